@@ -7,6 +7,7 @@ class here passes them on to the other parts.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker import signals
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from django_graphile_worker.worker.control.stops import Stops
     from django_graphile_worker.worker.database.connection import Database
     from django_graphile_worker.worker.execution.job_run import JobRun
+
+# Seconds between two looks for parked jobs of tasks without limits.
+UNPARK_INTERVAL = 60.0
 
 
 class ReleaserCallbacks:
@@ -164,7 +168,7 @@ class RecoveryCallbacks:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._has_unparked = False
+        self._unpark_at = 0.0
 
     def worker_id(self) -> str:
         return self._parts.worker_id
@@ -186,12 +190,14 @@ class RecoveryCallbacks:
 
     def before_recovery(self, database: Database) -> None:
         self._parts.schema_version.check(database)
-        if not self._has_unparked:
-            self._has_unparked = self._unpark(database)
+        if monotonic() >= self._unpark_at:
+            found_all = self._unpark(database)
+            # Again and again: a worker with the code of before may still run, and park more jobs until it stops.
+            self._unpark_at = monotonic() + (UNPARK_INTERVAL if found_all else 0.0)
 
     def _unpark(self, database: Database) -> bool:
         """End the parking of jobs whose tasks have no limits any more; return True if all were found."""
-        # Late import: only the first look needs it.
+        # Late import: the first job need not wait for it.
         from django_graphile_worker.sql.limits.parking import MOST_JOBS, unpark_tasks
 
         unlimited = {task_id: None for task_id, task in self._parts.directory.by_id.items() if not task.limits}

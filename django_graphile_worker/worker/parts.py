@@ -198,6 +198,9 @@ class Parts:
         self.forbidden_flags.pause(pauses.flags)
         with self._choosing_check:
             self._choose_check()
+        if self.limited is not None:
+            # Lanes may wait for a queue that is not paused any more.
+            self.limited.keeper.sweep_soon()
         self.wake_fetcher()
 
     def return_rest_of_queue(self, claim: Claim) -> None:

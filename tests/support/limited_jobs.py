@@ -70,6 +70,11 @@ class LimitedJobs:
             jobs = [sorting.SortedJob(job, self._lane_of(job)) for job in picked.jobs]
             return sorting.park(cursor, jobs, schema=self.schema).jobs if jobs else 0
 
+    def pick(self, **options: Any) -> sorting.Unsorted:
+        """Pick jobs to sort, and leave them as they are."""
+        with self.connection.cursor() as cursor, self.connection.transaction(force_rollback=True):
+            return sorting.pick_unsorted(cursor, schema=self.schema, shapes={self.task_id: SHAPE}, most=10, **options)
+
     def sort_all(self) -> None:
         while self.sort():
             pass

@@ -21,10 +21,11 @@
 --   max_jobs              at most so many jobs
 --   claimed_at            the time of the jobs, if another than that of the server
 --   clock                 the time of windows and of closed keys in a test; null for the clock of the server
+--   slack                 how many seconds more than the margin of a rate the worker needs to start a job, at most 5
 --   limit_names, ...      the numbers of each limit, unless an operator has stored others
 create function :SCHEMA._private_claim_limited_v1(
     holder text, known_tasks int[], shapes int[], max_jobs int, forbidden_flags text[],
-    claimed_at timestamptz, clock timestamptz,
+    claimed_at timestamptz, clock timestamptz, slack float8,
     limit_names text[], concurrencies int[], rate_counts int[], rate_windows float8[], bursts int[]
 ) returns table (
     job_id bigint, job_task_id int, job_attempts smallint, job_payload text, queue_id int,
@@ -51,7 +52,8 @@ declare
     windows float8[]; burst_counts int[]; burst_windows float8[];
     per_lane int; candidate record; is_allowed boolean; place int;
     chosen_ids bigint[] := '{}'; chosen_revisions int[] := '{}'; chosen_lanes int[] := '{}';
-    locked_ids bigint[]; failed bigint[]; unparked bigint[]; busy_lanes int[] := '{}';
+    locked_ids bigint[]; failed bigint[]; unparked bigint[]; busy_lanes int[] := '{}'; busy int;
+    wanted int;
     claimed_lanes int[]; claimed_ids bigint[];
     blocked bigint[] := '{}'; waits timestamptz[] := '{}';
     started_keys bigint[]; started_kept int[]; started_counts int[];
@@ -206,8 +208,8 @@ begin
             end if;
         end loop;
 
-        -- A job whose row another session has locked is left for a moment. A job that was changed, or deleted, while it
-        -- was parked is sorted again: it may have other keys.
+        -- A job whose row another session has locked is left for a moment, and the next job of its lane is taken. A job
+        -- that was changed, or deleted, while it was parked is sorted again: it may have other keys.
         select array_agg(job.id), array_agg(chosen.lane) into claimed_ids, claimed_lanes
         from unnest(chosen_ids, chosen_revisions, chosen_lanes) as chosen(id, revision, lane)
         cross join lateral (
@@ -217,6 +219,7 @@ begin
             for update skip locked
         ) as job;
         claimed_ids := coalesce(claimed_ids, '{}');
+        claimed_lanes := coalesce(claimed_lanes, '{}');
         if cardinality(claimed_ids) < cardinality(chosen_ids) then
             failed := array(select chosen.id from unnest(chosen_ids) as chosen(id) where not chosen.id = any (claimed_ids));
             perform :SCHEMA._private_unpark_jobs_v1(failed);
@@ -231,6 +234,41 @@ begin
                         busy_lanes := busy_lanes || chosen_lanes[place];
                     end if;
                 end if;
+            end loop;
+            -- A transaction that holds the first jobs of a lane for long must not hold up the others.
+            foreach busy in array array(select distinct unnest(busy_lanes)) loop
+                wanted := max_jobs - cardinality(claimed_ids);
+                if lane_queues[busy] > 0 then
+                    wanted := case when lane_queues[busy] = any (used_queues) then 0 else least(wanted, 1) end;
+                end if;
+                for spot in flat_from[busy] + 1 .. flat_from[busy] + flat_count[busy] loop
+                    wanted := least(wanted, rooms[flat[spot]]);
+                end loop;
+                for candidate in
+                    select job.id
+                    from (
+                        select w.job_id, w.revision from only :SCHEMA._private_limited_jobs as w
+                        where w.lane_id = lane_ids[busy] and not w.job_id = any (chosen_ids)
+                        order by w.priority, w.run_at, w.job_id limit 1000
+                    ) as waiting
+                    cross join lateral (
+                        select j.id from only :SCHEMA._private_jobs as j
+                        where j.id = waiting.job_id and j.is_available and j.run_at = 'infinity'
+                            and j.revision = waiting.revision and j.task_id = lane_tasks[busy]
+                            and coalesce(j.job_queue_id, 0) = lane_queues[busy]
+                        for update skip locked
+                    ) as job
+                    limit greatest(wanted, 0)
+                loop
+                    claimed_ids := claimed_ids || candidate.id;
+                    claimed_lanes := claimed_lanes || busy;
+                    for spot in flat_from[busy] + 1 .. flat_from[busy] + flat_count[busy] loop
+                        rooms[flat[spot]] := rooms[flat[spot]] - 1;
+                    end loop;
+                    if lane_queues[busy] > 0 then
+                        used_queues := used_queues || lane_queues[busy];
+                    end if;
+                end loop;
             end loop;
         end if;
 
@@ -262,7 +300,8 @@ begin
                     returning k.id, k.starts, started_counts[array_position(started_keys, k.id)] as added
                 )
                 insert into :SCHEMA._private_limit_starts (key_id, number, started_at)
-                select counted.id, number, moment
+                -- Windows begin when the job may still start, but for the margin that they are longer by.
+                select counted.id, number, moment + slack * interval '1 second'
                 from counted
                 cross join lateral generate_series(counted.starts - counted.added + 1, counted.starts) as number;
                 -- What no window needs any more. A few more than were added, if the rate has become lower.
@@ -312,7 +351,7 @@ begin
                     select moment + case when isfinite(q.locked_at) is false then interval '10 seconds'
                         else least(greatest(moment - q.locked_at, interval '0.25 seconds'), interval '10 seconds') end
                     from only :SCHEMA._private_job_queues as q where q.id = lane_queues[lane])
-                when lane = any (busy_lanes) then moment + interval '0.1 seconds' end;
+                when lane = any (busy_lanes) and not lane = any (claimed_lanes) then moment + interval '0.1 seconds' end;
         end loop;
         update only :SCHEMA._private_limit_lanes as lane
         set state = coming.state, blocked_by = coming.blocked_by,
@@ -391,7 +430,7 @@ begin
         'has_more', has_more,
         'seconds_until_next', case when next_at is not null then
             greatest(date_part('epoch', next_at - moment), 0) end,
-        'start_within', start_within,
+        'start_within', start_within + slack,
         'xid', pg_current_xact_id_if_assigned()::xid);
     return next;
 end

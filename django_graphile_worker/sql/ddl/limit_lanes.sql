@@ -14,13 +14,16 @@
 -- row has no id and a summary:
 --
 --   has_more              whether there may be more that are due
---   has_ready             whether a lane of these tasks is ready, or a time has come for which lanes waited
---   seconds_until_next    when the next job falls due, or the next such time comes; null if nothing is known
+--   has_ready             whether a lane of these tasks is ready that has none of the forbidden flags, or a time has come
+--                         for which lanes waited
+--   seconds_until_next    when the next job falls due, or the next such time comes; null if nothing is known. A time
+--                         that has come is not among them: a claim must look, and there may be no free slot for it
 --
 -- A process that stands still between this and the parking of the jobs must not keep them locked: the server ends a
 -- transaction that is idle for so many milliseconds, unless it is null.
 create function :SCHEMA._private_unsorted_jobs_v1(
-    of_tasks int[], of_shapes int[], claimed_at timestamptz, clock timestamptz, most int, idle_milliseconds int
+    of_tasks int[], of_shapes int[], claimed_at timestamptz, clock timestamptz, most int, idle_milliseconds int,
+    forbidden_flags text[]
 ) returns table (
     job_id bigint, job_task_id int, job_payload text, queue_id int, job_flags text, job_revision int, summary json
 )
@@ -138,11 +141,13 @@ begin
             cross join lateral (
                 select from only :SCHEMA._private_limit_lanes as l
                 where l.state = 1 and l.task_id = known.task_id and l.shape = known.shape
+                    and (forbidden_flags is null or (l.flags ?| forbidden_flags) is not true)
                 order by l.priority, l.turn, l.id limit 1
             ) as ready),
-        'seconds_until_next', case when coalesce(next_run_at, wait_until) is not null then greatest(least(
+        'seconds_until_next', greatest(least(
             date_part('epoch', next_run_at - coalesce(claimed_at, clock_timestamp())),
-            date_part('epoch', wait_until - moment)), 0) end);
+            case when wait_until > moment then date_part('epoch', wait_until - moment) end), case
+            when next_run_at is not null or wait_until > moment then 0 end));
     return next;
 end
 $$;
@@ -303,6 +308,8 @@ set enable_seqscan = off set enable_bitmapscan = off
 set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan
 as $$
 declare
+    -- How much later than its claim a start may be recorded: see the parameter slack of the claim.
+    most_slack constant interval := '5 seconds';
     full_keys bigint[]; late_keys bigint[];
     places_of int[]; closed boolean[]; last_starts bigint[]; places int[];
 begin
@@ -314,7 +321,7 @@ begin
         array_agg(number.burst order by number.id),
         array_agg(number.seconds * number.burst / number.rate_count + number.margin order by number.id),
         array_agg(number.id) filter (where number.concurrency is not null and number.taken >= number.concurrency),
-        array_agg(number.id) filter (where number.rate_count is not null and number.last_start > moment),
+        array_agg(number.id) filter (where number.rate_count is not null and number.last_start > moment + most_slack),
         array_agg(number.taken order by number.id)
     into key_ids, places_of, closed, last_starts, counts_places, keep_starts, margins, windows, burst_counts,
         burst_windows, full_keys, late_keys, places
@@ -362,9 +369,9 @@ begin
         from unnest(key_ids) as key(id);
     end if;
     if late_keys is not null then
-        -- The clock of the server was set back. As far as anybody can tell, these jobs have started just now.
-        update only :SCHEMA._private_limit_starts as start set started_at = moment
-        where start.key_id = any (late_keys) and start.started_at > moment;
+        -- The clock of the server was set back. As far as anybody can tell, these jobs start now.
+        update only :SCHEMA._private_limit_starts as start set started_at = moment + most_slack
+        where start.key_id = any (late_keys) and start.started_at > moment + most_slack;
     end if;
     select array_agg(case when key.is_closed then 0 else least(
             most, key.concurrency - key.taken,
@@ -537,7 +544,8 @@ $$;
 
 -- Frees places whose claims have ended although nothing told of it, because their worker died. Then looks at some keys
 -- for which lanes wait, in the order of their ids, and makes lanes ready if such a key has room: its numbers may have
--- changed. Only keys of limits whose numbers are given are looked at. Returns how many lanes became ready, and the key
+-- changed. Only keys of limits whose numbers are given are looked at. Lanes that wait for a queue which is free become
+-- ready, too: a pause that ends, or an operator, may have freed it. Returns how many lanes became ready, and the key
 -- after which the next call goes on; null after the last.
 create function :SCHEMA._private_sweep_limits_v1(
     after_key bigint, most int, clock timestamptz,
@@ -550,7 +558,7 @@ set enable_seqscan = off set enable_bitmapscan = off
 set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan
 as $$
 declare
-    walked bigint[]; stale bigint[]; held bigint[]; ready bigint[]; counts int[];
+    walked bigint[]; stale bigint[]; held bigint[]; ready bigint[]; counts int[]; queues int[];
 begin
     stale := array(
         select place.key_id from only :SCHEMA._private_limit_places as place
@@ -586,19 +594,50 @@ begin
     where key.room > 0 and exists (
         select from only :SCHEMA._private_limit_lanes as l where l.state = 2 and l.blocked_by = key.id offset 0);
     woken := :SCHEMA._private_attend_to_keys_v1(ready, counts, coalesce(clock, clock_timestamp()));
+    with recursive waiting (queue_id) as (
+        select (
+            select l.queue_id from only :SCHEMA._private_limit_lanes as l
+            where l.state = 3 and l.queue_id > 0 order by l.queue_id limit 1)
+        union all
+        select (
+            select l.queue_id from only :SCHEMA._private_limit_lanes as l
+            where l.state = 3 and l.queue_id > waiting.queue_id order by l.queue_id limit 1)
+        from waiting where waiting.queue_id is not null
+    )
+    select array_agg(waiting.queue_id) into queues
+    from waiting
+    where exists (
+        select from only :SCHEMA._private_job_queues as q
+        where q.id = waiting.queue_id and q.is_available offset 0);
+    woken := woken + :SCHEMA._private_free_places_v1(null, null, queues);
 end
 $$;
 
 -- Ends the parking of some jobs of these tasks: all of them for tasks without a shape, which have no limits any more,
--- else those of lanes with another shape into which nothing was sorted for a while. Returns how many.
+-- else those of lanes with another shape into which nothing was sorted for a while. Returns how many. No claim looks at
+-- such a lane, so this function notes that it is empty: then the lane is not looked at again, and is deleted later.
 create function :SCHEMA._private_unpark_tasks_v1(of_tasks int[], of_shapes int[], seconds float8, most int) returns int
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off
 set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan
 as $$
+declare
+    old_lanes bigint[]; unparked int;
 begin
-    return :SCHEMA._private_unpark_jobs_v1(array(
+    -- Locked: the sorter of a worker with the old code may put jobs into them.
+    old_lanes := array(
+        select lane.id
+        from unnest(of_tasks, of_shapes) as known(task_id, shape)
+        cross join lateral (
+            select l.id from only :SCHEMA._private_limit_lanes as l
+            where l.task_id = known.task_id and l.shape is distinct from known.shape and l.state > 0
+                and (known.shape is null or l.sorted_at < clock_timestamp() - seconds * interval '1 second')
+            limit most
+            for no key update skip locked
+        ) as lane
+        limit most);
+    unparked := :SCHEMA._private_unpark_jobs_v1(array(
         select w.job_id
         from unnest(of_tasks, of_shapes) as known(task_id, shape)
         cross join lateral (
@@ -610,19 +649,17 @@ begin
         ) as w
         union all
         select w.job_id
-        from unnest(of_tasks, of_shapes) as known(task_id, shape)
-        cross join lateral (
-            select l.id from only :SCHEMA._private_limit_lanes as l
-            where l.task_id = known.task_id and l.shape <> known.shape and l.state > 0
-                and l.sorted_at < clock_timestamp() - seconds * interval '1 second'
-            order by l.id
-            limit 100
-        ) as lane
+        from unnest(old_lanes) as lane(id)
         cross join lateral (
             select w.job_id from only :SCHEMA._private_limited_jobs as w
             where w.lane_id = lane.id order by w.priority, w.run_at, w.job_id limit most
         ) as w
         limit most));
+    update only :SCHEMA._private_limit_lanes as lane
+    set state = 0, blocked_by = null, blocked_at = null, ready_at = null
+    where lane.id = any (old_lanes) and not exists (
+        select from only :SCHEMA._private_limited_jobs as w where w.lane_id = lane.id offset 0);
+    return unparked;
 end
 $$;
 

@@ -11,4 +11,4 @@ drop function :SCHEMA._private_limit_rooms_v1(
 drop function :SCHEMA._private_wake_lanes_v1(bigint[], int[]);
 drop function :SCHEMA._private_park_jobs_v1(
     bigint[], int[], int[], int[], int[], int[], text[], boolean[], int[], text[], text[]);
-drop function :SCHEMA._private_unsorted_jobs_v1(int[], int[], timestamptz, timestamptz, int, int);
+drop function :SCHEMA._private_unsorted_jobs_v1(int[], int[], timestamptz, timestamptz, int, int, text[]);

@@ -17,7 +17,7 @@ PICK_UNSORTED = """/* gw:unsorted */
 select job_id, job_task_id, job_payload, queue_id, job_flags, job_revision, summary
 from :SCHEMA._private_unsorted_jobs_v1(
     %(task_ids)s::int[], %(shapes)s::int[], %(now)s::timestamptz, %(clock)s::timestamptz, %(most)s::int,
-    %(idle_milliseconds)s::int)"""
+    %(idle_milliseconds)s::int, %(forbidden_flags)s::text[])"""
 
 PARK = """/* gw:park */
 select parked, ready from :SCHEMA._private_park_jobs_v1(
@@ -43,9 +43,9 @@ class Unsorted(Frozen):
     jobs: list[UnsortedJob]
     # Whether there may be more that are due.
     has_more: bool
-    # Whether a claim may find a limited job now, without the jobs above.
+    # Whether a claim that forbids these flags may find a limited job now, without the jobs above.
     has_ready: bool
-    # When the next limited job falls due or a key opens; None if nothing is known.
+    # When the next limited job falls due or the next key opens; None if nothing is known.
     seconds_until_next: float | None
 
 
@@ -79,6 +79,7 @@ def pick_unsorted(
     now: datetime | None = None,
     clock: datetime | None = None,
     idle_seconds: float | None = None,
+    forbidden_flags: Sequence[str] = (),
 ) -> Unsorted:
     """Lock and return due jobs of these tasks that are not sorted.
 
@@ -91,6 +92,7 @@ def pick_unsorted(
         "clock": clock,
         "most": most,
         "idle_milliseconds": None if idle_seconds is None else round(idle_seconds * 1000),
+        "forbidden_flags": list(forbidden_flags) or None,
     }
     cursor.execute(statement(PICK_UNSORTED, schema), parameters)
     rows = cursor.fetchall()

@@ -58,7 +58,7 @@ class LimitedWork:
         self.deadlines = StartDeadlines()
         self.keeper = Keeper(
             database=keeper_database,
-            sorter=Sorter(keeper_database, self.tasks, now=parts.now),
+            sorter=Sorter(keeper_database, self.tasks, now=parts.now, forbidden_flags=parts.forbidden_flags),
             tasks=self.tasks,
             events=self,
             poll_interval=parts.settings.poll_interval,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -43,6 +43,7 @@ class Sorter:
         tasks: LimitedTasks,
         *,
         now: JobClock,
+        forbidden_flags: Callable[[], Sequence[str]] = tuple,
         clock: Callable[[], datetime | None] = lambda: None,
         idle_seconds: float | None = LONGEST_COMPUTATION,
         close_connections: Callable[[], None] = close_old_connections,
@@ -50,6 +51,8 @@ class Sorter:
         self._database = database
         self._tasks = tasks
         self._now = now
+        # A lane with one of these flags is not ready for this worker.
+        self._forbidden_flags = forbidden_flags
         # The time of windows in a test.
         self._clock = clock
         self._idle_seconds = idle_seconds
@@ -61,6 +64,7 @@ class Sorter:
         shapes, schema = self._tasks.shapes, self._database.schema
         if not shapes:
             return Sorted(0, 0, has_more=False, has_ready=False, seconds_until_next=None)
+        forbidden_flags = self._forbidden_flags()
         with self._database.cursor() as cursor, cursor.connection.transaction():
             unsorted = sorting.pick_unsorted(
                 cursor,
@@ -70,6 +74,7 @@ class Sorter:
                 now=self._now(),
                 clock=self._clock(),
                 idle_seconds=self._idle_seconds,
+                forbidden_flags=forbidden_flags,
             )
             jobs = self._lanes_of(unsorted.jobs)
             parked = sorting.park(cursor, jobs, schema=schema) if jobs else sorting.Parked(0, 0)

@@ -137,7 +137,9 @@ def _as_text(console: Console, status: QueueStatus) -> str:
         ("other workers", str(len(status.workers("unregistered")))),
     ]
     if found[State.LIMITED].number:
-        pairs.insert(1, ("limited", f"{limited} due, but waiting for a limit; graphile_worker limits shows which"))
+        pairs.insert(
+            1, ("limited", f"{limited} due; they wait for a limit or for their turn: see graphile_worker limits")
+        )
     if status.schema_problem is not None:
         pairs.insert(0, ("schema", Cell(status.schema_problem, style.ERROR)))
     if len(status.timeouts) > 1:

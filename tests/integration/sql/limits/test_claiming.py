@@ -198,6 +198,24 @@ def test_a_rate__tells_when_it_opens_and_how_soon_its_jobs_must_start(rated: Lim
     assert later.seconds_until_next == pytest.approx(30.5)
 
 
+def test_slack__lets_jobs_start_later_and_the_window_end_later(rated: LimitedJobs) -> None:
+    rated.add(20, account=1)
+    rated.sort_all()
+    claimed = rated.claim(10, slack=3.0, **at(0))
+    assert len(claimed.claims) == 10
+    assert claimed.start_within == pytest.approx(3.5)
+
+    # A job that starts at the last moment is still in the window of a worker without slack.
+    assert rated.claim_all(10, **at(62)) == []
+    assert len(rated.claim_all(10, **at(64))) == 10
+
+
+def test_slack__is_bounded(rated: LimitedJobs) -> None:
+    rated.add(1, account=1)
+    rated.sort_all()
+    assert rated.claim(10, slack=3600.0, **at(0)).start_within == pytest.approx(5.5)
+
+
 def test_a_rate__survives_a_clock_that_is_set_back(rated: LimitedJobs) -> None:
     rated.add(30, account=1)
     rated.sort_all()
@@ -205,9 +223,9 @@ def test_a_rate__survives_a_clock_that_is_set_back(rated: LimitedJobs) -> None:
     rated.execute("update {schema}._private_limit_keys set opens_at = %s", [NOON - timedelta(hours=2)])
 
     assert rated.claim_all(10, **at(-3600)) == []
-    # The starts count as if they were of the moment at which the clock was found to be wrong.
+    # The jobs count as if they were claimed, with the most slack, when the clock was found to be wrong.
     assert rated.claim_all(10, **at(-3600 + 50)) == []
-    assert len(rated.claim_all(10, **at(-3600 + 61))) == 10
+    assert len(rated.claim_all(10, **at(-3600 + 66))) == 10
 
 
 def test_starts__are_kept_only_as_long_as_a_window_needs_them(rated: LimitedJobs) -> None:
@@ -357,6 +375,31 @@ def test_a_job_that_another_session_has_locked__is_left_for_a_moment(
         assert busy.seconds_until_next == pytest.approx(0.1, abs=0.1)
     account.execute("update {schema}._private_limit_lanes set ready_at = now()")
     assert len(account.claim_all()) == 1
+
+
+def test_jobs_that_another_session_has_locked__do_not_hold_up_their_lane(
+    account: LimitedJobs, make: Callable[..., LimitedJobs]
+) -> None:
+    """A transaction that replaces jobs under their keys may stay open for long."""
+    account.add(10, account=1)
+    account.add(2, account=1, options="queue_name => 'q'")
+    account.sort_all()
+    other = make(account={})
+    with other.connection.transaction():
+        other.execute("select from {schema}._private_jobs where job_queue_id is null order by id limit 6 for update")
+        other.execute(
+            "select from {schema}._private_jobs where job_queue_id is not null order by id limit 1 for update"
+        )
+        claims = account.claim(1).claims
+        assert len(claims) == 1
+        # The lane is still ready, for the last place of the key.
+        claims += account.claim_all()
+        assert len(claims) == 2
+        account.end(claims)
+        claims = account.claim_all(1)
+        assert len(claims) == 2
+        assert account.count("_private_limit_places") == 2
+    assert {claim.queue_name for claim in claims} <= {None, "q"}
 
 
 def test_a_key_that_was_deleted_by_hand__loses_no_job(account: LimitedJobs) -> None:

@@ -108,6 +108,37 @@ def test_other_limits__end_the_parking_of_old_lanes(jobs: LimitedJobs) -> None:
     assert jobs.count("_private_jobs", "run_at <= now()") == 3
 
 
+def test_other_limits__end_the_parking_of_all_old_lanes(jobs: LimitedJobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No claim looks at the lanes of old code, so their emptiness must be noted, or they hide the lanes behind them."""
+    monkeypatch.setattr(parking, "MOST_JOBS", 3)
+    jobs.add_many(10, "account", keys=10)
+    jobs.sort_all()
+    with jobs.connection.cursor() as cursor:
+        found = [parking.unpark_tasks(cursor, {jobs.task_id: SHAPE + 1}, schema=jobs.schema) for _ in range(5)]
+    assert found == [3, 3, 3, 1, 0]
+    assert jobs.count("_private_jobs", "run_at = 'infinity'") == 0
+    assert jobs.count("_private_limit_lanes", "state > 0") == 0
+
+
+def test_lanes_with_a_forbidden_flag__are_not_ready(jobs: LimitedJobs) -> None:
+    """Otherwise the keeper would have the claims look again and again."""
+    jobs.add(1, account=1, options="flags => array['paused']")
+    jobs.sort_all()
+    assert jobs.pick().has_ready
+    assert not jobs.pick(forbidden_flags=["paused"]).has_ready
+
+
+def test_a_time_that_has_come__is_left_to_a_claim(jobs: LimitedJobs) -> None:
+    """While no slot is free, the keeper must not look again at once."""
+    jobs.add(1, account=1)
+    jobs.sort_all()
+    jobs.close_key("account", "1", 60)
+    jobs.claim_all()
+    assert (jobs.pick().has_ready, jobs.pick().seconds_until_next) == (False, pytest.approx(60, abs=30))
+    jobs.execute("update {schema}._private_limit_keys set opens_at = pg_catalog.now()")
+    assert (jobs.pick().has_ready, jobs.pick().seconds_until_next) == (True, None)
+
+
 def test_a_sweep__frees_the_places_of_dead_workers(jobs: LimitedJobs) -> None:
     jobs.add(4, account=1)
     jobs.sort_all()
@@ -117,6 +148,22 @@ def test_a_sweep__frees_the_places_of_dead_workers(jobs: LimitedJobs) -> None:
     assert jobs.count("_private_limit_places") == 0
     jobs.sort_all()
     assert len(jobs.claim_all()) == 2
+
+
+def test_a_sweep__makes_lanes_ready_whose_queue_is_free(jobs: LimitedJobs) -> None:
+    """The end of a pause frees a queue, and no job of it has ended."""
+    jobs.add(2, account=1, options="queue_name => 'held'")
+    jobs.add(2, account=2, options="queue_name => 'freed'")
+    jobs.add(1, account=2, options="queue_name => 'freed too'")
+    jobs.sort_all()
+    jobs.execute("update {schema}._private_job_queues set locked_by = 'pause', locked_at = 'infinity'")
+    assert jobs.claim_all() == []
+    assert jobs.sweep() == 0
+    jobs.execute(
+        "update {schema}._private_job_queues set locked_by = null, locked_at = null where queue_name like 'freed%'"
+    )
+    assert jobs.sweep() == 2
+    assert sorted(claim.queue_name or "" for claim in jobs.claim_all()) == ["freed", "freed too"]
 
 
 def test_unused_lanes_and_keys__are_deleted(jobs: LimitedJobs) -> None:

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from django_graphile_worker import Limit, LimitedUntil, add_jobs, conf, run_once, task
+from django_graphile_worker import Limit, LimitedUntil, add_job, add_jobs, conf, pause, resume, run_once, task
 from django_graphile_worker.jobs import JobSpec
+from django_graphile_worker.worker import part_callbacks
 from tests.support.stepped_worker import Build, own_tasks, run_all
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -116,7 +117,7 @@ def test_a_late_start_under_a_rate__is_returned(wait_until: Callable[..., None])
         worker.limited.keeper.step()
         claimed = worker.limited.claimer.claim(max_jobs=1, max_queues=1, max_per_queue=1, free_slots=1, max_bytes=10**6)
         (claim,) = claimed.claims
-        worker.limited.deadlines.add([claim], time.monotonic() - 1)
+        worker.limited.deadlines.add([claim], time.monotonic() - 1, 0.05)
         worker.slots.submit([claim], callers=1)
         wait_until(lambda: worker.slots.is_idle)
         worker.releaser.step()
@@ -166,6 +167,28 @@ def test_a_task_without_limits_any_more__runs_its_parked_jobs(limited_task: Buil
     assert len(watched.ran) == 3
 
 
+def test_a_worker_of_old_code_that_stops_last__leaves_no_job_parked(
+    limited_task: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker with the limits may park jobs after the start of a worker whose code has none any more."""
+    old = limited_task()
+    monkeypatch.setattr(part_callbacks, "UNPARK_INTERVAL", 0.0)
+
+    def limited(payload: Any) -> None: ...
+
+    with own_tasks(limited) as registry:
+        new = Build(registry)
+        recovery = new().recovery
+        recovery.step()
+        add(3)
+        assert old.keeper is not None
+        old.keeper.step()
+        assert value("select count(*) from {schema}._private_jobs where run_at = 'infinity'") == 3
+        recovery.step()
+        new.made[0].close()
+    assert value("select count(*) from {schema}._private_jobs where run_at = 'infinity'") == 0
+
+
 def test_a_paused_task__claims_no_limited_jobs(limited_task: Build) -> None:
     worker = limited_task()
     add(1)
@@ -174,6 +197,22 @@ def test_a_paused_task__claims_no_limited_jobs(limited_task: Build) -> None:
     assert dict(worker.limited.tasks.shapes) == {}
     worker.directory.pause(frozenset())
     assert len(worker.limited.tasks.shapes) == 1
+
+
+def test_a_queue_that_is_resumed__starts_its_limited_jobs(limited_task: Build) -> None:
+    worker = limited_task()
+    add_job("limited", {"account": 1}, queue_name="held")
+    pause(queue="held")
+    assert worker.keeper is not None
+    worker.heartbeat.step()
+    worker.keeper.step()
+    worker.fetcher.step()
+    assert value("select state from {schema}._private_limit_lanes") == 3
+    resume(queue="held")
+    worker.heartbeat.read_control_soon()
+    worker.heartbeat.step()
+    worker.keeper.step()
+    assert value("select state from {schema}._private_limit_lanes") == 1
 
 
 def test_ordinary_and_limited_jobs__share_the_slots(watched: Watched) -> None:
