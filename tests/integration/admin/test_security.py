@@ -34,6 +34,7 @@ PAGE_OF = dict(
             pages.WORKERS,
             pages.ERRORS,
             pages.HISTORY,
+            pages.PAUSES,
             pages.LIMITS,
         ),
         strict=True,
@@ -49,6 +50,7 @@ CHANGES: dict[str, tuple[str, str, dict[str, str]]] = {
     "add": ("add_job", pages.ADD, {"task": "send_receipt", "payload": "{}"}),
     "unlock worker": ("unlock_worker", pages.WORKERS + "unlock/", {"worker": "node", "confirmed": "1"}),
     "unlock queue": ("unlock_worker", pages.QUEUES + "unlock/", {"worker": "node", "confirmed": "1"}),
+    "pause": ("pause_work", pages.PAUSES, {"kind": "flag", "name": "bulk"}),
     "run cron": ("run_recurringtask", pages.RECURRING + "run/", {"item": "count_orders"}),
 }
 PERMISSIONS = sorted({permission for permission, _, _ in CHANGES.values()})
@@ -129,7 +131,7 @@ class TestPermissions:
         strict.force_login(User.objects.get(username="root"))
         assert strict.post(url, {**fields, "id": job_id}).status_code == 403
         assert everything() == before
-        if url != pages.ADD:
+        if url not in {pages.ADD, pages.PAUSES}:
             assert admin_page.get(url).status_code == 405
 
     @pytest.mark.parametrize("model", ["overview", "jobqueue", "recurringtask", "worker", "errorgroup", "limitkey"])
