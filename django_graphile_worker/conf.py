@@ -178,6 +178,8 @@ def _read() -> Configured:
     named = [key for key, value in mapping.items() if isinstance(value, Mapping) and key not in _Setting.converters]
     if not named:
         return Configured(installations={DEFAULT: Settings.from_mapping(mapping)}, are_named=False)
+    if DEFAULT not in mapping and (misspelt := [key for key in named if str(key).isupper()]):
+        raise ConfigurationError(mistakes=[_unknown_key(key, SETTING) for key in misspelt])
     if len(named) < len(mapping):
         others = ", ".join(repr(key) for key in mapping if key not in named)
         raise _mistaken(

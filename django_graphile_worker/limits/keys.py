@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError, PayloadError
-from django_graphile_worker.limits.templates import KeyTemplate, valid_key_text
+from django_graphile_worker.limits.templates import FAIR_PREFIX, KeyTemplate, valid_key_text
 
 if TYPE_CHECKING:
     from django_graphile_worker.limits.limit import TaskLimit
@@ -57,9 +57,15 @@ def refuse_unkeyed(task: LimitedTask, payload_text: str) -> None:
         try:
             _key_text(task, limit, payload)
         except PayloadError as error:
-            raise PayloadError(
-                f"payload: {error}: the limit {limit.name!r} of the task {task.identifier!r} needs it.", path=error.path
-            ) from None
+            message = f"payload: {error}: {_asking(limit)} of the task {task.identifier!r} needs it."
+            raise PayloadError(message, path=error.path) from None
+
+
+def _asking(limit: TaskLimit) -> str:
+    """Return the name of the limit, or what its task has as fair=, as it is written in the code."""
+    if limit.name.startswith(FAIR_PREFIX) and not limit.numbers.are_limiting:
+        return f"fair={limit.name.removeprefix(FAIR_PREFIX)!r}"
+    return f"the limit {limit.name!r}"
 
 
 def _readable_text(task: LimitedTask, limit: TaskLimit, payload: Any) -> str:

@@ -9,7 +9,7 @@ from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError
 from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.limits.numbers import LimitNumbers
 from django_graphile_worker.limits.rates import Rate
-from django_graphile_worker.limits.templates import KeyTemplate, valid_key_text
+from django_graphile_worker.limits.templates import FAIR_PREFIX, KeyTemplate, valid_key_text
 
 # The name of a limit, or of fair turns, is stored with each key.
 LONGEST_NAME = 256
@@ -121,7 +121,7 @@ def _fair_turns(key: object) -> TaskLimit:
             f"{where}: expected a template with a payload field, such as '{{tenant}}', or a function: without a field, "
             "all jobs have the same key, and no other key to take turns with."
         )
-    name = valid_name(f"fair:{_name_of(valid)}", where)
+    name = valid_name(f"{FAIR_PREFIX}{_name_of(valid)}", where)
     return TaskLimit(name=name, numbers=LimitNumbers(), is_fair=True, key=_compiled(valid, name))
 
 

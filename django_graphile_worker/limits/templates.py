@@ -10,6 +10,8 @@ from django_graphile_worker.exceptions import InvalidJobError, PayloadError
 from django_graphile_worker.job_options import storable_text
 
 LONGEST_KEY_TEXT = 512
+# The name of the fair turns of a task begins so.
+FAIR_PREFIX = "fair:"
 
 
 class KeyTemplate:

@@ -2,7 +2,9 @@
 
 The request to stop a job may be committed at any moment: also while the outcome of its run waits to be released, or
 while its job waits for a slot. So every statement that would let a job run again, or fail it, looks for requests first
-and ends these claims as cancelled. A job that has succeeded is deleted as always: the request came too late.
+and ends these claims as cancelled. It locks the rows of the jobs before it looks: a request is written under the same
+lock, so none can be committed between the look and the end of the other claims. A job that has succeeded is deleted as
+always: the request came too late.
 """
 
 from __future__ import annotations
@@ -22,25 +24,31 @@ if TYPE_CHECKING:
 CANCELLED = "django_graphile_worker.exceptions.JobCancelledError"
 
 _CALL = f""":SCHEMA._private_end_cancelled_v1(
-        %(ids)s::bigint[], %(tokens)s::text[], {{is_requested}}, %(run_times)s::bigint[], %(errors)s::text[],
+        {{ids}}, %(tokens)s::text[], {{is_requested}}, %(run_times)s::bigint[], %(errors)s::text[],
         %(cancelled_payloads)s::text[], '{CANCELLED}', %(kept_tasks)s::text[], %(task_keeps)s::float8[],
         %(default_keep)s::float8, %(is_history_kept)s::boolean, %(now)s::timestamptz)"""
 
 END_CANCELLED = f"""/* gw:end-cancelled */
-select ended.id, ended.reason, ended.cancelled_by from {_CALL.format(is_requested="false")} as ended"""
+select ended.id, ended.reason, ended.cancelled_by
+from {_CALL.format(ids="%(ids)s::bigint[]", is_requested="false")} as ended"""
 
 
 def ending_statement(tag: str, columns: str, call: str) -> str:
     """Return a statement that ends the claims of cancelled jobs, and then calls a function that ends the others.
 
     ``columns`` are the id and the seconds until the next attempt. ``call`` has {ids} for the ids of the claims: the
-    function depends on them, so that it runs second. Rows of cancelled jobs have the reason, and who cancelled them.
+    function depends on them, so that it runs last. Rows of cancelled jobs have the reason, and who cancelled them.
     """
-    ids = "case when ahead.number >= 0 then %(ids)s::bigint[] end"
+    end_cancelled = _CALL.format(ids="locked.ids", is_requested="true")
+    ids = "case when ahead.number >= 0 then ahead.ids end"
     return f"""/* gw:{tag} */
-with cancelled as materialized (
-    select ended.id, ended.reason, ended.cancelled_by from {_CALL.format(is_requested="true")} as ended
-), ahead as materialized (select count(*) as number from cancelled)
+with locked as materialized (
+    select :SCHEMA._private_lock_claims_v1(%(ids)s::bigint[], %(tokens)s::text[]) as ids
+), cancelled as materialized (
+    select ended.id, ended.reason, ended.cancelled_by from locked cross join lateral {end_cancelled} as ended
+), ahead as materialized (
+    select locked.ids, (select count(*) from cancelled) as number from locked
+)
 select {columns}, null::text, null::text from ahead cross join lateral {call.format(ids=ids)}
 union all
 select cancelled.id, null::float8, cancelled.reason, cancelled.cancelled_by from cancelled"""

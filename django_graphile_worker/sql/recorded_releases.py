@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import chain
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.sql.cancelled_claims import (
@@ -28,6 +28,7 @@ from django_graphile_worker.sql.codecs import (
     nullable_text_array,
     text_array,
 )
+from django_graphile_worker.sql.id_spans import by_id, spans_of
 from django_graphile_worker.sql.releases import FEWEST_IN_PLACE, Failure, places_of
 from django_graphile_worker.sql.result_keeping import NOTHING_KEPT, ResultKeeping
 from django_graphile_worker.sql.schema import statement
@@ -46,8 +47,6 @@ select :SCHEMA._private_complete_recorded_in_place_v1(
     %(task_ids)s::int[], %(identifiers)s::text[], %(has_history)s::boolean, %(durations)s::bigint[],
     %(history_payloads)s::text[], %(ids)s::bigint[], %(agos)s::bigint[], %(keeps)s::float8[], %(values)s::text[],
     %(are_payloads_kept)s::boolean[], %(now)s::timestamptz)"""
-# Jobs are deleted in place if there are at most this many times more ids between the first and the last of a claim.
-LARGEST_SPREAD = 8
 
 FAIL_JOBS = ending_statement(
     "fail-recorded",
@@ -66,8 +65,6 @@ RETURN_JOBS = ending_statement(
     {ids}, %(tokens)s::text[], %(payloads)s::text[], %(have_begun)s::boolean[], %(durations)s::bigint[],
     %(history_payloads)s::text[], %(now)s::timestamptz) as returned(id)""",
 )
-
-AnyValue = TypeVar("AnyValue")
 
 
 class KeptResults(NamedTuple):
@@ -118,17 +115,6 @@ class ReturnedJob(NamedTuple):
     history_payload: str | None
 
 
-class Span(NamedTuple):
-    """The ids of the jobs of one token, in the order of the claims."""
-
-    first_id: int
-    # How many ids there are from the first to the last, those of other jobs included.
-    length: int
-    ids: list[int]
-    # Whether the ids follow each other.
-    is_whole: bool
-
-
 def complete_jobs(
     cursor: Any, completed: CompletedJobs, *, schema: str, now: datetime | None = None, is_patient: bool = False
 ) -> set[int]:
@@ -162,21 +148,21 @@ def complete_jobs(
 
 def _complete_in_place(cursor: Any, completed: CompletedJobs, *, schema: str, now: datetime | None) -> bool:
     """Delete the jobs where their claims wrote them; return False, and delete none, if one of them is not there."""
-    places, spans = places_of(completed.claims), _spans(completed.claims)
+    places, spans = places_of(completed.claims), spans_of(completed.claims)
     if places is None or spans is None or _has_earlier_results(completed):
         return False
     results = completed.results and KeptResults(
-        _by_id(spans, completed.results.agos, 0),
-        _by_id(spans, completed.results.keeps, None),
-        _by_id(spans, completed.results.values, None),
-        _by_id(spans, completed.results.are_payloads_kept, False),
+        by_id(spans, completed.results.agos, 0),
+        by_id(spans, completed.results.keeps, None),
+        by_id(spans, completed.results.values, None),
+        by_id(spans, completed.results.are_payloads_kept, False),
     )
     payloads = completed.history_payloads
     parameters = places | {
         "first_ids": int_array(span.first_id for span in spans),
         "spans": int_array(span.length for span in spans),
-        "durations": int_array(_by_id(spans, completed.durations, 0)),
-        "history_payloads": None if payloads is None else _texts(_by_id(spans, payloads, None)),
+        "durations": int_array(by_id(spans, completed.durations, 0)),
+        "history_payloads": None if payloads is None else _texts(by_id(spans, payloads, None)),
         "ids": None if results is None else int_array(ids_of(completed.claims)),
         "now": now,
         **_tasks(completed),
@@ -185,33 +171,6 @@ def _complete_in_place(cursor: Any, completed: CompletedJobs, *, schema: str, no
     cursor.execute(statement(COMPLETE_IN_PLACE, schema), parameters)
     (are_deleted,) = cursor.fetchone()
     return bool(are_deleted)
-
-
-def _spans(claims: Sequence[Claim]) -> list[Span] | None:
-    """Return the ids of each token; None if they lie too far apart."""
-    spans = []
-    for ids in group_by_token(claims).values():
-        first_id, behind = min(ids), max(ids) + 1
-        if behind - first_id > LARGEST_SPREAD * len(ids):
-            return None
-        spans.append(Span(first_id, behind - first_id, ids, ids == list(range(first_id, behind))))
-    return spans
-
-
-def _by_id(spans: Sequence[Span], values: Sequence[AnyValue], missing: AnyValue) -> list[AnyValue]:
-    """Return the values, which are in the order of the claims, at the places of their ids."""
-    placed: list[AnyValue] = []
-    end = 0
-    for first_id, length, ids, is_whole in spans:
-        start, end = end, end + len(ids)
-        if is_whole:
-            placed += values[start:end]
-            continue
-        before = len(placed) - first_id
-        placed += [missing] * length
-        for job_id, value in zip(ids, values[start:end], strict=True):
-            placed[before + job_id] = value
-    return placed
 
 
 def _has_earlier_results(completed: CompletedJobs) -> bool:

@@ -61,6 +61,11 @@ def test_jobs__run_and_close_their_key(shop: Any, capsys: pytest.CaptureFixture[
     assert ran.retry_in == 30
 
 
+def test_example__of_a_test_passes(shop: Any) -> None:
+    run_jobs()
+    shop.test_two_requests_a_second()
+
+
 def test_setting__overrides_the_numbers_of_limits_of_the_page(shop: Any) -> None:
     settings = conf.Settings.from_mapping(shop.GRAPHILE_WORKER)
     found = {each.name: str(each.numbers) for each in definitions(tasks, settings.limits)}

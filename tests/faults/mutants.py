@@ -62,6 +62,11 @@ _IN_DATABASE: dict[str, tuple[str, str, str]] = {
         "and not exists (select from unfinished where unfinished.id = each.id)",
         "",
     ),
+    "a pause leaves the lock of the job that runs": (
+        "_private_lock_paused_queue_v1",
+        "set locked_by = token, locked_at = 'infinity'",
+        "set locked_by = coalesce(queue.locked_by, token), locked_at = coalesce(queue.locked_at, 'infinity')",
+    ),
     "the claim of a limited job is not counted": (
         "_private_claim_limited_v1",
         "where counts_places[flat[spot.number]]",
@@ -343,6 +348,24 @@ def _begin_cancelled_jobs() -> None:
     from django_graphile_worker.worker.control.stops import Stops
 
     Stops._may_begin = lambda self, claim: self._events.may_begin(claim)  # type: ignore[method-assign]
+
+
+@mistake("a pause is forgotten by the fast path")
+def _claim_paused_jobs() -> None:
+    from django_graphile_worker.sql.codecs import int_array
+    from django_graphile_worker.sql.fast_claim import FastClaimed
+    from django_graphile_worker.worker.fetching.fast_path import FastPath
+
+    def claim(self: FastPath, vacant: int) -> FastClaimed:
+        return self._fast_claim(
+            vacant,
+            token=self._held.next_token(),
+            task_ids=int_array(self._directory.by_id).encode(),
+            forbidden_flags=(),
+            now=self._now(),
+        )
+
+    FastPath._claim = claim  # type: ignore[method-assign]
 
 
 @mistake("leases do not age while the machine is suspended")

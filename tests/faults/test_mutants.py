@@ -48,6 +48,8 @@ CAUGHT_BY = {
     "jobs start after the lease has expired": "test_suspension.py::test_prefetched_jobs__do_not_start_after_the_lease_has_expired",
     "leases do not age while the machine is suspended": "test_suspension.py::test_prefetched_jobs__do_not_start_after_a_suspension_that_stopped_the_clock",
     "a cancellation between claim and start is lost": "test_cancelling.py::test_job_that_is_cancelled_between_claim_and_start__never_begins",
+    "a pause is forgotten by the fast path": "test_pausing.py::test_paused_work__is_not_claimed_by_an_idle_worker",
+    "a pause leaves the lock of the job that runs": "test_pausing.py::test_kill_of_the_worker_of_a_paused_queue__leaves_it_paused_and_loses_no_job",
     "recovery revives cancelled jobs": "test_cancelling.py::test_job_whose_worker_is_killed_before_it_is_stopped__is_not_revived",
     "the claim of a limited job is not counted": "test_limits.py::test_limits__hold_over_several_processes",
     "a place of a limit is freed twice": "test_limits.py::test_limits__hold_over_several_processes",

@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from datetime import timedelta
 from pathlib import Path
 from urllib.parse import quote
 
@@ -21,11 +22,13 @@ from psycopg.conninfo import conninfo_to_dict
 from pytest_django import DjangoDbBlocker
 
 from django_graphile_worker import Result, ResultStatus, wait_for_result
+from django_graphile_worker.pause_type import PauseKind
 from django_graphile_worker.results.listeners import close_listeners, listener_of
 from django_graphile_worker.results.waits import Wait as ResultWait
 from django_graphile_worker.routing import place_of
 from testproject import databases, embedded_account
 from tests.faults.conftest import environment_for
+from tests.faults.operators import pause, resume
 from tests.faults.processes import Fleet, Wait, Zygote
 from tests.faults.world import World
 from tests.support import prerequisites
@@ -179,6 +182,41 @@ def test_transaction_mode__neither_obeys_nor_changes_a_time_limit_of_the_databas
     finally:
         world.query(f'alter database "{name}" reset statement_timeout')
         world.query("drop function fault_history.be_slow() cascade")
+
+
+@pytest.mark.parametrize("pooled_fleet", ["transaction"], indirect=True)
+def test_transaction_mode__pauses_and_resumes_with_the_heartbeat(world: World, pooled_fleet: Fleet) -> None:
+    """No notification of a pause arrives. The queue is locked at once; the task waits for the next heartbeat."""
+    worker = pooled_fleet.start("--poll-interval", "0.3", "--no-listen", settings={"HEARTBEAT_INTERVAL": 0.5})
+    queued = world.add("until", {"word": "go"}, queue_name="mail")
+    world.wait_for("start")
+    pause(world, PauseKind.TASK, "quick")
+    until = pause(world, PauseKind.QUEUE, "mail", until=timedelta(seconds=2)).until
+    _wait_for_heartbeats(world)
+    behind, paused = world.add("records_items", [1], queue_name="mail"), world.add("quick")
+    world.continue_jobs("go")
+    world.wait_until(lambda: world.job(queued) is None)
+    other = world.add("records_items", [2])
+    world.wait_until(lambda: world.job(other) is None)
+    world.wait_until(lambda: world.job(behind) is None)
+    started = {run.job_id: run.started_at for run in world.executions()}
+    assert paused not in started
+    assert until is not None
+    assert started[behind] >= until
+    resume(world, PauseKind.TASK, "quick")
+    world.wait_until_empty()
+    world.check()
+    assert not worker.has_written("failed, next try")
+    assert worker.stop() == 0
+    world.check_nothing_is_held()
+
+
+def _wait_for_heartbeats(world: World) -> None:
+    """Wait for two heartbeats: the first may have begun before."""
+    last = "select max(last_heartbeat_at) from {schema}._private_workers"
+    for _ in range(2):
+        before = world.value(last)
+        world.wait_until(lambda before=before: world.value(last) > before)  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("pooled_fleet", ["session"], indirect=True)

@@ -236,6 +236,10 @@ def test_one_named_installation__is_enough(settings: Any) -> None:
         ),
         ({"reports": {}}, [r"expected an installation 'default' among 'reports', got none"]),
         (
+            {"TIMEOUT": 30, "LIMIT": {"account": {"concurrency": 5}}},
+            [r"^GRAPHILE_WORKER: expected a known key, got 'LIMIT'\. Did you mean 'LIMITS'\?$"],
+        ),
+        (
             {"default": {}, "reports": {}},
             [r'\["reports"\]: expected a schema of its own, got \'graphile_worker\' in the database \'default\''],
         ),

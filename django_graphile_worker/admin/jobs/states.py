@@ -28,7 +28,7 @@ def state_description(state: State) -> str:
     return {
         State.ANY: _("Newest first."),
         State.READY: _("In the order in which they run: by priority, then by time."),
-        State.LIMITED: _("Due, and waiting for a limit: oldest first."),
+        State.LIMITED: _("Due, and waiting for a limit or for their turn: oldest first."),
         State.SCHEDULED: _("Soonest first."),
         State.RUNNING: _("Held by a worker: longest held first."),
         State.RETRYING: _("Failed, and will be retried: soonest first."),

@@ -43,7 +43,8 @@ def _event(label: str, detail: str, at: datetime, css_class: str, now: datetime)
 def _past_events(job: JobDetail, now: datetime) -> Iterator[Event]:
     yield _event(_("Created"), "", job.created_at, "done", now)
     made = job.attempts - (1 if job.state is State.RUNNING else 0)
-    if made <= 0 or job.state is State.FAILED:
+    # The attempts of a running job that is cancelled are used up, whatever number of them was made.
+    if made <= 0 or job.state is State.FAILED or job.stop_reason is not None:
         return
     at, is_known = failed_at(job, now)
     if job.last_error:
@@ -57,12 +58,14 @@ def _past_events(job: JobDetail, now: datetime) -> Iterator[Event]:
 
 def _current_event(job: JobDetail, now: datetime) -> Event:
     if job.state is State.RUNNING:
-        detail = f"{_attempt(job.attempts, job)}, {job.locked_by}"
+        attempt = "" if job.stop_reason is not None else f"{_attempt(job.attempts, job)}, "
+        detail = f"{attempt}{job.locked_by}"
         return _event(_("Running"), detail, job.locked_at, "running", now)
     if job.state is State.FAILED:
         return _event(_("Permanently failed"), _why_no_more(job), failed_at(job, now)[0], "failed", now)
     if job.state is State.LIMITED:
-        return _event(_("Waiting for a limit"), _attempt(job.attempts + 1, job), job.run_at, "limited", now)
+        label = _("Waiting for its turn") if job.limit_key is None else _("Waiting for a limit")
+        return _event(label, _attempt(job.attempts + 1, job), job.run_at, "limited", now)
     label = _("Due") if job.is_due else _("Next attempt") if job.attempts else _("First attempt")
     return _event(label, _attempt(job.attempts + 1, job), job.run_at, "ready" if job.is_due else "scheduled", now)
 

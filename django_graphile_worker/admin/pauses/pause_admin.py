@@ -84,7 +84,8 @@ class PausedWorkAdmin(PageAdmin):
                 message = _("Paused: %(reason)s") % {"reason": pause.reason} if pause.reason else _("Paused.")
                 audit.log(request, PausedWork, f"{pause.kind}:{pause.name}"[:200], str(pause), message)
         except REFUSED as error:
-            form.add_error("name" if "until:" not in str(error) else "until", str(error))
+            message = str(error).replace("create=True", str(_("tick “Also if it is unknown”")))
+            form.add_error("name" if "until:" not in message else "until", message)
             return False
         about = {"kind": pause.kind.value, "name": pause.name}
         messages.success(request, _("Paused the %(kind)s %(name)s.") % about)

@@ -21,6 +21,7 @@ from django_graphile_worker.sql.inspection import counts, overview
 from django_graphile_worker.sql.inspection.counts import Count, OldestReady
 from django_graphile_worker.sql.inspection.criteria import STATES, Criteria, State
 from django_graphile_worker.sql.inspection.lock_holders import Holder, holders
+from django_graphile_worker.sql.inspection.unpaused_jobs import oldest_unpaused
 from django_graphile_worker.sql.inspection.unserved_tasks import UnservedTask, unserved_tasks
 from django_graphile_worker.sql.install.installer import foreign_functions
 from django_graphile_worker.sql.migrations_ledger import refuse_breaking_migration
@@ -41,6 +42,7 @@ class QueueStatus:
     now: datetime
     counts: dict[State, Count]
     earliest: dict[State, datetime | None]
+    # Of the jobs that are not paused.
     oldest_ready: OldestReady | None
     holders: Sequence[Holder]
     unserved: Sequence[UnservedTask]
@@ -55,7 +57,7 @@ class QueueStatus:
 
     @property
     def waiting_seconds(self) -> float:
-        """How long the oldest ready job has been due."""
+        """How long the oldest ready job that is not paused has been due."""
         if self.oldest_ready is None:
             return 0.0
         return max(0.0, (times.aware(self.now) - times.aware(self.oldest_ready.run_at)).total_seconds())
@@ -92,6 +94,7 @@ def read_status(console: Console, tasks: tuple[str, ...] = ()) -> QueueStatus:
     """Read the state of the queue, or only of the jobs of these tasks."""
     with console.reading() as (cursor, schema, now):
         oldest = counts.oldest_ready(cursor, schema=schema, tasks=tasks)
+        paused = pauses.active(cursor, schema=schema)
         others = [state for state in STATES if state is not State.READY]
         since = times.aware(now) - timedelta(minutes=RECENT)
         return QueueStatus(
@@ -101,7 +104,8 @@ def read_status(console: Console, tasks: tuple[str, ...] = ()) -> QueueStatus:
                 State.READY: oldest and oldest.run_at,
                 **{state: counts.earliest(cursor, state, schema=schema, tasks=tasks) for state in others},
             },
-            oldest_ready=oldest,
+            # A job that is paused does not wait for a worker.
+            oldest_ready=oldest_unpaused(cursor, paused, schema=schema, tasks=tasks) if paused else oldest,
             holders=holders(cursor, schema=schema),
             unserved=[
                 task
@@ -115,7 +119,7 @@ def read_status(console: Console, tasks: tuple[str, ...] = ()) -> QueueStatus:
             ],
             schema_problem=_schema_problem(cursor, schema),
             notify_queue_usage=overview.notify_queue_usage(cursor),
-            pauses=pauses.active(cursor, schema=schema),
+            pauses=paused,
             expired=expiry.number_of_expired(cursor, schema=schema, period=MINUTE, since=since, tasks=tasks),
         )
 

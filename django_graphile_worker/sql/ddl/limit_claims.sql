@@ -21,10 +21,11 @@
 --   max_jobs              at most so many jobs
 --   claimed_at            the time of the jobs, if another than that of the server
 --   clock                 the time of windows and of closed keys in a test; null for the clock of the server
+--   slack                 how many seconds more than the margin of a rate the worker needs to start a job, at most 5
 --   limit_names, ...      the numbers of each limit, unless an operator has stored others
 create function :SCHEMA._private_claim_limited_v1(
     holder text, known_tasks int[], shapes int[], max_jobs int, forbidden_flags text[],
-    claimed_at timestamptz, clock timestamptz,
+    claimed_at timestamptz, clock timestamptz, slack float8,
     limit_names text[], concurrencies int[], rate_counts int[], rate_windows float8[], bursts int[]
 ) returns table (
     job_id bigint, job_task_id int, job_attempts smallint, job_payload text, queue_id int,
@@ -299,7 +300,8 @@ begin
                     returning k.id, k.starts, started_counts[array_position(started_keys, k.id)] as added
                 )
                 insert into :SCHEMA._private_limit_starts (key_id, number, started_at)
-                select counted.id, number, moment
+                -- Windows begin when the job may still start, but for the margin that they are longer by.
+                select counted.id, number, moment + slack * interval '1 second'
                 from counted
                 cross join lateral generate_series(counted.starts - counted.added + 1, counted.starts) as number;
                 -- What no window needs any more. A few more than were added, if the rate has become lower.
@@ -428,7 +430,7 @@ begin
         'has_more', has_more,
         'seconds_until_next', case when next_at is not null then
             greatest(date_part('epoch', next_at - moment), 0) end,
-        'start_within', start_within,
+        'start_within', start_within + slack,
         'xid', pg_current_xact_id_if_assigned()::xid);
     return next;
 end

@@ -308,6 +308,8 @@ set enable_seqscan = off set enable_bitmapscan = off
 set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan
 as $$
 declare
+    -- How much later than its claim a start may be recorded: see the parameter slack of the claim.
+    most_slack constant interval := '5 seconds';
     full_keys bigint[]; late_keys bigint[];
     places_of int[]; closed boolean[]; last_starts bigint[]; places int[];
 begin
@@ -319,7 +321,7 @@ begin
         array_agg(number.burst order by number.id),
         array_agg(number.seconds * number.burst / number.rate_count + number.margin order by number.id),
         array_agg(number.id) filter (where number.concurrency is not null and number.taken >= number.concurrency),
-        array_agg(number.id) filter (where number.rate_count is not null and number.last_start > moment),
+        array_agg(number.id) filter (where number.rate_count is not null and number.last_start > moment + most_slack),
         array_agg(number.taken order by number.id)
     into key_ids, places_of, closed, last_starts, counts_places, keep_starts, margins, windows, burst_counts,
         burst_windows, full_keys, late_keys, places
@@ -367,9 +369,9 @@ begin
         from unnest(key_ids) as key(id);
     end if;
     if late_keys is not null then
-        -- The clock of the server was set back. As far as anybody can tell, these jobs have started just now.
-        update only :SCHEMA._private_limit_starts as start set started_at = moment
-        where start.key_id = any (late_keys) and start.started_at > moment;
+        -- The clock of the server was set back. As far as anybody can tell, these jobs start now.
+        update only :SCHEMA._private_limit_starts as start set started_at = moment + most_slack
+        where start.key_id = any (late_keys) and start.started_at > moment + most_slack;
     end if;
     select array_agg(case when key.is_closed then 0 else least(
             most, key.concurrency - key.taken,

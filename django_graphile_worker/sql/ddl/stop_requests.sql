@@ -318,6 +318,29 @@ begin
 end
 $$;
 
+-- Locks the rows of claims that are about to end, and returns the ids of the jobs, with null in the place of a claim that
+-- has ended or whose row another transaction has locked. A request to stop a job is written under the lock of its row.
+-- So the caller, which then looks for requests and ends the other claims, overlooks none, if it ends only these claims.
+create function :SCHEMA._private_lock_claims_v1(job_ids bigint[], tokens text[]) returns bigint[]
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
+set jit = off set plan_cache_mode = force_generic_plan
+as $$
+declare
+    locked_ids bigint[];
+begin
+    select array_agg(locked.id order by given.ordinality) into locked_ids
+    from unnest(job_ids, tokens) with ordinality as given(id, token, ordinality)
+    left join lateral (
+        select each.id from only :SCHEMA._private_jobs as each
+        where each.id = given.id and each.locked_by = given.token
+        for update skip locked
+    ) as locked on true;
+    return locked_ids;
+end
+$$;
+
 -- Ends the claims of dead workers on jobs that were cancelled. Without workers: the claims of workers that are not
 -- registered and have held the jobs for so many seconds.
 create function :SCHEMA._private_end_cancelled_of_v1(

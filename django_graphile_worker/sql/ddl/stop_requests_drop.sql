@@ -2,6 +2,7 @@
 drop function :SCHEMA._private_forget_stop_requests_v1();
 drop function :SCHEMA._private_end_cancelled_of_v1(
     text[], float8, text, text[], float8[], float8, boolean, timestamptz);
+drop function :SCHEMA._private_lock_claims_v1(bigint[], text[]);
 drop function :SCHEMA._private_end_cancelled_v1(
     bigint[], text[], boolean, bigint[], text[], text[], text, text[], float8[], float8, boolean, timestamptz);
 drop function :SCHEMA._private_request_stop_v1(:SCHEMA._private_jobs, text, text);

@@ -18,7 +18,11 @@ select job_id, job_task_id, job_attempts, job_payload, queue_id, job_priority, j
     job_key, job_revision, job_flags, job_error, job_created_at, job_updated_at, name_of_queue, summary, job_tid
 from :SCHEMA._private_claim_limited_v1(
     %(token)s::text, %(task_ids)s::int[], %(shapes)s::int[], %(max_jobs)s::int, %(forbidden_flags)s::text[],
-    %(now)s::timestamptz, %(clock)s::timestamptz, {PARAMETERS})"""
+    %(now)s::timestamptz, %(clock)s::timestamptz, %(slack)s::float8,
+    {PARAMETERS})"""
+
+# Seconds. The statements that count starts have the same number.
+MOST_SLACK = 5.0
 
 
 class LimitedClaimed(Frozen):
@@ -44,11 +48,13 @@ def claim_limited(
     forbidden_flags: Sequence[str] | None = None,
     now: datetime | None = None,
     clock: datetime | None = None,
+    slack: float = 0.0,
 ) -> LimitedClaimed:
     """Claim up to ``max_jobs`` limited jobs that may run now.
 
     ``shapes`` are the ids of the limited tasks with the number of their limits, ``numbers`` the parameters of
-    ``numbers.parameters_of``. ``clock`` is the time of windows in a test.
+    ``numbers.parameters_of``. ``clock`` is the time of windows in a test. A worker that needs more than
+    the margin of a rate to start a job says with ``slack`` how many seconds more, up to ``MOST_SLACK``.
     """
     cursor.execute(
         statement(CLAIM_LIMITED, schema),
@@ -60,6 +66,7 @@ def claim_limited(
             "forbidden_flags": list(forbidden_flags) if forbidden_flags else None,
             "now": now,
             "clock": clock,
+            "slack": min(max(slack, 0.0), MOST_SLACK),
             **numbers,
         },
     )

@@ -70,7 +70,7 @@ class LimitedClaims:
         if claimed is None:
             return replace(NOTHING, has_more=True)
         if claimed.start_within is not None:
-            self._deadlines.add(claimed.claims, began + claimed.start_within)
+            self._deadlines.add(claimed.claims, began, claimed.start_within)
         return claimed
 
     def _claim(self, max_jobs: int) -> LimitedClaimed:
@@ -85,6 +85,7 @@ class LimitedClaims:
                 forbidden_flags=self._forbidden_flags(),
                 now=self._now(),
                 clock=self._clock(),
+                slack=self._deadlines.slack,
             )
 
 

@@ -68,18 +68,14 @@ class SlotPool:
     @property
     def free(self) -> int:
         """The number of slots with nothing to do, less the work units that wait for them."""
-        busy = sum(unit is not None for unit in self._current)
-        return max(self.concurrency - busy - self.backlog, 0)
+        return max(self.concurrency - self.running() - self.backlog, 0)
 
     @property
     def vacant(self) -> int:
         """The number of slots with nothing to do, if no job waits at all; else zero."""
         if not any(self._current):
             return 0 if self._line else self.concurrency
-        busy = [unit for unit in self._current if unit is not None]
-        if self._line or any(unit.claims for unit in busy):
-            return 0
-        return self.concurrency - len(busy)
+        return 0 if self.has_waiting else self.concurrency - self.running()
 
     @property
     def waiting_size(self) -> int:

@@ -141,8 +141,9 @@ class Supervisor:
         runs = child.watch.find() if child.watch is not None else []
         if child.watch is not None and child.process is not None and runs:
             ids = ", ".join(str(run.job_id) for run in runs)
+            jobs = "job" if len(runs) == 1 else "jobs"
             logger.warning(
-                "Worker process %s cannot stop the job %s at its deadline: killing it.", child.process.pid, ids
+                "Worker process %s cannot stop the %s %s at its deadline: killing it.", child.process.pid, jobs, ids
             )
             child.overdue = child.watch.end(child.process, runs)
 

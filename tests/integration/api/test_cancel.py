@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -33,13 +34,14 @@ from django_graphile_worker import (
     result,
     signals,
 )
-from django_graphile_worker.sql import cancellations, claims
+from django_graphile_worker.sql import cancellations, claims, releases
 from django_graphile_worker.sql.cancellations import Cancellation
 from django_graphile_worker.sql.control import CONTROL_CHANNEL
 from tests.conftest import WAIT_TIMEOUT, RawConnection
 from tests.support import records
 from tests.support.factories import make_failed_job, make_job, minutes_ago
 from tests.support.rows import in_quotes, query
+from tests.support.slot import make_claim
 
 OURS = "django-worker-0123456789abcdef01/7"
 WORKER_ID = OURS.partition("/")[0]
@@ -350,6 +352,29 @@ class TestTwoSessions:
         thread.join(WAIT_TIMEOUT)
         assert [(fate.job_id, fate.fate) for fate in told] == [(running, "stopping"), (waiting, "unknown")]
         assert [row[4] for row in requests(worker_schema)] == ["maria"]
+
+    def test_a_statement_that_ends_a_claim_leaves_no_moment_for_a_cancellation(
+        self, raw_connection: Callable[..., RawConnection], worker_schema: str
+    ) -> None:
+        """The statement waits after its look for requests, before it returns the jobs.
+
+        A cancellation that was committed there would end without who and why. So the rows are locked before the look,
+        and a row that was locked then is not returned, also if it is free afterwards.
+        """
+        free, locked = (make_claim(id=make_job(locked_by=OURS, attempts=1), token=OURS) for _ in range(2))
+        schema = in_quotes(worker_schema)
+        worker, operator, other = raw_connection(), raw_connection(), raw_connection()
+        lock = f"select id from {schema}._private_jobs where id = any (%s) for update skip locked".encode()
+        with ThreadPoolExecutor(1) as pool:
+            with other.transaction():
+                other.execute(f"lock {schema}._private_cancellations in access exclusive mode".encode())
+                with operator.transaction():
+                    operator.execute(lock, [[locked.id]])
+                    ended = pool.submit(releases.return_jobs, worker.cursor(), [free, locked], schema=worker_schema)
+                    wait_for_lock(worker.info.backend_pid)
+                assert operator.execute(lock, [[free.id, locked.id]]).fetchall() == [(locked.id,)]
+            assert ended.result(WAIT_TIMEOUT) == {free.id}
+        assert cancel_jobs([locked.id], by="maria").stopping == (locked.id,)
 
     def test_a_claim_and_a_cancellation_never_both_win(
         self, raw_connection: Callable[..., RawConnection], worker_schema: str

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from django.db import connection
 
-from django_graphile_worker import cancel_jobs, remove_job
+from django_graphile_worker import cancel_jobs, get_job, remove_job
 from django_graphile_worker.backend.result_ids import job_id_of
-from django_graphile_worker.exceptions import FailedByOperatorError, JobCancelledError
+from django_graphile_worker.exceptions import FailedByOperatorError, JobCancelledError, JobExpiredError
 
 pytestmark = pytest.mark.django_db
 # A worker sees committed jobs only.
@@ -55,6 +55,21 @@ def test_label_that_is_not_allowed_any_more__leaves_readable_results(framework: 
     settings.TASKS = {"default": {**settings.TASKS["default"], "QUEUES": ["default"]}}
     found = framework.mail.get_result(result.id)
     assert (found.task.queue_name, found.task.priority) == ("emails", 20)
+
+
+@committing
+def test_job_that_expired__has_failed_without_an_attempt(framework: Any, run: Run) -> None:
+    late = framework.add.using(expires=datetime(2001, 1, 1, tzinfo=UTC)).enqueue(1, right=2)
+    timely = framework.add.using(expires=timedelta(hours=1)).enqueue(1, right=2)
+    job = get_job(job_id_of(timely.id, "default") or 0)
+    assert job is not None
+    assert job.expires_at is not None
+    assert abs(job.expires_at - job.run_at - timedelta(hours=1)) < timedelta(seconds=1)
+    run()
+    late.refresh()
+    timely.refresh()
+    assert (late.status, late.attempts, timely.status) == ("FAILED", 0, "SUCCESSFUL")
+    assert late.errors[0].exception_class is JobExpiredError
 
 
 def test_removed_job__has_failed_without_an_attempt(framework: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from django_graphile_worker.sql import claims, recorded_releases, releases, waiters
+from django_graphile_worker.sql import claims, id_spans, recorded_releases, releases, waiters
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.recorded_releases import CompletedJobs, KeptResults
 
@@ -152,7 +152,7 @@ def ids(found: list[Claim]) -> set[int]:
 def test_each_job__has_its_own_record_on_every_version(versioned_connection: RawConnection, worker_schema: str) -> None:
     jobs = Jobs(versioned_connection, worker_schema)
     for has_results in RECORDED.values():
-        for apart in (1, recorded_releases.LARGEST_SPREAD + 1):
+        for apart in (1, id_spans.LARGEST_SPREAD + 1):
             first, second = jobs.claimed(apart=apart), jobs.claimed(apart=apart)
             # Two of the ids of the first claim are missing, and the order is another.
             mixed = [*second, *first[4:], *first[1:3]]

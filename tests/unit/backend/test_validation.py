@@ -57,6 +57,8 @@ def test_using__accepts_what_the_framework_promises(framework: Any, changes: dic
         ({"limit": "100/m"}, "expected a Limit, or a list of them, got '100/m'"),
         ({"fair": "tenant"}, "expected a template with a payload field"),
         ({"timeout": "long"}, "expected a timedelta, a number of seconds, or False for no time limit"),
+        ({"expires": "soon"}, "expires: expected an aware datetime, a timedelta or a number of seconds"),
+        ({"expires": 0}, "expires: expected a duration above zero"),
         ({"atomic": 1}, "atomic: expected True or False, got 1"),
         ({"queue_name": "l" * 100}, "is not valid for backend"),
     ],

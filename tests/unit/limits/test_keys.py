@@ -87,6 +87,11 @@ def test_missing_field__is_refused_with_the_limit_and_the_task() -> None:
     assert refused.value.path == "$.account"
 
 
+def test_missing_field_of_fair_turns__is_refused_with_what_the_decorator_has() -> None:
+    with pytest.raises(PayloadError, match=r"fair='\{tenant\}' of the task 'send' needs it"):
+        refuse_unkeyed(limited(fair="{tenant}"), "{}")
+
+
 def test_function_that_fails__raises_at_the_call_that_adds_the_job() -> None:
     with pytest.raises(KeyError):
         refuse_unkeyed(function(lambda payload: payload["missing"]), "{}")

@@ -76,11 +76,20 @@ def _set(console: Console, name: str, given: dict[str, Any]) -> None:
     if not given:
         raise CommandError("--set: expected --concurrency, --rate or both, got no number. To lift it: --reset.")
     numbers = LimitNumbers(**given, where="limits")
+    before = _numbers_of(console, name)
     override_limit(name, numbers, changed_by=getpass.getuser(), **console.place)
     if console.is_json:
         console.dump({"name": name, **_numbers_as_dict(numbers)})
     else:
         console.say(console.style.SUCCESS(f"{shown(name)}: {numbers}, for all workers from now on."))
+        console.note(f"Before: {before}. A number that was not given is no limit any more.")
+
+
+def _numbers_of(console: Console, name: str) -> LimitNumbers | None:
+    """Return the numbers that count now; None for an unknown limit."""
+    with console.reading() as (cursor, _, _):
+        statuses = limit_statuses(cursor, place_of(**console.place))
+    return next((limit.numbers for limit in statuses if limit.name == name), None)
 
 
 def _reset(console: Console, name: str) -> None:
@@ -162,7 +171,8 @@ def _key_row(key: LimitedKey, now: datetime) -> list[Cell | str]:
     if key.closed_until is not None:
         waits_for = f"a task closed it; it opens {times.relative(key.closed_until, now)}"
     elif key.opens_at is not None:
-        waits_for = f"its rate; the next start is {times.relative(key.opens_at, now)}"
+        when = f"is {times.relative(key.opens_at, now)}" if key.opens_at > now else "may be now"
+        waits_for = f"its rate; the next start {when}"
     return [
         key.key_text,
         key.limit_name,

@@ -33,9 +33,10 @@ class Status(Verb):
     description = (
         f"Count jobs by state (up to {CAP:,} each), the runs of the last {RECENT} minutes, and workers. With --check, "
         "exit with 1 and name the problem if fewer workers are alive than --min-workers, if a job has been ready for "
-        "longer than --max-age, if more jobs than --max-failed have failed permanently, if a silent worker still holds "
-        "jobs, if the server's NOTIFY queue fills up, if another program has changed the schema so that this package "
-        "cannot use it, or if neither a job nor a worker nor this project has the task that --task names. "
+        "longer than --max-age (a job that is paused or waits for a limit does not count), if more jobs than "
+        "--max-failed have failed permanently, if a silent worker still holds jobs, if the server's NOTIFY queue fills "
+        "up, if another program has changed the schema so that this package cannot use it, or if neither a job nor a "
+        "worker nor this project has the task that --task names. "
         "This checks the whole queue; to check a single worker process, use runworker --health-file."
     )
     examples = ("", "--watch", "--check --max-age 15m --max-failed 100 --min-workers 2", "--check --task billing:send")
@@ -120,7 +121,7 @@ def _as_text(console: Console, status: QueueStatus) -> str:
     style, found = console.style, status.counts
     alive, silent = len(status.workers("alive")), len(status.workers("silent"))
     ready, limited, scheduled, running, retrying, failed = (capped(found[state]) for state in _ORDER)
-    oldest = f", the oldest for {in_largest_unit(status.waiting_seconds)}" if found[State.READY].number else ""
+    oldest = f", the oldest for {in_largest_unit(status.waiting_seconds)}" if status.oldest_ready else ""
     following = status.earliest[State.SCHEDULED]
     pairs: list[tuple[str, Cell | str]] = [
         ("ready", f"{ready}{oldest}"),
@@ -136,7 +137,9 @@ def _as_text(console: Console, status: QueueStatus) -> str:
         ("other workers", str(len(status.workers("unregistered")))),
     ]
     if found[State.LIMITED].number:
-        pairs.insert(1, ("limited", f"{limited} due, but waiting for a limit; graphile_worker limits shows which"))
+        pairs.insert(
+            1, ("limited", f"{limited} due; they wait for a limit or for their turn: see graphile_worker limits")
+        )
     if status.schema_problem is not None:
         pairs.insert(0, ("schema", Cell(status.schema_problem, style.ERROR)))
     if len(status.timeouts) > 1:

@@ -34,3 +34,11 @@ def test_shows_the_label_of_a_django_task(admin_page: Client) -> None:
     assert "Task shop.tasks.send " in shown
     assert "Label emails" in shown
     assert "Label" not in text(admin_page.get(job_url(make_job("shop.tasks.send"))))
+
+
+def test_shows_when_the_job_expires_and_not_the_flag_that_says_so(admin_page: Client) -> None:
+    expiring = make_job("send", flags={"expires:4070908800": True, "slow": True})
+    shown = text(admin_page.get(job_url(expiring)))
+    assert re.search(r"Expires .*2099", shown)
+    assert "Flags slow Workers" in shown
+    assert "Expires" not in text(admin_page.get(job_url(make_job("send", flags={"expires:infinity": True}))))

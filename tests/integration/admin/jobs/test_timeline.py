@@ -7,11 +7,14 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from django_graphile_worker import cancel_jobs
 from django_graphile_worker.exceptions import PermanentFailure
 from django_graphile_worker.models import Job
 from tests.support import admin_pages as pages
 from tests.support.admin_pages import job_url, text
 from tests.support.factories import make_failed_job, make_job, minutes_ago
+from tests.support.limits import make_key, park_job
+from tests.support.operating import execute
 
 PATH = "django_graphile_worker.exceptions.PermanentFailure"
 
@@ -35,6 +38,20 @@ def test_shows_when_a_job_failed(admin_page: Client) -> None:
     assert (event.detail, event.time) == ("time of the last failure", Job.objects.get(pk=ours).updated_at)
     (event,) = [event for event in _timeline(admin_page, theirs) if event.label == "2 attempts failed"]
     assert event.detail == "estimated time of the last failure"
+
+
+def test_running_job_that_is_cancelled__shows_no_number_of_attempts(admin_page: Client) -> None:
+    """Cancelling uses up the attempts, however often the job ran."""
+    job_id = make_job("send", attempts=1, locked_at=minutes_ago(1), locked_by="django-worker-0123456789abcdef01/7")
+    cancel_jobs([job_id])
+    assert {event.label for event in _timeline(admin_page, job_id)} == {"Created", "Running"}
+    assert "Attempt 25" not in text(admin_page.get(job_url(job_id)))
+
+
+def test_job_that_waits_for_no_limit__waits_for_its_turn(admin_page: Client) -> None:
+    job_id = park_job(make_key("fair:{tenant}", "7"), "send")
+    execute("update {schema}._private_limit_lanes set state = 1, blocked_by = null, blocked_at = null")
+    assert {event.label for event in _timeline(admin_page, job_id)} == {"Created", "Waiting for its turn"}
 
 
 class TestWhyNoMoreAttempts:

@@ -45,7 +45,7 @@ def test_form__pauses_and_leaves_an_entry(admin_page: Client) -> None:
 def test_form__shows_why_something_cannot_be_paused(admin_page: Client) -> None:
     make_queue("mail")
     shown = text(admin_page.post(pages.PAUSES, {"kind": "queue", "name": "mall"}))
-    assert "Did you mean 'mail'?" in shown
+    assert "Did you mean 'mail'? To pause it before its first job is added: tick “Also if it is unknown”." in shown
     assert "in the future" in text(
         admin_page.post(pages.PAUSES, {"kind": "flag", "name": "bulk", "until": "2000-01-01T12:00"})
     )

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from django.core.management import CommandError
 
+from django_graphile_worker import pause, resume
 from tests.support.factories import make_job, minutes_ago
+from tests.support.limits import make_key, park_job
 from tests.support.operating import DEAD, LIVE, execute, make_worker, operate
 
 pytestmark = pytest.mark.django_db
@@ -43,6 +47,43 @@ def test_check__fails_for_each_reason_and_passes_without_one() -> None:
 def test_check__does_not_mistake_future_jobs_for_late_ones() -> None:
     make_worker(LIVE)
     make_job("a", run_at=datetime.now(UTC) + timedelta(days=400))
+    assert _ailments() == ""
+
+
+@pytest.mark.parametrize(
+    ("paused", "columns"),
+    [
+        ({"task": "paused"}, {}),
+        ({"queue": "mail"}, {"queue_name": "mail"}),
+        ({"flag": "bulk"}, {"flags": {"bulk": True}}),
+        ({"flag": "bulk"}, {"flags": {"bulk": True, "other": True}, "queue_name": "shop"}),
+    ],
+)
+def test_check__does_not_mistake_paused_jobs_for_late_ones(paused: Any, columns: dict[str, Any]) -> None:
+    make_worker(LIVE)
+    job_id = make_job("paused", run_at=minutes_ago(60), **columns)
+    assert f"paused #{job_id} has been ready for 1 h" in _ailments()
+    pause(**paused)
+    assert _ailments() == _ailments("--task", "paused") == ""
+    assert operate("status", "--json").json["jobs"]["ready"]["count"] == 1
+    assert re.search(r"^ready +1$", operate("status").out, re.MULTILINE)
+    others = [
+        make_job("other", run_at=minutes_ago(minutes), queue_name=queue_name, flags=flags, priority=minutes)
+        for minutes, queue_name, flags in ((7, "shop", None), (8, None, {"fine": True}), (9, None, None))
+    ]
+    for job_id, minutes in zip(reversed(others), (9, 8, 7), strict=True):
+        assert f"other #{job_id} has been ready for {minutes} m" in _ailments()
+        execute("delete from {schema}._private_jobs where id = %s", [job_id])
+    assert _ailments() == ""
+    resume(**paused)
+    assert "has been ready for 1 h" in _ailments()
+
+
+def test_check__does_not_mistake_jobs_that_wait_for_a_limit_for_late_ones() -> None:
+    make_worker(LIVE)
+    park_job(make_key("account", "1"), "a", run_at=minutes_ago(60))
+    assert _ailments() == ""
+    pause(task="other", create=True)
     assert _ailments() == ""
 
 

@@ -11,8 +11,10 @@ import pytest
 from django.conf import settings
 from django.db import connection
 
+from django_graphile_worker.pause_type import Pause, PauseKind
 from django_graphile_worker.sql.inspection import counts, limits, lock_holders, queue_depths, search
 from django_graphile_worker.sql.inspection.criteria import STATES, Criteria, State
+from django_graphile_worker.sql.inspection.unpaused_jobs import oldest_unpaused
 from tests.support.factories import make_failed_job, make_job, make_queue, make_task, minutes_ago
 from tests.support.operating import execute
 
@@ -118,6 +120,8 @@ def test_looks__read_no_more_than_what_they_show_needs(backlog: str) -> None:
     looks = _lists(backlog)
     looks |= {f"earliest of {state}": partial(_earliest, state=state) for state in STATES}
     looks["counts"] = lambda cursor, schema: counts.count_states(cursor, Criteria(), schema=schema, most=LIMIT)
+    paused = [Pause(kind=PauseKind.TASK, name="crowd", paused_at=minutes_ago(1))]
+    looks["oldest unpaused"] = lambda cursor, schema: oldest_unpaused(cursor, paused, schema=schema)
     looks["queues"] = lambda cursor, schema: queue_depths.held_first(cursor, limit=LIMIT, schema=schema, most=LIMIT)
     looks["workers"] = lambda cursor, schema: lock_holders.holders(cursor, schema=schema)
     rows = {name: _rows_read(look) for name, look in looks.items()}

@@ -198,6 +198,24 @@ def test_a_rate__tells_when_it_opens_and_how_soon_its_jobs_must_start(rated: Lim
     assert later.seconds_until_next == pytest.approx(30.5)
 
 
+def test_slack__lets_jobs_start_later_and_the_window_end_later(rated: LimitedJobs) -> None:
+    rated.add(20, account=1)
+    rated.sort_all()
+    claimed = rated.claim(10, slack=3.0, **at(0))
+    assert len(claimed.claims) == 10
+    assert claimed.start_within == pytest.approx(3.5)
+
+    # A job that starts at the last moment is still in the window of a worker without slack.
+    assert rated.claim_all(10, **at(62)) == []
+    assert len(rated.claim_all(10, **at(64))) == 10
+
+
+def test_slack__is_bounded(rated: LimitedJobs) -> None:
+    rated.add(1, account=1)
+    rated.sort_all()
+    assert rated.claim(10, slack=3600.0, **at(0)).start_within == pytest.approx(5.5)
+
+
 def test_a_rate__survives_a_clock_that_is_set_back(rated: LimitedJobs) -> None:
     rated.add(30, account=1)
     rated.sort_all()
@@ -205,9 +223,9 @@ def test_a_rate__survives_a_clock_that_is_set_back(rated: LimitedJobs) -> None:
     rated.execute("update {schema}._private_limit_keys set opens_at = %s", [NOON - timedelta(hours=2)])
 
     assert rated.claim_all(10, **at(-3600)) == []
-    # The starts count as if they were of the moment at which the clock was found to be wrong.
+    # The jobs count as if they were claimed, with the most slack, when the clock was found to be wrong.
     assert rated.claim_all(10, **at(-3600 + 50)) == []
-    assert len(rated.claim_all(10, **at(-3600 + 61))) == 10
+    assert len(rated.claim_all(10, **at(-3600 + 66))) == 10
 
 
 def test_starts__are_kept_only_as_long_as_a_window_needs_them(rated: LimitedJobs) -> None:

@@ -117,7 +117,7 @@ def test_a_late_start_under_a_rate__is_returned(wait_until: Callable[..., None])
         worker.limited.keeper.step()
         claimed = worker.limited.claimer.claim(max_jobs=1, max_queues=1, max_per_queue=1, free_slots=1, max_bytes=10**6)
         (claim,) = claimed.claims
-        worker.limited.deadlines.add([claim], time.monotonic() - 1)
+        worker.limited.deadlines.add([claim], time.monotonic() - 1, 0.05)
         worker.slots.submit([claim], callers=1)
         wait_until(lambda: worker.slots.is_idle)
         worker.releaser.step()

@@ -11,6 +11,7 @@ import pytest
 from django.core.management import CommandError
 from django.utils import timezone
 
+from django_graphile_worker import get_job
 from tests.support.operating import execute, job_row, operate
 
 pytestmark = pytest.mark.django_db
@@ -30,6 +31,26 @@ def test_add__writes_every_option() -> None:
     )
     assert job["queue_name"] == "mail"
     assert job["flags"] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("expires", "at"),
+    [
+        ("+1h", datetime(2040, 5, 1, 13, tzinfo=UTC)),
+        ("2040-05-01T12:30:00+00:00", datetime(2040, 5, 1, 12, 30, tzinfo=UTC)),
+    ],
+)
+def test_add__writes_when_the_job_expires(expires: str, at: datetime) -> None:
+    """A duration counts from the time at which the job is to run."""
+    added = operate("add", "send_receipt", "--run-at", "2040-05-01T12:00:00+00:00", "--expires", expires, "--json").json
+    job = get_job(added["id"])
+    assert job is not None
+    assert job.expires_at == at
+
+
+def test_add__refuses_a_time_that_it_cannot_read() -> None:
+    with pytest.raises(CommandError, match="--expires"):
+        operate("add", "send_receipt", "--expires", "soon")
 
 
 @pytest.mark.parametrize(

@@ -51,8 +51,9 @@ def test_more_keys__are_told() -> None:
 
 
 def test_numbers__are_set_and_reset() -> None:
-    told = operate("limits", "--set", ACCOUNT, "--concurrency", "5", "--rate", "1/2s").out
-    assert told == "account:{account}: 5 at once, 1/2s, for all workers from now on.\n"
+    told = operate("limits", "--set", ACCOUNT, "--concurrency", "5", "--rate", "1/2s")
+    assert told.out == "account:{account}: 5 at once, 1/2s, for all workers from now on.\n"
+    assert told.err == "Before: 3 at once, 100/m, burst 20. A number that was not given is no limit any more.\n"
     (limit, _) = operate("limits", "--json").json["limits"]
     assert (limit["concurrency"], limit["rate"], limit["burst"]) == (5, "1/2s", None)
     assert limit["changed_by"]
@@ -83,4 +84,4 @@ def test_show__says_which_key_a_job_waits_for() -> None:
     shown: Any = operate("show", str(job_id)).out
     assert "limited" in shown
     assert "the key 'account:42' is at its limit, 'account:{account}', since 20 m ago" in shown
-    assert "1 due, but waiting for a limit" in operate("status").out
+    assert "1 due; they wait for a limit or for their turn" in operate("status").out

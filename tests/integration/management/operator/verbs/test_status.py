@@ -110,6 +110,17 @@ def test_status__tells_what_was_done_lately() -> None:
     assert operate("status", "--json", "--task", "b").json["recent"]["succeeded"] == 0
 
 
+def test_status__tells_how_many_jobs_expired() -> None:
+    make_statistics("a", 2, succeeded=50)
+    make_statistics("b", 2)
+    make_statistics("a", 9)
+    execute("update {schema}._private_statistics set expired = 3 where task_identifier in ('a', '')")
+    assert operate("status", "--json").json["recent"]["expired"] == 6
+    assert "last 5 minutes      50 succeeded (10 a minute), 6 expired" in operate("status").out
+    assert operate("status", "--json", "--task", "a").json["recent"]["expired"] == 3
+    assert operate("status", "--json", "--task", "b").json["recent"]["expired"] == 0
+
+
 def test_status__of_a_task_counts_its_jobs_alone() -> None:
     for task in ("a", "b", "b"):
         make_job(task, run_at=minutes_ago(2))
