@@ -35,6 +35,9 @@ def run_atomically(run: JobRun, invoke: Callable[[JobRun], Any], *, using: str, 
             # Django calls hooks in the order of their registration: this hook before the hooks of the task.
             transaction.on_commit(note_commit, using=using)
             result = invoke(run)
+            if run.stopping is not None:
+                # A step that found the task at work must not interrupt the commit, or the hooks after it.
+                run.stopping.leave_task()
             _complete(run, using=using, settings=settings)
             is_completed = True
     except BaseException as error:

@@ -51,6 +51,14 @@ class StopOfRun:
         """Raise the exception in a thread, at its next step in Python. Called in a step."""
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread_id), ctypes.py_object(self.exception_class))
 
+    def leave_task(self) -> None:
+        """Wait for the step under way, and drop its exception. Called on the thread of the run, after its task.
+
+        Later steps find that the task has ended. So what follows, such as a commit, is not interrupted.
+        """
+        with self._lock:
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(threading.get_ident()), None)
+
     def close(self) -> None:
         """Wait for the step under way, and let no other begin. Called on the thread of the run, after its task.
 

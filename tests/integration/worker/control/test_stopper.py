@@ -12,11 +12,13 @@ from typing import Any
 import pytest
 from asgiref.sync import sync_to_async
 from django.contrib.auth.models import Group
-from django.db import connection
+from django.db import connection, transaction
 from django.utils import timezone
 
 from django_graphile_worker import TaskTimeout, Worker, add_job, signals, task
 from django_graphile_worker.models import Job
+from django_graphile_worker.worker.control import stopper
+from django_graphile_worker.worker.execution.stop_of_run import StopOfRun
 from tests.conftest import WAIT_TIMEOUT
 from tests.support.stepped_worker import own_tasks
 
@@ -193,6 +195,45 @@ def test_a_thread_that_is_left_behind__gives_its_slot_and_its_queue_to_the_next_
         signals.thread_left_behind.disconnect(note)
     assert (left, done) == (["in_a_lock"], [0, 1, 2])
     assert Job.objects.count() == 1
+
+
+def test_the_commit_of_an_atomic_task__is_not_interrupted(wait_until: Wait, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The task ends while a step of its stop is under way, which has seen the task at work."""
+    may_end, is_committed, is_stepped = threading.Event(), threading.Event(), threading.Event()
+    ran: list[str] = []
+
+    def first_hook() -> None:
+        is_committed.set()
+        is_stepped.wait(WAIT_TIMEOUT)
+        ran.append("first")
+
+    def late(payload: Any) -> None:
+        transaction.on_commit(first_hook)
+        transaction.on_commit(lambda: ran.append("second"))
+        Group.objects.create(name="late")
+        may_end.wait(WAIT_TIMEOUT)
+
+    def slow_stack_text(position: Any) -> str:
+        may_end.set()
+        # The commit waits for the step.
+        is_committed.wait(1)
+        return "here"
+
+    def raise_in(stopping: StopOfRun, thread_id: int) -> None:
+        real_raise_in(stopping, thread_id)
+        is_stepped.set()
+
+    real_raise_in = StopOfRun.raise_in
+    monkeypatch.setattr(stopper, "stack_text", slow_stack_text)
+    monkeypatch.setattr(StopOfRun, "raise_in", raise_in)
+    with own_tasks(late, timeout=LIMIT, atomic=True), Worker(concurrency=1):
+        add_job("late", {})
+        wait_until(lambda: is_stepped.is_set() and not Job.objects.filter(locked_at__isnull=False).exists())
+        wait_until(lambda: Job.objects.filter(last_error__isnull=False).exists() or ran)
+    # Both are right: it has committed, or it was stopped.
+    is_kept = Group.objects.filter(name="late").exists()
+    assert ran == (["first", "second"] if is_kept else [])
+    assert Job.objects.count() == (0 if is_kept else 1)
 
 
 def test_deadline__is_known_to_the_task(wait_until: Wait) -> None:
