@@ -6,7 +6,9 @@ say which thread runs the job, and whether it is inside the task, where an excep
 
 from __future__ import annotations
 
+import gc
 import sys
+import threading
 from collections.abc import Iterator
 from types import FrameType
 from typing import NamedTuple
@@ -21,6 +23,9 @@ _EXECUTOR = Executor._run.__code__
 _EVENT_LOOP = EventLoop.run.__code__
 # The functions of the invoker that call a task have this name. The commit of an atomic task is outside of them.
 _INVOKE = (invoker.__file__, "invoke")
+
+# One thread at a time: it must not turn on the collector while another thread reads the frames.
+_reading_frames = threading.Lock()
 
 
 class Position(NamedTuple):
@@ -40,9 +45,25 @@ class Position(NamedTuple):
         return None
 
 
+def frames_by_thread() -> dict[int, FrameType]:
+    """Return the innermost frame of each thread, by the id of the thread.
+
+    The collector is off meanwhile. Until Python 3.12, it could run inside of the call, which holds a lock of the
+    interpreter; if it then let another thread continue that starts a thread, both would wait for each other for ever.
+    """
+    with _reading_frames:
+        was_enabled = gc.isenabled()
+        gc.disable()
+        try:
+            return sys._current_frames()
+        finally:
+            if was_enabled:
+                gc.enable()
+
+
 def position_of(run: JobRun) -> Position | None:
     """Return where a run is; None if its task has not begun or has ended."""
-    for thread_id, frame in sys._current_frames().items():
+    for thread_id, frame in frames_by_thread().items():
         if _is_in_task(frame, run):
             return Position(thread_id, frame)
     return None

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import inspect
-import sys
 import traceback
 from asyncio import Task as AsyncioTask
 from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
-from django_graphile_worker.worker.control.position import Position
+from django_graphile_worker.worker.control.position import Position, frames_by_thread
 from django_graphile_worker.worker.execution.error_text import OWN_FOLDERS
 
 # The innermost frames say where a task is; a recursion could have thousands.
@@ -45,7 +44,7 @@ def _frames_of(task: AsyncioTask[Any]) -> list[FrameType]:
     frames = list(_awaiting_frames(task))
     if not frames:
         return []
-    for innermost in sys._current_frames().values():
+    for innermost in frames_by_thread().values():
         # The event loop runs the coroutine at this moment: it blocks the loop.
         running = list(_out_to(frames[0], innermost))
         if running and running[-1] is frames[0]:
