@@ -138,7 +138,8 @@ def test_writing_to_jobs_names_the_functions_that_do() -> None:
 
     assert str(caught.value) == (
         "Job rows are read-only: a write without the functions of the schema would break the workers' locks. Use "
-        "add_job(), add_jobs(), remove_job(), complete_jobs(), permanently_fail_jobs() or reschedule_jobs()."
+        "add_job(), add_jobs(), remove_job(), complete_jobs(), permanently_fail_jobs(), reschedule_jobs() or "
+        "cancel_jobs()."
     )
 
 

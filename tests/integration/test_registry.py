@@ -73,8 +73,8 @@ def test_a_name_alone_brings_no_defaults() -> None:
         (
             "x",
             (
-                "Known options: queue_name, run_at, max_attempts, job_key, job_key_mode, priority, flags, using, "
-                "installation."
+                "Known options: queue_name, run_at, max_attempts, job_key, job_key_mode, priority, flags, expires, "
+                "using, installation."
             ),
         ),
     ],
