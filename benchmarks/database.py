@@ -16,6 +16,17 @@ from psycopg.conninfo import make_conninfo
 from benchmarks import durable_server
 
 SCHEMA = "graphile_worker"
+# The tables that are emptied before each measurement.
+EMPTIED = (
+    "jobs",
+    "job_queues",
+    "pauses",
+    "limited_jobs",
+    "limit_lanes",
+    "limit_keys",
+    "limit_places",
+    "limit_starts",
+)
 
 
 class Database:
@@ -38,17 +49,12 @@ class Database:
         return int(self.scalar(f"select id from {SCHEMA}._private_tasks where identifier = %s", [identifier]))
 
     def empty(self) -> None:
-        tables = (
-            "jobs",
-            "job_queues",
-            "pauses",
-            "limited_jobs",
-            "limit_lanes",
-            "limit_keys",
-            "limit_places",
-            "limit_starts",
+        """Delete all jobs, and what keeps them waiting; a database of graphile-worker has only some of the tables."""
+        tables = ", ".join(f"'{SCHEMA}._private_{table}'" for table in EMPTIED)
+        present = self.scalar(
+            f"select string_agg(name, ', ') from unnest(array[{tables}]) as name where to_regclass(name) is not null"
         )
-        self.execute("truncate " + ", ".join(f"{SCHEMA}._private_{table}" for table in tables))
+        self.execute(f"truncate {present}")
 
     def settle(self) -> None:
         """Update the statistics of the planner and write all changes, so that neither happens during a measurement."""
