@@ -19,10 +19,10 @@ from django.contrib import admin
 
 from django_graphile_worker import models
 from django_graphile_worker.admin.errors import ErrorGroupAdmin
-from django_graphile_worker.admin.history import PastAttemptAdmin
+from django_graphile_worker.admin.history.history_page import PastAttemptAdmin
 from django_graphile_worker.admin.jobs import JobAdmin
 from django_graphile_worker.admin.limits import LimitKeyAdmin
-from django_graphile_worker.admin.overview import OverviewAdmin
+from django_graphile_worker.admin.overview.overview_page import OverviewAdmin
 from django_graphile_worker.admin.pauses.pause_admin import PausedWorkAdmin
 from django_graphile_worker.admin.queues import JobQueueAdmin
 from django_graphile_worker.admin.recurring import RecurringTaskAdmin

@@ -9,9 +9,9 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext_lazy
 
 from django_graphile_worker.admin import databases, error_summary, formatting
-from django_graphile_worker.admin.jobs.actions import ACTIONS, Action
+from django_graphile_worker.admin.jobs.actions.job_actions import ACTIONS, Action
 from django_graphile_worker.admin.pages import PageAdmin, explain_database_errors
-from django_graphile_worker.admin.search import SearchTerm, join_terms
+from django_graphile_worker.admin.search.search_query import SearchTerm, join_terms
 from django_graphile_worker.models import Job
 from django_graphile_worker.redaction import redact_text
 from django_graphile_worker.sql.inspection import error_groups

@@ -12,7 +12,7 @@ from django.utils.translation import gettext_lazy
 
 from django_graphile_worker.admin import databases, formatting
 from django_graphile_worker.admin.pages import explain_database_errors, require_post
-from django_graphile_worker.admin.search import SearchTerm
+from django_graphile_worker.admin.search.search_query import SearchTerm
 from django_graphile_worker.admin.unlock import UnlockAdmin
 from django_graphile_worker.sql.inspection import queue_depths
 from django_graphile_worker.sql.inspection.criteria import State

@@ -10,7 +10,8 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
 
 from django_graphile_worker import api
-from django_graphile_worker.admin import audit, databases, formatting, health
+from django_graphile_worker.admin import audit, databases, formatting
+from django_graphile_worker.admin.overview import health
 from django_graphile_worker.admin.pages import PageAdmin
 from django_graphile_worker.models import Worker
 from django_graphile_worker.sql.inspection import lock_holders

@@ -12,7 +12,8 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
-from django_graphile_worker.admin import databases, formatting, health
+from django_graphile_worker.admin import databases, formatting
+from django_graphile_worker.admin.overview import health
 from django_graphile_worker.admin.pages import explain_database_errors, require_post
 from django_graphile_worker.admin.unlock import UnlockAdmin
 from django_graphile_worker.sql.inspection import lock_holders

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 
-from django_graphile_worker.admin.jobs import bulk_progress
+from django_graphile_worker.admin.jobs.actions import bulk_progress
 from django_graphile_worker.models import Job
 from django_graphile_worker.sql import bulk_actions
 from tests.support.factories import make_failed_job, make_job, minutes_ago

@@ -2,13 +2,14 @@
 
 ``job_admin.JobAdmin`` combines one class for each page, each in the module of its view: ``list_view`` (search, tabs,
 permissions), then ``detail_view``, ``add_view`` and ``actions_view``, which all extend the list. Start reading with
-``list_view``. The views use the other modules: the list uses ``pagination``; the page of a job uses ``facts``,
-``timeline``, ``tracebacks``, ``payload_tree`` and ``add_job_code``; adding a job and the actions use ``forms``; the
-actions also use ``actions``, ``bulk_progress`` and ``action_messages``.
+``list_view``. The views use the other modules: the list uses ``pagination``; the page of a job uses the folder
+``detail`` and ``add_job_code``; adding a job and the actions use ``forms``; the actions also use the folder
+``actions``.
 
 The package may import the modules of ``admin`` and everything that they may import, but not the other pages.
 
-To add an action, add it to ``actions.ACTIONS``, with a permission that ``list_view.JobListAdmin`` has a method for.
+To add an action, add it to ``actions.job_actions.ACTIONS``, with a permission that ``list_view.JobListAdmin``
+has a method for.
 """
 
 from __future__ import annotations

@@ -13,9 +13,9 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext as _
 
 from django_graphile_worker.admin import audit, databases, formatting
-from django_graphile_worker.admin.jobs.action_messages import add_messages, notes, success_message
-from django_graphile_worker.admin.jobs.actions import ACTIONS, Action
-from django_graphile_worker.admin.jobs.bulk_progress import BulkProgress, load_progress, run_steps
+from django_graphile_worker.admin.jobs.actions.action_messages import add_messages, notes, success_message
+from django_graphile_worker.admin.jobs.actions.bulk_progress import BulkProgress, load_progress, run_steps
+from django_graphile_worker.admin.jobs.actions.job_actions import ACTIONS, Action
 from django_graphile_worker.admin.jobs.list_view import JobListAdmin
 from django_graphile_worker.admin.jobs.states import state_name
 from django_graphile_worker.admin.pages import explain_database_errors, require_post

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from django_graphile_worker import conf
 from django_graphile_worker.admin import formatting
-from django_graphile_worker.admin.jobs.payload_tree import to_json
+from django_graphile_worker.admin.jobs.detail.payload_tree import to_json
 from django_graphile_worker.admin.jobs.states import flag_names
 from django_graphile_worker.payloads import RawPayload, decode_leniently
 from django_graphile_worker.redaction import redact

@@ -9,12 +9,13 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
 
 from django_graphile_worker import api, registry
-from django_graphile_worker.admin import audit, databases, health
+from django_graphile_worker.admin import audit, databases
 from django_graphile_worker.admin.jobs.add_job_code import future_run_at
+from django_graphile_worker.admin.jobs.detail.payload_tree import to_json
 from django_graphile_worker.admin.jobs.detail_view import JobDetailAdmin
 from django_graphile_worker.admin.jobs.forms import AddJobForm
-from django_graphile_worker.admin.jobs.payload_tree import to_json
 from django_graphile_worker.admin.jobs.states import flag_names
+from django_graphile_worker.admin.overview import health
 from django_graphile_worker.admin.pages import explain_database_errors
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError
 from django_graphile_worker.models import Job

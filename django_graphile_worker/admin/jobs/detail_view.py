@@ -12,17 +12,17 @@ from django.utils.translation import gettext as _
 
 from django_graphile_worker import conf, registry
 from django_graphile_worker.admin import databases, formatting
-from django_graphile_worker.admin.jobs.actions import ACTIONS
+from django_graphile_worker.admin.jobs.actions.job_actions import ACTIONS
 from django_graphile_worker.admin.jobs.add_job_code import add_job_code
-from django_graphile_worker.admin.jobs.facts import JobFacts
+from django_graphile_worker.admin.jobs.detail.facts import JobFacts
+from django_graphile_worker.admin.jobs.detail.outcome import outcome_context, read_result
+from django_graphile_worker.admin.jobs.detail.payload_tree import PayloadTree
+from django_graphile_worker.admin.jobs.detail.timeline import timeline
+from django_graphile_worker.admin.jobs.detail.tracebacks import ParsedError, parse_error
 from django_graphile_worker.admin.jobs.list_view import JobListAdmin
-from django_graphile_worker.admin.jobs.outcome import outcome_context, read_result
-from django_graphile_worker.admin.jobs.payload_tree import PayloadTree
 from django_graphile_worker.admin.jobs.states import state_name
-from django_graphile_worker.admin.jobs.timeline import timeline
-from django_graphile_worker.admin.jobs.tracebacks import ParsedError, parse_error
 from django_graphile_worker.admin.pages import explain_database_errors
-from django_graphile_worker.admin.search_criteria import LARGEST_ID
+from django_graphile_worker.admin.search.search_criteria import LARGEST_ID
 from django_graphile_worker.models import Job, PastAttempt
 from django_graphile_worker.payloads import RawPayload, decode_leniently
 from django_graphile_worker.redaction import HIDDEN, redact, redact_text

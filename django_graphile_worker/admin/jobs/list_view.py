@@ -13,12 +13,18 @@ from django.utils.translation import gettext as _
 
 from django_graphile_worker import registry
 from django_graphile_worker.admin import databases, error_summary, formatting
-from django_graphile_worker.admin.jobs.actions import ACTIONS
-from django_graphile_worker.admin.jobs.outcome import shown_progress
+from django_graphile_worker.admin.jobs.actions.job_actions import ACTIONS
+from django_graphile_worker.admin.jobs.detail.outcome import shown_progress
 from django_graphile_worker.admin.jobs.pagination import JobsPage, read_page
 from django_graphile_worker.admin.jobs.states import flag_names, state_description, state_name
 from django_graphile_worker.admin.pages import PageAdmin, explain_database_errors
-from django_graphile_worker.admin.search import SearchQuery, SearchTerm, WordMatches, join_terms, parse_search
+from django_graphile_worker.admin.search.search_query import (
+    SearchQuery,
+    SearchTerm,
+    WordMatches,
+    join_terms,
+    parse_search,
+)
 from django_graphile_worker.progress import Progress
 from django_graphile_worker.sql.inspection import names, search
 from django_graphile_worker.sql.inspection.counts import Count, count_states

@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy
 from django_graphile_worker.admin import audit, databases, formatting
 from django_graphile_worker.admin.limits.form import LimitForm
 from django_graphile_worker.admin.pages import PageAdmin, explain_database_errors
-from django_graphile_worker.admin.search import SearchTerm
+from django_graphile_worker.admin.search.search_query import SearchTerm
 from django_graphile_worker.api.limits import LimitStatus, limit_statuses, override_limit, reset_limit
 from django_graphile_worker.models import LimitKey
 from django_graphile_worker.redaction import redact_text

@@ -14,7 +14,7 @@ from django.contrib.auth.models import User
 from django.db import connection
 from django.test import Client
 
-from django_graphile_worker.admin.search import SearchTerm
+from django_graphile_worker.admin.search.search_query import SearchTerm
 from django_graphile_worker.models import Job
 from django_graphile_worker.redaction import redact_text
 from tests.integration.admin.conftest import VIEWS, MakeClient

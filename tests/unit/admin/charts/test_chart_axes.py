@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from django_graphile_worker.admin.chart_axes import round_up
+from django_graphile_worker.admin.charts.chart_axes import round_up
 
 
 @pytest.mark.parametrize("most", [0.0, 1.0, 7.0, 9.0, 130.0, 0.033, 1.5, 250.0, 12_345.0])

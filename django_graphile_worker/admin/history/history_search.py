@@ -12,7 +12,8 @@ from django.utils import timezone
 from django.utils.dateparse import parse_date
 from django.utils.translation import gettext as _
 
-from django_graphile_worker.admin.search import (
+from django_graphile_worker.admin.search.search_criteria import job_id, time_range, unknown_name
+from django_graphile_worker.admin.search.search_query import (
     LONGEST_QUERY,
     MOST_TERMS,
     TOKEN,
@@ -20,7 +21,6 @@ from django_graphile_worker.admin.search import (
     exceeded_limits,
     is_condition,
 )
-from django_graphile_worker.admin.search_criteria import job_id, time_range, unknown_name
 from django_graphile_worker.sql.history import HistoryOutcome
 from django_graphile_worker.sql.inspection.history_criteria import HistoryCriteria
 

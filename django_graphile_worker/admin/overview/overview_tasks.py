@@ -11,10 +11,11 @@ from django.http import HttpRequest
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
-from django_graphile_worker.admin import charts, formatting
-from django_graphile_worker.admin.chart_data import Span, percentile
+from django_graphile_worker.admin import formatting
+from django_graphile_worker.admin.charts import drawing
+from django_graphile_worker.admin.charts.chart_data import Span, percentile
 from django_graphile_worker.admin.pages import PageAdmin
-from django_graphile_worker.admin.search import SearchTerm
+from django_graphile_worker.admin.search.search_query import SearchTerm
 from django_graphile_worker.sql import statistics
 from django_graphile_worker.sql.inspection.overview import (
     MOST_COUNTED,
@@ -115,7 +116,7 @@ def _row(
         failures=f"{failures:,} ({_percentage(failures, total)})" if failures else "",
         p50=formatting.duration(percentile(durations, 0.5)),
         p95=formatting.duration(percentile(durations, 0.95)),
-        sparkline=charts.sparkline([float(runs.get(start, 0)) for start in starts], label),
+        sparkline=drawing.sparkline([float(runs.get(start, 0)) for start in starts], label),
         chart_url=page.url(request, "overview", span=span.name, task=name),
         jobs_url=page.url(request, "job", q=str(SearchTerm("task", name))),
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from django_graphile_worker.admin.chart_axes import HEIGHT, WIDTH, Scale, grid, time_axis, value_axis
+from django_graphile_worker.admin.charts.chart_axes import HEIGHT, WIDTH, Scale, grid, time_axis, value_axis
 from django_graphile_worker.admin.formatting import EMPTY_VALUE
 
 Format = Callable[[float], str]

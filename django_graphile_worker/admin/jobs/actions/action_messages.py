@@ -8,8 +8,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from django_graphile_worker.admin import formatting
-from django_graphile_worker.admin.jobs.actions import Action
-from django_graphile_worker.admin.jobs.bulk_progress import BulkProgress
+from django_graphile_worker.admin.jobs.actions.bulk_progress import BulkProgress
+from django_graphile_worker.admin.jobs.actions.job_actions import Action
 
 
 def success_message(action: Action, progress: BulkProgress) -> str:

@@ -10,8 +10,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import pgettext
 
 from django_graphile_worker.admin import formatting
-from django_graphile_worker.admin.chart_data import Span, percentile, total
-from django_graphile_worker.admin.charts import Chart, Series, bar_chart, line_chart
+from django_graphile_worker.admin.charts.chart_data import Span, percentile, total
+from django_graphile_worker.admin.charts.drawing import Chart, Series, bar_chart, line_chart
 from django_graphile_worker.sql.statistics import Row
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from django.utils.translation import gettext as _
 
-from django_graphile_worker.admin.search_criteria import PARSERS, add_term, limited_to_labels
+from django_graphile_worker.admin.search.search_criteria import PARSERS, add_term, limited_to_labels
 from django_graphile_worker.sql.inspection.criteria import Criteria
 from django_graphile_worker.suggestions import closest
 

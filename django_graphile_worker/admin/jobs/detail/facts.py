@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 from django_graphile_worker.admin import error_summary, formatting
 from django_graphile_worker.admin.jobs.states import flag_names
 from django_graphile_worker.admin.pages import PageAdmin
-from django_graphile_worker.admin.search import SearchTerm
+from django_graphile_worker.admin.search.search_query import SearchTerm
 from django_graphile_worker.expiry import PREFIX as EXPIRY_PREFIX
 from django_graphile_worker.expiry import as_time, own_expiry
 from django_graphile_worker.redaction import redact_text

@@ -11,7 +11,7 @@ from django.conf import settings
 from django.db import connection
 from django.test import Client
 
-from django_graphile_worker.admin.jobs import bulk_progress
+from django_graphile_worker.admin.jobs.actions import bulk_progress
 from django_graphile_worker.models import Job
 from django_graphile_worker.sql import bulk_actions
 from tests.support import admin_pages as pages

@@ -9,8 +9,8 @@ from typing import Any
 from django.utils.translation import gettext as _
 
 from django_graphile_worker.admin import databases, formatting
-from django_graphile_worker.admin.jobs.payload_tree import PayloadTree
-from django_graphile_worker.admin.jobs.tracebacks import parse_error
+from django_graphile_worker.admin.jobs.detail.payload_tree import PayloadTree
+from django_graphile_worker.admin.jobs.detail.tracebacks import parse_error
 from django_graphile_worker.payloads import RawPayload
 from django_graphile_worker.progress import Progress
 from django_graphile_worker.redaction import HIDDEN, redact, redact_text

@@ -13,12 +13,13 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from django_graphile_worker.admin import chart_data, databases, formatting
-from django_graphile_worker.admin.health import HealthProblem, health_problems, is_alive, known_tasks
-from django_graphile_worker.admin.overview_charts import draw_charts
-from django_graphile_worker.admin.overview_tasks import TaskFigures, read_figures, task_rows
+from django_graphile_worker.admin import databases, formatting
+from django_graphile_worker.admin.charts import chart_data
+from django_graphile_worker.admin.overview.health import HealthProblem, health_problems, is_alive, known_tasks
+from django_graphile_worker.admin.overview.overview_charts import draw_charts
+from django_graphile_worker.admin.overview.overview_tasks import TaskFigures, read_figures, task_rows
 from django_graphile_worker.admin.pages import PageAdmin, explain_database_errors
-from django_graphile_worker.admin.search import SearchTerm
+from django_graphile_worker.admin.search.search_query import SearchTerm
 from django_graphile_worker.sql import statistics
 from django_graphile_worker.sql.inspection import lock_holders, overview, queue_depths
 from django_graphile_worker.sql.inspection.counts import Count, count_states, earliest

@@ -88,7 +88,7 @@ def test_mistakes__are_named(admin_page: Client, attempts: None, query: str) -> 
 
 
 def test_pages__are_linked(admin_page: Client, attempts: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("django_graphile_worker.admin.history.PAGE_SIZE", 2)
+    monkeypatch.setattr("django_graphile_worker.admin.history.history_page.PAGE_SIZE", 2)
     response = admin_page.get(pages.HISTORY)
     following = admin_page.get(response.context["next_url"])
     assert [row["job_id"] for row in following.context["rows"]] == [8]

@@ -11,12 +11,12 @@ from django.utils.translation import gettext_lazy
 
 from django_graphile_worker import conf
 from django_graphile_worker.admin import databases, error_summary, formatting
-from django_graphile_worker.admin.history_search import HistoryQuery, of_day, parse_history_search
-from django_graphile_worker.admin.jobs.payload_tree import PayloadTree
-from django_graphile_worker.admin.jobs.tracebacks import parse_error
+from django_graphile_worker.admin.history.history_search import HistoryQuery, of_day, parse_history_search
+from django_graphile_worker.admin.jobs.detail.payload_tree import PayloadTree
+from django_graphile_worker.admin.jobs.detail.tracebacks import parse_error
 from django_graphile_worker.admin.pages import PageAdmin, explain_database_errors
-from django_graphile_worker.admin.search import SearchTerm, join_terms
-from django_graphile_worker.admin.search_criteria import job_id as parse_job_id
+from django_graphile_worker.admin.search.search_criteria import job_id as parse_job_id
+from django_graphile_worker.admin.search.search_query import SearchTerm, join_terms
 from django_graphile_worker.payloads import RawPayload, decode_leniently
 from django_graphile_worker.redaction import HIDDEN, redact, redact_text
 from django_graphile_worker.sql.history import HistoryOutcome

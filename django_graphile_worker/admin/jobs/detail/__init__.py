@@ -1,0 +1,1 @@
+"""The parts of the page of a job: facts, timeline, payload, error and end. ``detail_view`` is the view."""

@@ -1,0 +1,1 @@
+"""The overview: tiles, alarms, tasks and charts. Start with overview_page.py."""
