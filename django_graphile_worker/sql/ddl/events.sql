@@ -1,0 +1,2 @@
+/* gw:install */
+select 1;

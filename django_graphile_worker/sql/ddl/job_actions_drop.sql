@@ -1,0 +1,2 @@
+/* gw:uninstall */
+select 1;
