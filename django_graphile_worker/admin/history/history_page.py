@@ -18,7 +18,7 @@ from django_graphile_worker.admin.pages import PageAdmin, explain_database_error
 from django_graphile_worker.admin.search.search_criteria import job_id as parse_job_id
 from django_graphile_worker.admin.search.search_query import SearchTerm, join_terms
 from django_graphile_worker.payloads import RawPayload, decode_leniently
-from django_graphile_worker.redaction import HIDDEN, redact, redact_text
+from django_graphile_worker.redaction import HIDDEN, redact_text
 from django_graphile_worker.sql.history import HistoryOutcome
 from django_graphile_worker.sql.inspection import history
 from django_graphile_worker.sql.inspection.history import PastAttempt
@@ -135,10 +135,10 @@ def _facts(row: PastAttempt) -> Iterator[tuple[str, str]]:
 def _payload(text: str | None, *, sees_payloads: bool) -> Any:
     if text is None:
         return ""
+    if not sees_payloads:
+        return HIDDEN
     value = decode_leniently(text)
-    if isinstance(value, RawPayload):
-        return value if sees_payloads else HIDDEN
-    return PayloadTree().render(value if sees_payloads else redact(value))
+    return value if isinstance(value, RawPayload) else PayloadTree().render(value)
 
 
 def outcome_class(outcome: int) -> str:
