@@ -22,14 +22,15 @@ from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.sql.inspection.criteria import Subquery
 
 TEMPLATES = "admin/graphile_worker"
-View = Callable[..., HttpResponse]
+# A view returns a page or, if it sends a file, a streaming response.
+View = Callable[..., Any]
 
 
 def explain_database_errors(view: View) -> View:
     """Show a page that explains the error when the database fails or takes too long."""
 
     @wraps(view)
-    def wrapper(self: PageAdmin, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+    def wrapper(self: PageAdmin, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         request.current_app = self.admin_site.name
         try:
             return view(self, request, *args, **kwargs)
@@ -49,7 +50,7 @@ def require_post(view: View) -> View:
     """Refuse every method but POST: a view that changes something must not be reached by a link."""
 
     @wraps(view)
-    def wrapper(self: PageAdmin, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+    def wrapper(self: PageAdmin, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         if request.method != "POST":
             return HttpResponseNotAllowed(["POST"])
         return view(self, request, *args, **kwargs)

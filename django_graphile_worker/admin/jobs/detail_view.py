@@ -137,7 +137,7 @@ class JobDetailAdmin(JobListAdmin):
         }
         return HttpResponse(job.payload_text, content_type="application/json; charset=utf-8", headers=headers)
 
-    def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
+    def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> Any:
         """Show the page of the job, whose timeline is the history: the admin's log links here."""
         return self.change_view(request, object_id)
 
