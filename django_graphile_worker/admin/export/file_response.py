@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Generator, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -77,11 +77,15 @@ def _logged(
         audit.change_message(entry, outcome % {**what, "number": number})
 
 
-def _next_part(parts: Iterator[str]) -> str | None:
+def _next_part(parts: Generator[str, None, None]) -> str | None:
     return next(parts, None)
 
 
-async def _asynchronous(parts: Iterator[str]) -> AsyncIterator[str]:
+async def _asynchronous(parts: Generator[str, None, None]) -> AsyncIterator[str]:
     """Yield the parts for a server with an event loop, which would otherwise collect them all before it sends one."""
-    while (part := await sync_to_async(_next_part)(parts)) is not None:
-        yield part
+    try:
+        while (part := await sync_to_async(_next_part)(parts)) is not None:
+            yield part
+    finally:
+        # If the browser has left, the entry in the log is completed in the thread of the database connection.
+        await sync_to_async(parts.close)()
