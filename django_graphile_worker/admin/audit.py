@@ -17,12 +17,19 @@ from django_graphile_worker.redaction import redact_text
 MOST_ENTRIES = 100
 LONGEST_MESSAGE = 10_000
 
-__all__ = ["ADDITION", "CHANGE", "DELETION", "BulkEntry", "log"]
+__all__ = ["ADDITION", "CHANGE", "DELETION", "BulkEntry", "change_message", "log"]
 
 
-def log(request: HttpRequest, model: type[Model], object_id: str, name: str, message: str, flag: int = CHANGE) -> None:
+def log(
+    request: HttpRequest, model: type[Model], object_id: str, name: str, message: str, flag: int = CHANGE
+) -> LogEntry:
     """Write an entry about an object."""
-    LogEntry.objects.create(**_fields(request, model, object_id, name, message, flag))
+    return LogEntry.objects.create(**_fields(request, model, object_id, name, message, flag))
+
+
+def change_message(entry: LogEntry, message: str) -> None:
+    """Replace the message of an entry about something that has ended since."""
+    LogEntry.objects.filter(pk=entry.pk).update(change_message=redact_text(message)[:LONGEST_MESSAGE])
 
 
 class BulkEntry:

@@ -58,7 +58,7 @@ class JobQueueAdmin(UnlockAdmin):
     @explain_database_errors
     @require_post
     def unlock_view(self, request: HttpRequest) -> HttpResponse:
-        return self.unlock(request, self.url(request, "jobqueue"))
+        return self.unlock(request, self.url_or_index(request, "jobqueue"))
 
     def _row(self, request: HttpRequest, queue: queue_depths.QueueDepth) -> dict[str, Any]:
         return {

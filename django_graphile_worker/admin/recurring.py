@@ -71,7 +71,7 @@ class RecurringTaskAdmin(PageAdmin):
             job = _add_job_now(item, alias)
             audit.log(request, RecurringTask, name, name, _("Run now, as job #%(id)s.") % {"id": job.id})
         messages.success(request, _("Added %(task)s #%(id)s.") % {"task": item.task, "id": job.id})
-        return HttpResponseRedirect(self.url(request, "recurringtask"))
+        return HttpResponseRedirect(self.url_or_index(request, "recurringtask"))
 
 
 def _row(item: CronItem, known: KnownCrontab | None, now: datetime) -> dict[str, Any]:

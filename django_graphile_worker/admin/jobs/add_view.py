@@ -47,6 +47,7 @@ class JobAddAdmin(JobDetailAdmin):
             "hides_payload": hides_payload,
             "add_url": self.url(request, "job", "add", **({"from": source.id} if source else {})),
             "list_url": self.url(request, "job"),
+            "back_url": self.url_or_index(request, "job"),
         }
         return self.render(request, "add.html", context)
 
@@ -86,8 +87,7 @@ class JobAddAdmin(JobDetailAdmin):
             return None
         audit.log(request, Job, str(job.id), f"{identifier} #{job.id}", _("Added in the admin."), audit.ADDITION)
         messages.success(request, _("Added %(task)s #%(id)s.") % {"task": identifier, "id": job.id})
-        may_view = self.has_view_permission(request)
-        return HttpResponseRedirect(self.url(request, "job", "change", job.id) if may_view else "..")
+        return HttpResponseRedirect(self.url(request, "job", "change", job.id) or self.url_or_index(request, "job"))
 
 
 def _initial(source: job_detail.JobDetail | None, hides_payload: bool) -> dict[str, Any]:

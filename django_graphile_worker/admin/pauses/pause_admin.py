@@ -66,7 +66,7 @@ class PausedWorkAdmin(PageAdmin):
             messages.warning(request, _("The %(kind)s %(name)s was not paused.") % about)
         else:
             messages.success(request, _("Resumed the %(kind)s %(name)s.") % about)
-        return HttpResponseRedirect(self.url(request, "pausedwork"))
+        return HttpResponseRedirect(self.url_or_index(request, "pausedwork"))
 
     def _pause(self, request: HttpRequest, form: PauseForm) -> bool:
         """Pause what the form says; return False if it is refused, and the form has the error."""

@@ -60,6 +60,10 @@ def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 LARGE_URLS = [
     pages.OVERVIEW,
     *(f"{pages.JOBS}?state={state.value}" for state in TABS),
+    f"{pages.JOBS}?state=ready&sort=-time&size=200",
+    f"{pages.JOBS}?state=scheduled&sort=-priority&size=200",
+    f"{pages.JOBS}?state=failed&sort=time&size=200",
+    f"{pages.JOBS}?sort=id&size=50",
     f"{pages.JOBS}?state=ready&q=task:large",
     f"{pages.JOBS}?state=ready&q=queue:lq5",
     f"{pages.JOBS}?state=failed&q=exception:KeyError",
