@@ -11,7 +11,7 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, URLResolver, path
 from django.utils import timezone
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_noop
 
 from django_graphile_worker import api, schedule
 from django_graphile_worker.admin import audit, databases, formatting
@@ -29,8 +29,6 @@ LOOK_AHEAD = timedelta(days=2)
 
 class RecurringTaskAdmin(PageAdmin):
     """The crontab items of all sources, with the record of each in the database."""
-
-    page_title = gettext_lazy("Recurring")
 
     def get_urls(self) -> list[URLResolver | URLPattern]:  # type: ignore[override]
         run = self.admin_site.admin_view(self.run_view)
@@ -69,7 +67,8 @@ class RecurringTaskAdmin(PageAdmin):
         alias = databases.selected_alias(request)
         with databases.writing(alias):
             job = _add_job_now(item, alias)
-            audit.log(request, RecurringTask, name, name, _("Run now, as job #%(id)s.") % {"id": job.id})
+            message = audit.Message(gettext_noop("Run now, as job #%(id)s."), {"id": str(job.id)})
+            audit.log(request, RecurringTask, name, name, message)
         messages.success(request, _("Added %(task)s #%(id)s.") % {"task": item.task, "id": job.id})
         return HttpResponseRedirect(self.url(request, "recurringtask"))
 

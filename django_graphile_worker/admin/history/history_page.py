@@ -7,7 +7,6 @@ from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 
 from django_graphile_worker import conf
 from django_graphile_worker.admin import databases, error_summary, formatting
@@ -28,8 +27,6 @@ PAGE_SIZE = 50
 
 class PastAttemptAdmin(PageAdmin):
     """The history. It has the attempts of deleted jobs, so it is shown only to users who may see every job."""
-
-    page_title = gettext_lazy("History")
 
     @explain_database_errors
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
@@ -61,7 +58,7 @@ class PastAttemptAdmin(PageAdmin):
             "first_url": self.url(request, "pastattempt", q=text, day=day) if after else "",
             "is_cut_off": page.is_cut_off,
             "is_day_cut_off": page.is_day_cut_off,
-            "most_examined": f"{history.MOST_EXAMINED:,}",
+            "most_examined": formatting.number(history.MOST_EXAMINED),
         }
 
     @explain_database_errors
@@ -155,10 +152,10 @@ def outcome_class(outcome: int) -> str:
 def outcome_name(outcome: int) -> str:
     return {
         HistoryOutcome.SUCCEEDED: _("Succeeded"),
-        HistoryOutcome.FAILED: _("Failed, retried"),
-        HistoryOutcome.PERMANENTLY_FAILED: _("Permanently failed"),
+        HistoryOutcome.FAILED: _("Retried"),
+        HistoryOutcome.PERMANENTLY_FAILED: _("Failed"),
         HistoryOutcome.INTERRUPTED: _("Interrupted"),
-        HistoryOutcome.LOST: _("Worker died"),
+        HistoryOutcome.LOST: _("Worker lost"),
         HistoryOutcome.REMOVED_BY_OPERATOR: _("Removed"),
         HistoryOutcome.FAILED_BY_OPERATOR: _("Failed by an operator"),
         HistoryOutcome.CANCELLED: _("Cancelled"),

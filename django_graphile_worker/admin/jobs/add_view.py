@@ -7,6 +7,7 @@ from typing import Any
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
 
 from django_graphile_worker import api, registry
 from django_graphile_worker.admin import audit, databases
@@ -84,7 +85,8 @@ class JobAddAdmin(JobDetailAdmin):
         except (InvalidJobError, InvalidTypeError) as error:
             form.add_error(None, str(error))
             return None
-        audit.log(request, Job, str(job.id), f"{identifier} #{job.id}", _("Added in the admin."), audit.ADDITION)
+        entry = audit.Message(gettext_noop("Added in the admin."))
+        audit.log(request, Job, str(job.id), f"{identifier} #{job.id}", entry, audit.ADDITION)
         messages.success(request, _("Added %(task)s #%(id)s.") % {"task": identifier, "id": job.id})
         may_view = self.has_view_permission(request)
         return HttpResponseRedirect(self.url(request, "job", "change", job.id) if may_view else "..")
