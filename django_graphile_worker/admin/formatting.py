@@ -102,9 +102,9 @@ def relative_time(value: datetime | None, now: datetime | None = None) -> SafeSt
     """Return a time as its distance from now, in an element whose title is the exact time."""
     if value is None:
         return EMPTY_VALUE
-    if value >= LATEST:
+    if _aware(value) >= LATEST:
         return _("never (infinity)")
-    if value <= EARLIEST:
+    if _aware(value) <= EARLIEST:
         return _("always (-infinity)")
     now = now or timezone.now()
     return format_html(
@@ -116,7 +116,7 @@ def relative_time(value: datetime | None, now: datetime | None = None) -> SafeSt
 
 
 def _distance(value: datetime, now: datetime) -> str:
-    seconds = (now - value).total_seconds()
+    seconds = (_aware(now) - _aware(value)).total_seconds()
     if abs(seconds) < 1:
         return _("now")
     if seconds > 0:
@@ -129,7 +129,7 @@ def exact_time(value: datetime | None, zone: tzinfo | None = None) -> str:
 
     Seconds are shown unless they are zero.
     """
-    if value is None or not EARLIEST < value < LATEST:
+    if value is None or not EARLIEST < _aware(value) < LATEST:
         return str(relative_time(value))
     local = _local(value, zone)
     format_ = formats.get_format("DATETIME_FORMAT", use_l10n=True)
@@ -137,8 +137,13 @@ def exact_time(value: datetime | None, zone: tzinfo | None = None) -> str:
     return f"{text} {local:%Z}".strip()
 
 
+def _aware(value: datetime) -> datetime:
+    """Return a time that can be compared with others; with ``USE_TZ = False`` some times have no time zone."""
+    return value if timezone.is_aware(value) else value.replace(tzinfo=timezone.get_default_timezone())
+
+
 def _local(value: datetime, zone: tzinfo | None = None) -> datetime:
-    """Return a time in a time zone; with ``USE_TZ = False`` all times are in the time zone of the project."""
+    """Return a time in a time zone; a time without one is in the time zone of the project."""
     return timezone.localtime(value, zone) if timezone.is_aware(value) else value
 
 

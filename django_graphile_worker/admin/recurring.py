@@ -16,7 +16,8 @@ from django.utils.translation import gettext_noop
 from django_graphile_worker import api, schedule
 from django_graphile_worker.admin import audit, databases, formatting
 from django_graphile_worker.admin.pages import PageAdmin, explain_database_errors, require_post
-from django_graphile_worker.crontab import CronItem, describe, upcoming
+from django_graphile_worker.admin.schedule_phrases import run_time, schedule_in_words
+from django_graphile_worker.crontab import CronItem, upcoming
 from django_graphile_worker.exceptions import CrontabError, GraphileWorkerError
 from django_graphile_worker.models import RecurringTask
 from django_graphile_worker.sql import paused_crontabs
@@ -81,8 +82,8 @@ def _row(item: CronItem, known: KnownCrontab | None, now: datetime) -> dict[str,
         "name": item.name,
         "task": item.task,
         "pattern": item.match if isinstance(item.match, str) else _("a function"),
-        "description": describe(item),
-        "next_runs": [(formatting.relative_time(each, now), formatting.exact_time(each)) for each in next_runs],
+        "description": schedule_in_words(item),
+        "next_runs": [(formatting.relative_time(each, now), run_time(item, each)) for each in next_runs],
         "last_run": formatting.relative_time(known.last_execution) if known else "",
         "is_known": known is not None,
         "backfill": formatting.duration(item.period.total_seconds()) if item.period else "",
