@@ -6,10 +6,11 @@ rows, because a correct change also concerns locks, keys and notifications.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar, NoReturn
 
 from django.db import models
-from django.utils.text import format_lazy
+from django.utils.text import capfirst, format_lazy
 from django.utils.translation import gettext_lazy as _
 
 from django_graphile_worker import conf
@@ -86,8 +87,8 @@ class JobQueue(ReadOnlyModel):
     class Meta:
         managed = False
         db_table = table("_private_job_queues")
-        verbose_name = _("job queue")
-        verbose_name_plural = _("job queues")
+        verbose_name = _("queue")
+        verbose_name_plural = _("queues")
         default_permissions = ("view",)
 
     def __str__(self) -> str:
@@ -217,8 +218,7 @@ class Overview(Job):
     class Meta:
         proxy = True
         verbose_name = _("overview")
-        # The admin sorts the models of an app by name; the space, which no browser shows, makes this model the first.
-        verbose_name_plural = format_lazy(" {}", _("Overview"))
+        verbose_name_plural = _("overview")
         default_permissions = ("view",)
 
 
@@ -258,7 +258,7 @@ class LimitKey(Job):
 
     class Meta:
         proxy = True
-        verbose_name = _("key of a limit")
+        verbose_name = _("limit key")
         verbose_name_plural = _("limits")
         default_permissions = ("view",)
         permissions = [("override_limit", "Can change the numbers of limits")]
@@ -273,3 +273,34 @@ class RecurringTask(KnownCrontab):
         verbose_name_plural = _("recurring tasks")
         default_permissions = ("view",)
         permissions = [("run_recurringtask", "Can run recurring tasks now")]
+
+
+# The pages in the order in which the navigation and the index of the admin list them.
+PAGES: tuple[type[ReadOnlyModel], ...] = (
+    Overview,
+    Job,
+    JobQueue,
+    PausedWork,
+    LimitKey,
+    RecurringTask,
+    Worker,
+    ErrorGroup,
+    PastAttempt,
+)
+
+
+def _put_in_order(pages: Sequence[type[ReadOnlyModel]]) -> None:
+    """Put spaces, which no browser shows, before the names of pages: the admin sorts the models of an app by name.
+
+    The names of the class Meta, which migrations compare, stay as they are.
+    """
+    for spaces, page in enumerate(reversed(pages)):
+        page._meta.verbose_name_plural = format_lazy("{}{}", " " * spaces, capfirst(page._meta.verbose_name_plural))
+
+
+_put_in_order(PAGES)
+
+
+def page_name(page: type[models.Model]) -> str:
+    """Return the name of a page, which is its title and its name in every navigation."""
+    return str(capfirst(str(page._meta.verbose_name_plural).strip()))

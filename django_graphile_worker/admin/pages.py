@@ -64,7 +64,6 @@ class PageAdmin(ModelAdmin):  # type: ignore[type-arg]
     The views of ModelAdmin that write rows are disabled.
     """
 
-    page_title: Any = ""
     actions = None
 
     def has_add_permission(self, request: HttpRequest) -> bool:
@@ -107,7 +106,7 @@ class PageAdmin(ModelAdmin):  # type: ignore[type-arg]
         return {
             **self.admin_site.each_context(request),
             "opts": self.opts,
-            "title": self.page_title,
+            "title": models.page_name(self.model),
             "navigation": self.navigation(request),
             "alias": alias,
             "databases": [(name, f"?{databases.PARAMETER}={name}", name == alias) for name in known]
@@ -133,20 +132,9 @@ class PageAdmin(ModelAdmin):  # type: ignore[type-arg]
     def navigation(self, request: HttpRequest) -> list[tuple[str, str, bool]]:
         """Return the pages that this user may see: name, address, and whether the page is the current one."""
         registry = self.admin_site._registry
-        names = {
-            models.Overview: _("Overview"),
-            models.Job: _("Jobs"),
-            models.JobQueue: _("Queues"),
-            models.PausedWork: _("Pauses"),
-            models.LimitKey: _("Limits"),
-            models.RecurringTask: _("Recurring"),
-            models.Worker: _("Workers"),
-            models.ErrorGroup: _("Errors"),
-            models.PastAttempt: _("History"),
-        }
         return [
-            (name, self.url(request, model._meta.model_name or ""), model is self.model)
-            for model, name in names.items()
+            (models.page_name(model), self.url(request, model._meta.model_name or ""), model is self.model)
+            for model in models.PAGES
             if model in registry and registry[model].has_view_permission(request)
         ]
 

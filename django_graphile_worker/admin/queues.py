@@ -8,7 +8,6 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, URLResolver, path
-from django.utils.translation import gettext_lazy
 
 from django_graphile_worker.admin import databases, formatting
 from django_graphile_worker.admin.pages import explain_database_errors, require_post
@@ -22,8 +21,6 @@ PAGE_SIZE = 50
 
 class JobQueueAdmin(UnlockAdmin):
     """The queues with their depth, their oldest job, and the worker that holds each."""
-
-    page_title = gettext_lazy("Queues")
 
     def get_urls(self) -> list[URLResolver | URLPattern]:  # type: ignore[override]
         unlock = self.admin_site.admin_view(self.unlock_view)

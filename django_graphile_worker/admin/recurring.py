@@ -11,12 +11,13 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, URLResolver, path
 from django.utils import timezone
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_noop
 
 from django_graphile_worker import api, schedule
 from django_graphile_worker.admin import audit, databases, formatting
 from django_graphile_worker.admin.pages import PageAdmin, explain_database_errors, require_post
-from django_graphile_worker.crontab import CronItem, describe, upcoming
+from django_graphile_worker.admin.schedule_phrases import run_time, schedule_in_words
+from django_graphile_worker.crontab import CronItem, upcoming
 from django_graphile_worker.exceptions import CrontabError, GraphileWorkerError
 from django_graphile_worker.models import RecurringTask
 from django_graphile_worker.sql import paused_crontabs
@@ -29,8 +30,6 @@ LOOK_AHEAD = timedelta(days=2)
 
 class RecurringTaskAdmin(PageAdmin):
     """The crontab items of all sources, with the record of each in the database."""
-
-    page_title = gettext_lazy("Recurring")
 
     def get_urls(self) -> list[URLResolver | URLPattern]:  # type: ignore[override]
         run = self.admin_site.admin_view(self.run_view)
@@ -69,7 +68,8 @@ class RecurringTaskAdmin(PageAdmin):
         alias = databases.selected_alias(request)
         with databases.writing(alias):
             job = _add_job_now(item, alias)
-            audit.log(request, RecurringTask, name, name, _("Run now, as job #%(id)s.") % {"id": job.id})
+            message = audit.Message(gettext_noop("Run now, as job #%(id)s."), {"id": str(job.id)})
+            audit.log(request, RecurringTask, name, name, message)
         messages.success(request, _("Added %(task)s #%(id)s.") % {"task": item.task, "id": job.id})
         return HttpResponseRedirect(self.url_or_index(request, "recurringtask"))
 
@@ -82,8 +82,8 @@ def _row(item: CronItem, known: KnownCrontab | None, now: datetime) -> dict[str,
         "name": item.name,
         "task": item.task,
         "pattern": item.match if isinstance(item.match, str) else _("a function"),
-        "description": describe(item),
-        "next_runs": [(formatting.relative_time(each, now), formatting.exact_time(each)) for each in next_runs],
+        "description": schedule_in_words(item),
+        "next_runs": [(formatting.relative_time(each, now), run_time(item, each)) for each in next_runs],
         "last_run": formatting.relative_time(known.last_execution) if known else "",
         "is_known": known is not None,
         "backfill": formatting.duration(item.period.total_seconds()) if item.period else "",

@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, URLResolver, path
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext
+from django.utils.translation import ngettext
 
 from django_graphile_worker.admin import databases, formatting
 from django_graphile_worker.admin.overview import health
@@ -42,8 +42,6 @@ class WorkerCard:
 
 class WorkerAdmin(UnlockAdmin):
     """Workers and the jobs that they run. Jobs and queues of a dead worker can be force-unlocked."""
-
-    page_title = gettext_lazy("Workers")
 
     def get_urls(self) -> list[URLResolver | URLPattern]:  # type: ignore[override]
         unlock = self.admin_site.admin_view(self.unlock_view)

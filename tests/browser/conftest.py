@@ -72,7 +72,9 @@ def browser() -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def strict_server() -> Iterator[Any]:
     """A server of its own: a server loads the middleware when it starts."""
-    middleware = ["tests.browser.conftest.StrictPolicy", *django_settings.MIDDLEWARE]
+    # The pages are in the language of the browser, which is English unless a test says otherwise.
+    own = ["tests.browser.conftest.StrictPolicy", "django.middleware.locale.LocaleMiddleware"]
+    middleware = [*own, *django_settings.MIDDLEWARE]
     with override_settings(MIDDLEWARE=middleware):
         server = LiveServer("localhost")
     yield server

@@ -60,6 +60,7 @@ CAPABILITIES = {
     "unit/test_layout.py": "rules for all tests",
     "unit/test_packaging.py": "the wheel",
     "unit/test_public_names.py": "the names that the package exports",
+    "unit/test_translations.py": "the catalogues of translations, and the words of all texts",
     "unit/test_typing.py": "the types that a type checker sees",
 }
 

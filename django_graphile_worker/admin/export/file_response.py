@@ -12,6 +12,7 @@ from django.db.models import Model
 from django.http import HttpRequest, StreamingHttpResponse
 from django.utils import timezone
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
 
 from django_graphile_worker.admin import audit
 from django_graphile_worker.admin.export.file_formats import FORMATS, ExportedRow, FileFormat
@@ -63,7 +64,8 @@ def _logged(
 ) -> Iterator[Sequence[ExportedRow]]:
     """Yield the steps. Write an entry to the log at once, and the number of rows at the end, also if it is early."""
     what = {"format": file_format.extension.upper(), "search": description}
-    entry = audit.log(request, model, "", _("Export"), _("Export as %(format)s of “%(search)s”: begun.") % what)
+    begun = audit.Message(gettext_noop("Export as %(format)s of “%(search)s”: begun."), what)
+    entry = audit.log(request, model, "", _("Export"), begun)
     number, is_complete = 0, False
     try:
         for rows in steps:
@@ -71,10 +73,10 @@ def _logged(
             yield rows
         is_complete = True
     finally:
-        outcome = _("Export as %(format)s of “%(search)s”: %(number)s rows.")
+        outcome = gettext_noop("Export as %(format)s of “%(search)s”: %(number)s rows.")
         if not is_complete:
-            outcome = _("Export as %(format)s of “%(search)s”: stopped after %(number)s rows.")
-        audit.change_message(entry, outcome % {**what, "number": number})
+            outcome = gettext_noop("Export as %(format)s of “%(search)s”: stopped after %(number)s rows.")
+        audit.change_message(entry, audit.Message(outcome, {**what, "number": number}))
 
 
 def _next_part(parts: Generator[str, None, None]) -> str | None:

@@ -9,7 +9,6 @@ from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.urls import URLPattern, URLResolver, path
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 
 from django_graphile_worker import conf, models
 from django_graphile_worker.admin import databases, error_summary, formatting
@@ -32,8 +31,6 @@ PAGE_SIZE = 50
 
 class PastAttemptAdmin(PageAdmin):
     """The history. It has the attempts of deleted jobs, so it is shown only to users who may see every job."""
-
-    page_title = gettext_lazy("History")
 
     def get_urls(self) -> list[URLResolver | URLPattern]:  # type: ignore[override]
         export = self.admin_site.admin_view(self.export_view)
@@ -71,7 +68,7 @@ class PastAttemptAdmin(PageAdmin):
             "json_url": self._export_url(request, query, q=text, day=day, format="json"),
             "is_cut_off": page.is_cut_off,
             "is_day_cut_off": page.is_day_cut_off,
-            "most_examined": f"{history.MOST_EXAMINED:,}",
+            "most_examined": formatting.number(history.MOST_EXAMINED),
         }
 
     def _export_url(self, request: HttpRequest, query: HistoryQuery, **parameters: str) -> str:
@@ -187,10 +184,10 @@ def outcome_class(outcome: int) -> str:
 def outcome_name(outcome: int) -> str:
     return {
         HistoryOutcome.SUCCEEDED: _("Succeeded"),
-        HistoryOutcome.FAILED: _("Failed, retried"),
-        HistoryOutcome.PERMANENTLY_FAILED: _("Permanently failed"),
+        HistoryOutcome.FAILED: _("Retried"),
+        HistoryOutcome.PERMANENTLY_FAILED: _("Failed"),
         HistoryOutcome.INTERRUPTED: _("Interrupted"),
-        HistoryOutcome.LOST: _("Worker died"),
+        HistoryOutcome.LOST: _("Worker lost"),
         HistoryOutcome.REMOVED_BY_OPERATOR: _("Removed"),
         HistoryOutcome.FAILED_BY_OPERATOR: _("Failed by an operator"),
         HistoryOutcome.CANCELLED: _("Cancelled"),

@@ -11,7 +11,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from django_graphile_worker import conf, registry
-from django_graphile_worker.admin import databases, formatting
+from django_graphile_worker.admin import audit, databases, formatting
 from django_graphile_worker.admin.jobs.actions.job_actions import ACTIONS
 from django_graphile_worker.admin.jobs.add_job_code import add_job_code
 from django_graphile_worker.admin.jobs.detail.facts import JobFacts
@@ -112,7 +112,7 @@ class JobDetailAdmin(JobListAdmin):
         context = {
             "title": _("Job %(id)s does not exist") % {"id": object_id},
             "explanation": _("It was completed, removed or cancelled. Jobs are deleted when they succeed."),
-            "entries": _log_entries(object_id) if sees_all else [],
+            "entries": _shown_entries(object_id) if sees_all else [],
             "history_url": self._history_url(request, object_id) if sees_all else "",
             **outcome_context(kept, sees_payloads=self.has_view_payload_permission(request)),
         }
@@ -146,6 +146,14 @@ def _log_entries(object_id: str) -> list[LogEntry]:
     content_type = ContentType.objects.get_for_model(Job, for_concrete_model=False)
     entries = LogEntry.objects.filter(content_type=content_type, object_id=object_id).select_related("user")
     return list(entries.order_by("-action_time")[:MOST_ENTRIES])
+
+
+def _shown_entries(object_id: str) -> list[dict[str, Any]]:
+    """Return the log of a job that is gone."""
+    return [
+        {"time": formatting.exact_time(each.action_time), "message": audit.message_of(each), "user": each.user}
+        for each in _log_entries(object_id)
+    ]
 
 
 def _error(job: job_detail.JobDetail, sees_payload: bool) -> ParsedError | None:

@@ -6,7 +6,6 @@ from typing import Any
 
 from django.db import connections, transaction
 from django.urls import URLPattern, URLResolver, path
-from django.utils.translation import gettext_lazy
 
 from django_graphile_worker.admin.jobs.actions_view import JobActionsAdmin
 from django_graphile_worker.admin.jobs.add_view import JobAddAdmin
@@ -16,8 +15,6 @@ from django_graphile_worker.admin.jobs.saved_views_view import JobSavedViewsAdmi
 
 class JobAdmin(JobActionsAdmin, JobAddAdmin, JobExportAdmin, JobSavedViewsAdmin):
     """The admin of jobs. A subclass whose `get_queryset` returns fewer jobs restricts every page and every action."""
-
-    page_title = gettext_lazy("Jobs")
 
     def get_urls(self) -> list[URLResolver | URLPattern]:  # type: ignore[override]
         act: Any = self.admin_site.admin_view(self.act_view)

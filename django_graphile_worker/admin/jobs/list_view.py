@@ -111,7 +111,7 @@ class JobListAdmin(PageAdmin):
             "known_tasks": known_tasks,
             "saved_views": saved_view_links(request, views, self.url(request, "job")),
             "known_labels": sorted({label_of(task) for task in known_tasks} - {DEFAULT_LABEL}),
-            "examined": page.examined and f"{page.examined:,}",
+            "examined": page.examined and formatting.number(page.examined),
             "actions": [each for each in ACTIONS.values() if each.is_allowed(self, request)],
             "act_url": self.url(request, "job", "act"),
             "add_url": self.url(request, "job", "add") if self.has_add_permission(request) else "",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from django.utils.translation import gettext as _
 
 from django_graphile_worker import conf, registry
+from django_graphile_worker.admin import formatting
 from django_graphile_worker.admin.formatting import byte_size, duration
 from django_graphile_worker.sql.inspection.lock_holders import Holder
 from django_graphile_worker.sql.inspection.overview import Health, TaskBacklog
@@ -132,7 +133,8 @@ def _database_problems(health: Health) -> Iterator[HealthProblem]:
     if health.notify_queue_usage > FULL_NOTIFY_QUEUE:
         yield HealthProblem(
             "error",
-            _("The NOTIFY queue of the database is %(share)s full.") % {"share": f"{health.notify_queue_usage:.0%}"},
+            _("The NOTIFY queue of the database is %(share)s full.")
+            % {"share": formatting.percentage(health.notify_queue_usage)},
             _("From 90% on, workers find jobs only by polling. End the session that listens in a long transaction."),
         )
     if (health.oldest_transaction_seconds or 0.0) > LONG_TRANSACTION:
@@ -141,7 +143,7 @@ def _database_problems(health: Health) -> Iterator[HealthProblem]:
         yield HealthProblem(
             "warning",
             _("The table has %(dead)s dead rows and a size of %(size)s.")
-            % {"dead": f"{health.dead_rows:,}", "size": byte_size(health.table_bytes)},
+            % {"dead": formatting.number(health.dead_rows), "size": byte_size(health.table_bytes)},
             _("Autovacuum does not keep up. VACUUM the table, and let autovacuum run on it more often."),
         )
 
@@ -156,7 +158,7 @@ def _long_transaction(health: Health) -> HealthProblem:
             "application": health.oldest_transaction_application or _("unnamed"),
         },
         _("Until it ends, finished jobs leave dead rows (%(dead)s so far), and the table grows.")
-        % {"dead": f"{health.dead_rows:,}"},
+        % {"dead": formatting.number(health.dead_rows)},
     )
 
 
@@ -172,4 +174,4 @@ def _clock_problems(difference: float) -> Iterator[HealthProblem]:
 
 def _listed(names: Sequence[str]) -> str:
     shown = ", ".join(names[:MOST_NAMES])
-    return shown if len(names) <= MOST_NAMES else f"{shown}, … ({len(names)})"
+    return shown if len(names) <= MOST_NAMES else f"{shown}, … ({formatting.number(len(names))})"

@@ -11,7 +11,6 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 
 from django_graphile_worker.admin import databases, formatting
 from django_graphile_worker.admin.charts import chart_data
@@ -56,8 +55,6 @@ class OverviewFigures:
 class OverviewAdmin(PageAdmin):
     """The overview, which sends a fixed number of cheap queries."""
 
-    page_title = gettext_lazy("Overview")
-
     @explain_database_errors
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         self.require(self.has_view_permission(request))
@@ -100,7 +97,7 @@ class OverviewAdmin(PageAdmin):
             State.SCHEDULED: _("Scheduled"),
             State.RUNNING: _("Running"),
             State.RETRYING: _("Retrying"),
-            State.FAILED: _("Permanently failed"),
+            State.FAILED: _("Failed"),
         }
         tiles = [self._state_tile(request, state, label, figures.counts) for state, label in states.items()]
         oldest_tile = _oldest_ready_tile(_seconds_since(figures.oldest_ready, now))
@@ -166,6 +163,6 @@ def _table_size(health: overview.Health) -> dict[str, str]:
     return {
         "table_size": formatting.byte_size(health.table_bytes),
         # PostgreSQL has no estimate for a table that was never vacuumed.
-        "estimate": f"{health.estimated_jobs:,}" if health.estimated_jobs else formatting.EMPTY_VALUE,
-        "dead_rows": f"{health.dead_rows:,}",
+        "estimate": formatting.number(health.estimated_jobs) if health.estimated_jobs else formatting.EMPTY_VALUE,
+        "dead_rows": formatting.number(health.dead_rows),
     }

@@ -92,7 +92,7 @@ def status_name(status: ResultStatus) -> str:
         ResultStatus.WAITING: _("Waiting"),
         ResultStatus.RUNNING: _("Running"),
         ResultStatus.SUCCEEDED: _("Succeeded"),
-        ResultStatus.FAILED: _("Permanently failed"),
+        ResultStatus.FAILED: _("Failed"),
         ResultStatus.REMOVED: _("Removed"),
         ResultStatus.CANCELLED: _("Cancelled"),
         ResultStatus.EXPIRED: _("Expired"),

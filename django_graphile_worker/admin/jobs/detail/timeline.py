@@ -12,7 +12,7 @@ from django.contrib.admin.models import LogEntry
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from django_graphile_worker.admin import error_summary, formatting
+from django_graphile_worker.admin import audit, error_summary, formatting
 from django_graphile_worker.sql.inspection.criteria import State
 from django_graphile_worker.sql.inspection.job_detail import JobDetail
 
@@ -62,7 +62,7 @@ def _current_event(job: JobDetail, now: datetime) -> Event:
         detail = f"{attempt}{job.locked_by}"
         return _event(_("Running"), detail, job.locked_at, "running", now)
     if job.state is State.FAILED:
-        return _event(_("Permanently failed"), _why_no_more(job), failed_at(job, now)[0], "failed", now)
+        return _event(_("Failed"), _why_no_more(job), failed_at(job, now)[0], "failed", now)
     if job.state is State.LIMITED:
         label = _("Waiting for its turn") if job.limit_key is None else _("Waiting for a limit")
         return _event(label, _attempt(job.attempts + 1, job), job.run_at, "limited", now)
@@ -97,4 +97,4 @@ def failed_at(job: JobDetail, now: datetime) -> tuple[datetime, bool]:
 
 
 def _log_event(entry: LogEntry, now: datetime) -> Event:
-    return _event(entry.get_change_message(), str(entry.user), entry.action_time, "user", now)
+    return _event(audit.message_of(entry), str(entry.user), entry.action_time, "user", now)

@@ -42,8 +42,8 @@ def rows(client: Client, **query: str) -> list[tuple[int, int]]:
 def test_list__shows_attempts_newest_first(admin_page: Client, attempts: None) -> None:
     response = admin_page.get(pages.HISTORY)
     assert [(row["job_id"], row["attempt"]) for row in response.context["rows"]] == [(7, 2), (7, 1), (8, 1)]
-    assert "Failed, retried" in text(response)
-    assert "Permanently failed" in text(response)
+    assert "Retried" in text(response)
+    assert "Failed" in text(response)
     assert "<b>ship</b>" not in body(response)
     assert "No history is kept" not in text(response)
 
