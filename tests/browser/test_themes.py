@@ -1,0 +1,104 @@
+"""The pages of the admin in other themes, with their real packages, in light and dark, on a desktop and on a phone.
+
+A site with another theme is a process of its own. THEME_PICTURES=folder stores a picture of each page.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.browser import every_page, looks
+from tests.browser.conftest import session_cookie
+from tests.browser.themes.server import running_site
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+DESKTOP, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
+PICTURES = os.environ.get("THEME_PICTURES")
+
+# How each theme says that it is light or dark: a script with the parameter `scheme`. None: it has only one scheme.
+BY_DATA_THEME = "scheme => { document.documentElement.dataset.theme = scheme; }"
+BY_CLASS = "scheme => { document.documentElement.className = scheme; }"
+BY_BOOTSTRAP = "scheme => { document.documentElement.dataset.bsTheme = scheme; }"
+THEMES = {
+    "unfold": ("unfold", BY_CLASS),
+    "jazzmin": ("jazzmin", BY_BOOTSTRAP),
+    "darkly": ("jazzmin", BY_BOOTSTRAP),
+    "grappelli": ("grappelli", BY_DATA_THEME),
+}
+
+
+@pytest.fixture(params=THEMES)
+def theme(request: pytest.FixtureRequest) -> str:
+    package = THEMES[request.param][0]
+    if importlib.util.find_spec(package) is None:
+        pytest.skip(f"django-{package} is not installed")
+    return str(request.param)
+
+
+@pytest.fixture
+def open_theme(
+    theme: str, browser: Any, showcase_data: None, subprocess_environment: dict[str, str]
+) -> Iterator[Callable[[], Any]]:
+    """Return a function that opens a logged-in browser page on the site with the theme."""
+    with running_site(f"tests.browser.themes.{theme}_site", subprocess_environment) as address:
+        contexts = []
+
+        def open_() -> Any:
+            # The machine is dark, so that a light page shows that it follows the theme.
+            context = browser.new_context(base_url=address, viewport=DESKTOP, color_scheme="dark")
+            context.add_cookies([{"name": "sessionid", "value": session_cookie(), "url": address}])
+            contexts.append(context)
+            page = context.new_page()
+            page.set_default_timeout(60_000)
+            return page
+
+        yield open_
+        for context in contexts:
+            context.close()
+
+
+def test_every_page__looks_right_in_the_theme(theme: str, open_theme: Callable[[], Any]) -> None:
+    page = open_theme()
+    wrong: dict[str, list[str]] = {}
+    for address in _visit_every_page(page):
+        for scheme, viewport in (("light", DESKTOP), ("dark", DESKTOP), ("dark", PHONE), ("light", PHONE)):
+            page.set_viewport_size(viewport)
+            page.evaluate(THEMES[theme][1], scheme)
+            found = looks.problems(page)
+            if found:
+                wrong[f"{address} {scheme} {viewport['width']}"] = found
+            _take_picture(page, theme, address, scheme, viewport)
+    assert wrong == {}
+
+
+def _visit_every_page(page: Any) -> Iterator[str]:
+    """Open each page, and the pages that are reached by a button, and yield a name for each."""
+    for address in every_page.addresses():
+        response = page.goto(address)
+        assert response.status == 200, address
+        page.wait_for_selector(".gw-page")
+        yield address
+        page.set_viewport_size(DESKTOP)
+        if page.locator(".gw-heading button.gw-danger, .gw-worker button.gw-danger").count():
+            page.locator(".gw-heading button.gw-danger, .gw-worker button.gw-danger").first.click()
+            page.wait_for_selector("button.gw-danger-solid")
+            yield f"{address} confirmation"
+        elif page.locator("#id_payload").count():
+            page.fill("#id_payload", "{")
+            page.click(".gw-page form button.gw-primary")
+            page.wait_for_selector(".errorlist")
+            yield f"{address} errors"
+
+
+def _take_picture(page: Any, theme: str, address: str, scheme: str, viewport: dict[str, int]) -> None:
+    if PICTURES:
+        name = "".join(letter if letter.isalnum() else "-" for letter in address.removeprefix("/admin/graphile_worker"))
+        path = Path(PICTURES) / f"{theme}-{scheme}-{viewport['width']}{name.rstrip('-')}.png"
+        page.screenshot(path=path, full_page=True)
