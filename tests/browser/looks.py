@@ -8,7 +8,7 @@ from typing import Any
 # A button must not be covered by another element, and the page must not be wider than the window.
 SCRIPT = r"""
 () => {
-  document.getAnimations().forEach(animation => animation.finish());
+  document.getAnimations().filter(each => each instanceof CSSTransition).forEach(each => each.finish());
   const pen = new OffscreenCanvas(1, 1).getContext('2d', {willReadFrequently: true}), known = new Map();
   const parse = text => {
     if (!known.has(text)) {
@@ -60,7 +60,7 @@ SCRIPT = r"""
   }
   for (const element of document.querySelectorAll('.gw-page .gw-button')) {
     if (!element.checkVisibility({visibilityProperty: true})) continue;
-    element.scrollIntoView({block: 'center', inline: 'center'});
+    element.scrollIntoView({block: 'center', inline: 'center', behavior: 'instant'});
     const box = element.getBoundingClientRect();
     const hit = document.elementFromPoint(box.left + box.width / 2, box.top + box.height / 2);
     if (!element.contains(hit)) report(element, `covered by ${hit ? name(hit) : 'nothing'}`, element.textContent.trim());
@@ -75,7 +75,7 @@ SCRIPT = r"""
     if (a && b && a.backgroundColor === b.backgroundColor && a.borderBottomColor === b.borderBottomColor)
       report(current, 'looks like the links beside it');
   }
-  scrollTo(0, 0);
+  scrollTo({top: 0, left: 0, behavior: 'instant'});
   const width = document.scrollingElement.scrollWidth;
   if (width > innerWidth) problems.add(`the page is ${width} wide`);
   return [...problems];
