@@ -49,8 +49,8 @@ SCRIPT = r"""
     const ratio = contrast(over(parse(colour), behind), behind);
     if (ratio < 4.5) report(element, `contrast ${ratio.toFixed(2)}`, text);
   }
-  const controls = '.gw-button, .gw-segments, select, textarea, input:not([type=hidden], [type=checkbox], [type=radio])';
-  for (const element of document.querySelectorAll(controls.split(', ').map(each => `.gw-page ${each}`).join(', '))) {
+  const fields = 'select, textarea, input:not([type=hidden], [type=checkbox], [type=radio])';
+  for (const element of document.querySelectorAll(`.gw-page :is(.gw-button, .gw-segments, ${fields})`)) {
     if (!element.checkVisibility({visibilityProperty: true}) || element.disabled) continue;
     const style = getComputedStyle(element), behind = surface(element.parentElement);
     const border = parseFloat(style.borderTopWidth) ? contrast(over(parse(style.borderTopColor), behind), behind) : 1;
@@ -63,7 +63,8 @@ SCRIPT = r"""
     element.scrollIntoView({block: 'center', inline: 'center', behavior: 'instant'});
     const box = element.getBoundingClientRect();
     const hit = document.elementFromPoint(box.left + box.width / 2, box.top + box.height / 2);
-    if (!element.contains(hit)) report(element, `covered by ${hit ? name(hit) : 'nothing'}`, element.textContent.trim());
+    const cover = hit ? name(hit) : 'nothing';
+    if (!element.contains(hit)) report(element, `covered by ${cover}`, element.textContent.trim());
     if (box.height < 22 || box.width < 22) report(element, `small ${box.width} x ${box.height}`);
   }
   for (const element of document.querySelectorAll('.gw-page :is(code, pre, .gw-payload, textarea.gw-code)'))
@@ -80,6 +81,11 @@ SCRIPT = r"""
   if (width > innerWidth) problems.add(`the page is ${width} wide`);
   return [...problems];
 }"""
+
+
+# The rows of a table are alike. axe-core compares each link with all others, so a long list takes it seconds.
+SHORTEN = """() => document.querySelectorAll('.gw-table tbody').forEach(
+    body => [...body.rows].slice(6).forEach(row => row.remove()))"""
 
 
 def problems(page: Any) -> list[str]:

@@ -105,6 +105,7 @@ def _visit_every_page(page: Any) -> Iterator[str]:
         response = page.goto(address, wait_until="domcontentloaded")
         assert response.status == 200, address
         page.wait_for_selector(".gw-page")
+        page.evaluate(looks.SHORTEN)
         yield address
         page.set_viewport_size(DESKTOP)
         if page.locator(".gw-heading button.gw-danger, .gw-worker button.gw-danger").count():
