@@ -14,17 +14,14 @@ from django.db import connection
 
 from django_graphile_worker import Limit, task
 from django_graphile_worker.sql.statistics import BUCKETS, Row
+from tests.browser.showcase_crontab import CRONTAB
 from tests.support.factories import make_failed_job, make_job, make_queue, make_task, minutes_ago
 from tests.support.limits import make_key, park_job, run_job
 from tests.support.recorded_statistics import append_and_fold
 
-PASSWORD = "demo"
+__all__ = ["CRONTAB", "PASSWORD", "fill", "make_user", "register_limited_tasks"]
 
-CRONTAB = """
-0 4 * * 1-5 refresh_search_index ?id=nightly-index&tz=Europe/Paris&fill=2d
-*/15 * * * * fetch_exchange_rates ?max=3
-0 8 1 * * ask_for_review ?id=monthly-reviews&queue=mail
-"""
+PASSWORD = "demo"
 
 TRACEBACK = """{summary}
 
