@@ -139,6 +139,7 @@ class PageAdmin(ModelAdmin):  # type: ignore[type-arg]
             models.LimitKey: _("Limits"),
             models.RecurringTask: _("Recurring"),
             models.Worker: _("Workers"),
+            models.Event: _("Events"),
             models.ErrorGroup: _("Errors"),
             models.PastAttempt: _("History"),
         }
