@@ -13,6 +13,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from django_graphile_worker import conf
 from django_graphile_worker.admin import databases, formatting
 from django_graphile_worker.admin.charts import chart_data
 from django_graphile_worker.admin.late_schedules import late_items
@@ -148,6 +149,7 @@ class OverviewAdmin(PageAdmin):
             "number": formatting.capped_number(queue.number, queue_depths.MOST_COUNTED),
             "oldest": formatting.duration(queue.oldest_seconds),
             "worker_id": queue.locked_by,
+            "is_lost": queue.holder_state == "lost",
             "locked_at": formatting.relative_time(queue.locked_at) if queue.locked_at else "",
             "jobs_url": self.url(request, "job", q=str(SearchTerm("queue", queue.queue_name)), state=State.READY.value),
         }
@@ -159,7 +161,7 @@ def _read(alias: str, span: chart_data.Span, task: str | None, now: datetime) ->
         oldest_ready = earliest(cursor, State.READY, schema=schema)
         holders = lock_holders.holders(cursor, schema=schema)
         health = overview.health(cursor, schema=schema)
-        queues = queue_depths.busiest_queues(cursor, schema=schema)
+        queues = queue_depths.busiest_queues(cursor, schema=schema, timeout=conf.current().worker_timeout)
         rows = statistics.read(cursor, schema=schema, period=span.period, since=span.since(now), task=task or ALL_TASKS)
         tasks = read_figures(cursor, known_tasks(holders), span, now, schema=schema)
         alarms = events.alarms(cursor, schema=schema)
