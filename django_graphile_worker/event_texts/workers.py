@@ -107,7 +107,7 @@ def replaced(facts: Facts) -> Iterator[Sentence]:
 
 
 def _overdue(job_ids: list[int]) -> Iterator[Sentence]:
-    text = _("It was killed because job %(job)s kept it from stopping the job at its time limit.")
+    text = _("Job %(job)s did not stop at its time limit.")
     for job_id in job_ids[:3]:
         yield Sentence(text, {"job": Name("job", f"#{job_id}", str(job_id))})
 

@@ -70,8 +70,8 @@ as $$
 begin
     return coalesce(
         (select nullif(each.metadata ->> 'host', '') from only :SCHEMA._private_workers as each where each.id = worker),
-        (select nullif(event.details ->> 'host', '') from only :SCHEMA._private_events as event
-        where event.worker_id = worker order by event.id desc limit 1),
+        (select event.details ->> 'host' from only :SCHEMA._private_events as event
+        where event.worker_id = worker and event.details ->> 'host' <> '' order by event.id desc limit 1),
         worker);
 end
 $$;

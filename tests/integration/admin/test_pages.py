@@ -22,8 +22,8 @@ def test_every_page_opens_without_jobs(admin_page: Client, url: str) -> None:
 
 def test_the_overview_is_the_first_page_in_the_index(admin_page: Client) -> None:
     found = re.findall(r"<tr class=\"model-(\w+)", body(admin_page.get("/admin/graphile_worker/")))
-    pages = ["overview", "errorgroup", "pastattempt", "jobqueue", "job", "limitkey", "pausedwork", "recurringtask"]
-    assert found == [*pages, "worker"]
+    pages = ["overview", "errorgroup", "event", "pastattempt", "jobqueue", "job", "limitkey", "pausedwork"]
+    assert found == [*pages, "recurringtask", "worker"]
 
 
 ODD_ROWS: dict[str, tuple[str, Any]] = {
