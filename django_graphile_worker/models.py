@@ -253,6 +253,17 @@ class PausedWork(JobQueue):
         permissions = [("pause_work", "Can pause and resume queues, tasks and flags")]
 
 
+class Event(Worker):
+    """The page of events: what happened to workers, schedules, pauses and the database."""
+
+    class Meta:
+        proxy = True
+        verbose_name = _("event")
+        verbose_name_plural = _("events")
+        default_permissions = ("view",)
+        permissions = [("dismiss_event", "Can dismiss alarms about events")]
+
+
 class LimitKey(Job):
     """The page of limits: the keys whose jobs wait for a place or for time."""
 
@@ -284,6 +295,7 @@ PAGES: tuple[type[ReadOnlyModel], ...] = (
     LimitKey,
     RecurringTask,
     Worker,
+    Event,
     ErrorGroup,
     PastAttempt,
 )

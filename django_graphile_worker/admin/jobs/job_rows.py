@@ -82,4 +82,4 @@ def make_row(
 
 def _worker_url(page_url: str, worker_id: str) -> str:
     """Return the address of a worker on the page of workers; "" if the user may not see the page."""
-    return f"{page_url}#worker-{quote(worker_id)}" if page_url else ""
+    return f"{page_url}#gw-worker-{quote(worker_id)}" if page_url else ""
