@@ -204,14 +204,15 @@ class Recovery(Service):
 
     def _clean_up(self) -> None:
         # Late import: see _look_at_fleet.
-        from django_graphile_worker.sql import progress, recovery, statistics
+        from django_graphile_worker.sql import backlog_samples, named_statistics, progress, recovery, statistics
 
         with self._database.cursor() as cursor:
             unlocked = recovery.release_stale_locks(
                 cursor, schema=self._database.schema, now=self._events.now(), keeping=self._events.result_keeping()
             )
             recovery.forget_ended(cursor, schema=self._database.schema)
-            statistics.prune(cursor, schema=self._database.schema, older_than=self._statistics_retention)
+            for kept in (statistics, named_statistics, backlog_samples):
+                kept.prune(cursor, schema=self._database.schema, older_than=self._statistics_retention)
             self._progress_after = progress.forget_ended(
                 cursor, schema=self._database.schema, after=self._progress_after
             )
