@@ -14,7 +14,7 @@ from django_graphile_worker.sql.schema import statement
 MOST_COUNTED = 100_000
 # An estimate reads about so many pages of the table; an estimate for a page of the admin reads fewer.
 PAGES_OF_SAMPLE = 1_000
-PAGES_OF_ESTIMATE = 200
+PAGES_OF_ESTIMATE = 500
 # A task with more jobs than this in a state is listed in the latest sample. The admin counts fewer jobs itself.
 MANY_JOBS = 200
 # No chart shows more than a week.

@@ -24,9 +24,7 @@ MINUTE = timedelta(minutes=1)
 def sampled(schema: str, **limits: int) -> Sample:
     """Take a sample, with other limits than those of a worker."""
     sizes = {"most": 100, "pages": 1000, "many": 5} | limits
-    execute(
-        "select {schema}._private_sample_backlog_v1(%s, %s, %s)", [sizes["most"], sizes["pages"], sizes["many"]]
-    )
+    execute("select {schema}._private_sample_backlog_v1(%s, %s, %s)", [sizes["most"], sizes["pages"], sizes["many"]])
     with connection.cursor() as cursor:
         found = backlog_samples.latest(cursor, schema=schema, newer_than=120)
     assert found is not None
