@@ -49,19 +49,19 @@ def periods(starts: Sequence[int], span: Span) -> list[Period]:
     """Return the periods that begin at these times; the last period has not ended yet."""
     last = len(starts) - 1
     found: list[Period] = []
-    ticks = 0
+    # Of the labels, every other one is for wide screens only.
+    is_next_narrow = True
     for index, start in enumerate(starts):
         local = timezone.localtime(datetime.fromtimestamp(start, UTC))
-        # A label at an end of the axis would not fit.
-        has_tick = _has_tick(local, span) and _room(span) <= index <= last - _room(span)
-        ticks += has_tick
+        to_end = min(index, last - index)
+        # A label at an end of the axis would not fit; on a narrow screen, it needs a larger part of the axis.
+        has_tick = _has_tick(local, span) and to_end >= len(starts) // 24
+        fits_narrow = has_tick and to_end >= len(starts) // 12
+        is_wide_only = has_tick and not (fits_narrow and is_next_narrow)
+        is_next_narrow ^= fits_narrow
         tick = _tick(local, span) if has_tick else ""
-        found.append(Period(_label(local, span), tick, has_tick and ticks % 2 == 0, index == last))
+        found.append(Period(_label(local, span), tick, is_wide_only, index == last))
     return found
-
-
-def _room(span: Span) -> int:
-    return span.points // 20
 
 
 def _has_tick(local: datetime, span: Span) -> bool:
