@@ -14,7 +14,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 OpenPage = Callable[..., Any]
 SMALLEST_TEXT = """() => Math.min(...[...document.querySelectorAll(
-        '.gw-values span, .gw-times span, .gw-unit, .gw-key')].filter(each => each.textContent.trim() && each.getClientRects().length)
+        '.gw-values span, .gw-times span, .gw-unit, .gw-key')]
+    .filter(each => each.textContent.trim() && each.getClientRects().length)
     .map(each => parseFloat(getComputedStyle(each).fontSize)))"""
 OVERLAPS = """() => [...document.querySelectorAll('.gw-times')].filter(axis => {
     const boxes = [...axis.querySelectorAll('span')].map(each => each.getBoundingClientRect()).filter(box => box.width);

@@ -120,7 +120,8 @@ def test_charts_of_a_queue_and_a_worker(admin_page: Client, worker_schema: str) 
     record_statistics(worker_schema, "send", succeeded=10)
     execute(
         "insert into {schema}._private_named_statistics"
-        " select kind, period_seconds, started_at, name, 4, 0, 0, 0, 1, 1, durations, waits from {schema}._private_statistics, (values ('queue', 'eu<b>'), ('worker', 'w-1'))"
+        " select kind, period_seconds, started_at, name, 4, 0, 0, 0, 1, 1, durations, waits"
+        " from {schema}._private_statistics, (values ('queue', 'eu<b>'), ('worker', 'w-1'))"
         " as each (kind, name) where task_identifier = 'send'"
     )
     shown = admin_page.get(pages.OVERVIEW)

@@ -52,9 +52,8 @@ def test_a_draining_worker__takes_no_sample(make: Build) -> None:
 def test_an_error__is_reported_and_the_recovery_goes_on(make: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     worker = make()
     troubles: list[str] = []
-    monkeypatch.setattr(
-        worker.recovery._events._sampler, "_on_trouble", lambda action, error, retry_in: troubles.append(action)
-    )
+    sampler: Any = vars(worker.recovery._events)["_sampler"]
+    monkeypatch.setattr(sampler, "_on_trouble", lambda action, error, retry_in: troubles.append(action))
     execute("alter function {schema}._private_sample_backlog_v1 rename to hidden")
     try:
         worker.recovery.step()
