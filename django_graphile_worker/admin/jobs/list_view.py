@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 from urllib.parse import quote
 
+from django.contrib.admin.models import LogEntry
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.utils import timezone
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from django_graphile_worker import registry
 from django_graphile_worker.admin import databases, error_summary, formatting
+from django_graphile_worker.admin.jobs import failure_times
 from django_graphile_worker.admin.jobs.actions.job_actions import ACTIONS
-from django_graphile_worker.admin.jobs.detail.outcome import shown_progress
 from django_graphile_worker.admin.jobs.pagination import JobsPage, read_page
 from django_graphile_worker.admin.jobs.states import flag_names, state_description, state_name
 from django_graphile_worker.admin.pages import PageAdmin, explain_database_errors
@@ -25,7 +28,7 @@ from django_graphile_worker.admin.search.search_query import (
     join_terms,
     parse_search,
 )
-from django_graphile_worker.progress import Progress
+from django_graphile_worker.admin.shown_progress import ShownProgress, shown_progress
 from django_graphile_worker.sql.inspection import names, search
 from django_graphile_worker.sql.inspection.counts import Count, count_states
 from django_graphile_worker.sql.inspection.criteria import Criteria, State
@@ -60,7 +63,7 @@ class JobRow:
     key: str | None
     flags: list[str]
     error: error_summary.ErrorSummary
-    progress: Progress | None
+    progress: ShownProgress | None
 
 
 class JobListAdmin(PageAdmin):
@@ -130,7 +133,7 @@ class JobListAdmin(PageAdmin):
         context = {
             **self._search_context(request, query, state, counts),
             **self._page_urls(request, query, state, page),
-            "rows": [self.job_row(request, row) for row in rows],
+            "rows": self._job_rows(request, rows),
             "known_tasks": known_tasks,
             "known_labels": sorted({label_of(task) for task in known_tasks} - {DEFAULT_LABEL}),
             "examined": page.examined and f"{page.examined:,}",
@@ -202,7 +205,11 @@ class JobListAdmin(PageAdmin):
 
         return [{"text": str(term), "url": url_without(term)} for term in query.terms]
 
-    def job_row(self, request: HttpRequest, row: search.JobRow) -> JobRow:
+    def _job_rows(self, request: HttpRequest, rows: list[search.JobRow]) -> list[JobRow]:
+        changes = failure_times.entries_about([row for row in rows if row.state is State.FAILED])
+        return [self.job_row(request, row, changes.get(row.id, [])) for row in rows]
+
+    def job_row(self, request: HttpRequest, row: search.JobRow, changes: Sequence[LogEntry] = ()) -> JobRow:
         sees_payloads = self.has_view_payload_permission(request)
         task, label = split_identifier(row.task_identifier or "")
         return JobRow(
@@ -218,12 +225,20 @@ class JobListAdmin(PageAdmin):
             queue_url=self.url(request, "job", q=str(SearchTerm("queue", row.queue_name or "?"))),
             priority=row.priority,
             attempts=f"{row.attempts_made}/{row.max_attempts}",
-            time=formatting.relative_time(row.moment),
+            time=_time(row, changes),
             key=row.key,
             flags=flag_names(row.flags_text),
             error=error_summary.summarize(row.error, sees_payloads=sees_payloads),
-            progress=shown_progress(row.progress, sees_payloads=sees_payloads),
+            progress=shown_progress(row.progress, sees_payloads=sees_payloads, started_at=row.locked_at),
         )
+
+
+def _time(row: search.JobRow, changes: Sequence[LogEntry]) -> SafeString | str:
+    """Return the time of the last column: of a failed job the time of its failure, not that of a later change."""
+    if row.state is State.FAILED and changes:
+        shown: SafeString | str = failure_times.failure_time(row, changes, timezone.now()).shown()
+        return shown
+    return formatting.relative_time(row.moment)
 
 
 def _are_limits_used(limited: Count | None) -> bool:

@@ -1,135 +1,25 @@
-/* Automatic refresh, selection, copying, and a keyboard shortcut. Every page works without this file. */
+/* Selection, copying, and a keyboard shortcut. Every page works without this file. */
 'use strict';
 {
-    const KEY = 'graphile_worker.refresh';
-
-    /* Fetches the page again, and replaces the regions that are marked with data-refresh. */
-    class Refresh {
-        constructor(control) {
-            this.control = control;
-            this.select = control.querySelector('select');
-            this.status = control.querySelector('.gw-refresh-status');
-            this.timer = null;
-            this.abort = null;
-            this.restore();
-            control.hidden = false;
-            this.select.addEventListener('change', () => this.store());
-            document.addEventListener('visibilitychange', () => this.schedule());
-            this.schedule();
-        }
-
-        get seconds() {
-            return Number(this.select.value);
-        }
-
-        restore() {
-            let stored = null;
-            try {
-                stored = localStorage.getItem(KEY);
-            } catch {
-                return;
-            }
-            if (stored !== null && [...this.select.options].some(option => option.value === stored)) {
-                this.select.value = stored;
-            }
-        }
-
-        store() {
-            try {
-                localStorage.setItem(KEY, this.select.value);
-            } catch {
-                /* Without storage, the interval applies to this page only. */
-            }
-            this.schedule();
-        }
-
-        /* The tab is hidden, or the user has selected a job, opened an element or focused a control. */
-        get isPaused() {
-            return document.hidden || document.querySelector(
-                'input[name="id"]:checked, [data-refresh] details[data-opened], [data-refresh] :focus-within'
-            ) !== null;
-        }
-
-        schedule() {
-            clearTimeout(this.timer);
-            this.control.classList.toggle('gw-off', this.seconds === 0);
-            if (this.seconds > 0 && !document.hidden) {
-                this.timer = setTimeout(() => this.run(), this.seconds * 1000);
-            }
-        }
-
-        async run() {
-            if (this.isPaused) {
-                this.status.textContent = this.control.dataset.paused;
-                this.schedule();
-                return;
-            }
-            this.control.classList.add('gw-busy');
-            this.abort = new AbortController();
-            const timeout = setTimeout(() => this.abort.abort(), 20000);
-            try {
-                const response = await fetch(location.href, {
-                    headers: {'X-Requested-With': 'XMLHttpRequest'}, signal: this.abort.signal, redirect: 'error'
-                });
-                const isHtml = (response.headers.get('Content-Type') || '').startsWith('text/html');
-                if (!isHtml || !response.ok) {
-                    throw new Error(String(response.status));
-                }
-                const fresh = new DOMParser().parseFromString(await response.text(), 'text/html');
-                if (!this.isPaused) {
-                    this.replaceRegions(fresh);
-                }
-                this.control.classList.remove('gw-failed-refresh');
-                this.status.textContent = '';
-            } catch {
-                this.control.classList.add('gw-failed-refresh');
-                this.status.textContent = this.control.dataset.failed;
-            } finally {
-                clearTimeout(timeout);
-                this.control.classList.remove('gw-busy');
-                this.schedule();
-            }
-        }
-
-        replaceRegions(fresh) {
-            if (fresh.getElementById('gw-missing-job')) {
-                /* The job has been deleted: show the whole response, and stop refreshing. */
-                const shown = document.getElementById('content-main');
-                const current = fresh.getElementById('content-main');
-                if (shown && current) {
-                    shown.replaceWith(document.importNode(current, true));
-                }
-                this.select.value = '0';
-                return;
-            }
-            for (const shown of document.querySelectorAll('[data-refresh]')) {
-                const current = fresh.getElementById(shown.id);
-                if (current && shown.innerHTML !== current.innerHTML) {
-                    shown.replaceWith(document.importNode(current, true));
-                }
-            }
-            prepare();
-        }
-    }
-
     /* The checkbox in the header selects all jobs of the page. “All that match” disables the other checkboxes. */
+    document.addEventListener('change', event => {
+        if (event.target.matches('[data-select-page]')) {
+            for (const other of document.querySelectorAll('input[name="id"]')) {
+                other.checked = event.target.checked;
+            }
+        } else if (event.target.matches('[data-select-all-matches]')) {
+            prepareSelection();
+        }
+    });
+
+    /* A refresh adds rows: their checkboxes follow “all that match”, too. */
     function prepareSelection() {
+        const isAll = document.querySelector('[data-select-all-matches]')?.checked ?? false;
+        for (const box of document.querySelectorAll('input[name="id"], [data-select-page]')) {
+            box.disabled = isAll;
+        }
         for (const box of document.querySelectorAll('[data-select-page]')) {
             box.hidden = false;
-            box.addEventListener('change', () => {
-                for (const other of document.querySelectorAll('input[name="id"]')) {
-                    other.checked = box.checked;
-                }
-            });
-        }
-        const all = document.querySelector('[data-select-all-matches]');
-        if (all && !all.dataset.ready) {
-            all.dataset.ready = '1';
-            all.addEventListener('change', () => {
-                for (const other of document.querySelectorAll('input[name="id"], [data-select-page]')) {
-                    other.disabled = all.checked;
-                }
-            });
         }
     }
 
@@ -153,13 +43,6 @@
             element.append(button);
         }
     }
-
-    /* Mark elements that the user has opened: a refresh would close them. */
-    document.addEventListener('toggle', event => {
-        if (event.target.matches?.('[data-refresh] details')) {
-            event.target.toggleAttribute('data-opened', event.target.open);
-        }
-    }, true);
 
     /* “/” moves the focus to the search box. */
     document.addEventListener('keydown', event => {
@@ -186,9 +69,6 @@
         }
     }
 
+    document.addEventListener('graphile-worker:refreshed', prepare);
     prepare();
-    const control = document.querySelector('[data-refresh-control]');
-    if (control) {
-        new Refresh(control);
-    }
 }

@@ -120,7 +120,7 @@ def test_secrets__are_hidden_from_users_without_the_permission(client_with: Make
         response = client.get(url)
         assert response.status_code == 200
         assert "hunter2" not in body(response)
-        assert "x1" not in body(response)
+        assert "x1" not in text(response)
     response = client.get(pages.HISTORY, {"q": "error:hunter2"})
     assert "hidden from you" in text(response)
 
