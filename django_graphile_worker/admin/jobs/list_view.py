@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
 
+from django.contrib.admin.models import LogEntry
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 
 from django_graphile_worker import registry
 from django_graphile_worker.admin import databases, formatting
+from django_graphile_worker.admin.jobs import failure_times
 from django_graphile_worker.admin.jobs.actions.job_actions import ACTIONS
 from django_graphile_worker.admin.jobs.job_rows import JobRow, make_row
 from django_graphile_worker.admin.jobs.list_options import SIZES, ListOptions, headers, read_options, shown_columns
@@ -107,7 +110,7 @@ class JobListAdmin(PageAdmin):
         context = {
             **self._search_context(request, query, criteria, counts, options),
             **self._page_urls(request, query, state, page, options),
-            "rows": [self.job_row(request, row, payloads.get(row.id)) for row in rows],
+            "rows": self._job_rows(request, rows, payloads),
             "known_tasks": known_tasks,
             "saved_views": saved_view_links(request, views, self.url(request, "job")),
             "known_labels": sorted({label_of(task) for task in known_tasks} - {DEFAULT_LABEL}),
@@ -214,8 +217,17 @@ class JobListAdmin(PageAdmin):
 
         return [{"text": str(term), "url": url_without(term)} for term in query.terms]
 
-    def job_row(self, request: HttpRequest, row: search.JobRow, payload: str | None = "") -> JobRow:
-        return make_row(self, request, row, payload, sees_payloads=self.has_view_payload_permission(request))
+    def _job_rows(
+        self, request: HttpRequest, rows: list[search.JobRow], payloads: Mapping[int, str | None]
+    ) -> list[JobRow]:
+        changes = failure_times.entries_about([row for row in rows if row.state is State.FAILED])
+        return [self.job_row(request, row, payloads.get(row.id), changes.get(row.id, ())) for row in rows]
+
+    def job_row(
+        self, request: HttpRequest, row: search.JobRow, payload: str | None = "", changes: Sequence[LogEntry] = ()
+    ) -> JobRow:
+        sees_payloads = self.has_view_payload_permission(request)
+        return make_row(self, request, row, payload, changes, sees_payloads=sees_payloads)
 
 
 def _are_limits_used(limited: Count | None) -> bool:
