@@ -78,7 +78,7 @@ class RescheduleForm(forms.Form):
         gettext_lazy("Attempts so far"),
         0,
         LARGEST_MAX_ATTEMPTS,
-        help_text=gettext_lazy("0 gives a permanently failed job all its attempts again."),
+        help_text=gettext_lazy("Empty gives failed jobs that get a time all their attempts again."),
     )
     max_attempts = _number_field(gettext_lazy("Maximum attempts"), 1, LARGEST_MAX_ATTEMPTS)
 
@@ -96,7 +96,7 @@ class FailForm(forms.Form):
         label=gettext_lazy("Reason"),
         required=False,
         max_length=2_000,
-        help_text=gettext_lazy("Stored as the last error of the jobs."),
+        help_text=gettext_lazy("Added to the last error of the jobs."),
         widget=forms.TextInput(attrs={"class": "vTextField"}),
     )
 
@@ -143,6 +143,20 @@ def _invalid_json(text: str, error: json.JSONDecodeError) -> str:
     }
 
 
+class EditForm(forms.Form):
+    """The payload of a failed job that is retried."""
+
+    payload = PayloadField(
+        label=gettext_lazy("Payload"), required=False, strip=False, help_text=gettext_lazy("JSON. Empty means {}.")
+    )
+    # The revision of the job that the form shows: a later one has another payload.
+    revision = forms.IntegerField(widget=forms.HiddenInput)
+
+    def clean_payload(self) -> Any:
+        payload = self.cleaned_data["payload"]
+        return {} if payload is None and not self.data.get("payload", "").strip() else payload
+
+
 class AddJobForm(forms.Form):
     """The form that adds a job."""
 
@@ -184,8 +198,19 @@ class AddJobForm(forms.Form):
     )
     flags = forms.CharField(label=gettext_lazy("Flags"), required=False, help_text=gettext_lazy("Separated by commas."))
 
-    def __init__(self, *args: Any, tasks: Sequence[Any], hides_payload: bool = False, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        tasks: Sequence[Any],
+        hides_payload: bool = False,
+        deletes: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(*args, **kwargs)
+        if deletes is not None:
+            # The id of a failed job: its duplicate can take its place.
+            label = _("And delete #%(id)s") % {"id": deletes}
+            self.fields["delete_original"] = forms.BooleanField(label=label, required=False)
         self.fields["task"].choices = [("", EMPTY_VALUE), *tasks]  # type: ignore[attr-defined]
         if hides_payload:
             del self.fields["payload"]

@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 
 from django_graphile_worker import registry
 from django_graphile_worker.admin import databases, error_summary, formatting
-from django_graphile_worker.admin.jobs.actions.job_actions import ACTIONS
+from django_graphile_worker.admin.jobs.actions.job_actions import offered_actions
 from django_graphile_worker.admin.jobs.detail.outcome import shown_progress
 from django_graphile_worker.admin.jobs.pagination import JobsPage, read_page
 from django_graphile_worker.admin.jobs.states import flag_names, state_description, state_name
@@ -134,7 +134,7 @@ class JobListAdmin(PageAdmin):
             "known_tasks": known_tasks,
             "known_labels": sorted({label_of(task) for task in known_tasks} - {DEFAULT_LABEL}),
             "examined": page.examined and f"{page.examined:,}",
-            "actions": [each for each in ACTIONS.values() if each.is_allowed(self, request)],
+            "actions": offered_actions(self, request, state),
             "act_url": self.url(request, "job", "act"),
             "add_url": self.url(request, "job", "add") if self.has_add_permission(request) else "",
             "may_select_all": not query.mistakes and (bool(page.after or page.before) or len(rows) > 1),
