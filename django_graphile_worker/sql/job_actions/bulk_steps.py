@@ -98,13 +98,13 @@ class PendingStep(NamedTuple):
 class StepResult(Frozen):
     """What became of the jobs of a step."""
 
-    ids: Sequence[int] = ()
-    # How many of them are in a queue.
-    queued: int = 0
+    ids: Sequence[int]
     # The jobs that were not changed, by their states.
-    skipped: Mapping[State, Sequence[int]] = {}
+    skipped: Mapping[State, Sequence[int]]
     # How many jobs no longer exist.
-    ended: int = 0
+    ended: int
+    # How many of the changed jobs are in a queue.
+    queued: int = 0
     # What became of each job that a step cancelled; empty for other actions.
     fates: Sequence[Fate] = ()
 

@@ -8,10 +8,10 @@ from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import User
 
 from tests.support.admin_pages import act
-from tests.support.factories import make_job
+from tests.support.factories import make_failed_job
 
 
 def test_an_entry_belongs_to_the_user(client_with: Any) -> None:
     client = client_with("reschedule_job")
-    act(client, "run", make_job("send"))
+    act(client, "retry", make_failed_job("send"))
     assert LogEntry.objects.get().user == User.objects.get()
