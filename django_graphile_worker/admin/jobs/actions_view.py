@@ -135,6 +135,10 @@ class JobActionsAdmin(JobListAdmin):
             return self._render_progress(request, action, progress, form)
         selected = None if selection.is_all else len(set(selection.criteria.ids))
         add_messages(request, self, action, progress, selected=selected)
+        is_gone = not action.has_undo and len(progress.ids) == 1 and not progress.stopping
+        if is_gone and self._back_url(request) == self.url(request, "job", "change", progress.ids[0]):
+            # The page of the job would only say that the job does not exist.
+            return HttpResponseRedirect(self.url(request, "job"))
         return self._redirect_back(request)
 
     def _render_progress(
