@@ -13,7 +13,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django_graphile_worker import registry
 from django_graphile_worker.admin import databases, formatting
 from django_graphile_worker.admin.jobs import failure_times
-from django_graphile_worker.admin.jobs.actions.job_actions import ACTIONS
+from django_graphile_worker.admin.jobs.actions.job_actions import offered_actions
 from django_graphile_worker.admin.jobs.job_rows import JobRow, make_row
 from django_graphile_worker.admin.jobs.list_options import SIZES, ListOptions, headers, read_options, shown_columns
 from django_graphile_worker.admin.jobs.pagination import JobsPage, read_page
@@ -115,7 +115,7 @@ class JobListAdmin(PageAdmin):
             "saved_views": saved_view_links(request, views, self.url(request, "job")),
             "known_labels": sorted({label_of(task) for task in known_tasks} - {DEFAULT_LABEL}),
             "examined": page.examined and formatting.number(page.examined),
-            "actions": [each for each in ACTIONS.values() if each.is_allowed(self, request)],
+            "actions": offered_actions(self, request, state),
             "act_url": self.url(request, "job", "act"),
             "add_url": self.url(request, "job", "add") if self.has_add_permission(request) else "",
             "may_select_all": not query.mistakes and (bool(page.after or page.before) or len(rows) > 1),
