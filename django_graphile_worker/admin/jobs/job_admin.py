@@ -23,7 +23,9 @@ class JobAdmin(JobActionsAdmin, JobAddAdmin):
         for alias in connections:
             act = transaction.non_atomic_requests(using=alias)(act)
         payload = self.admin_site.admin_view(self.payload_view)
+        complete = self.admin_site.admin_view(self.complete_view)
         own = [
+            path("complete/", complete, name="graphile_worker_job_complete"),
             path("act/", act, name="graphile_worker_job_act"),
             path("<path:object_id>/payload/", payload, name="graphile_worker_job_payload"),
         ]

@@ -61,7 +61,8 @@ BY_FAILURE = Order(columns=("updated_at", "id"), is_descending=True)
 
 def order_of(criteria: Criteria) -> Order:
     """Return the order of the state; jobs of one error group are sorted by their latest failure instead."""
-    is_kind = criteria.error_names and criteria.state in (State.RETRYING, State.FAILED, State.FAILING)
+    is_named = criteria.error_names or any(all(each.error_names for each in group) for group in criteria.any_of)
+    is_kind = is_named and criteria.state in (State.RETRYING, State.FAILED, State.FAILING)
     return BY_FAILURE if is_kind else ORDERS[criteria.state]
 
 
@@ -69,10 +70,13 @@ class Walk(Frozen):
     """The SQL of a walk: ``with`` clauses, a body that selects the columns of the order, and its parameters.
 
     The body also has the parameter ``most``. ``covers_names`` is True if the walk meets the criteria for tasks, queues
-    and error names.
+    and error names, ``covers_groups`` if it meets those for workers, patterns and groups. ``covered_groups`` has the
+    numbers of the groups that it meets otherwise.
     """
 
     ctes: str
     body: str
     parameters: dict[str, Any]
     covers_names: bool
+    covers_groups: bool = False
+    covered_groups: tuple[int, ...] = ()
