@@ -32,7 +32,7 @@ PAGE_SIZE = 50
 MOST_COUNTED = 1_000
 TABS = (State.ANY, State.READY, State.LIMITED, State.SCHEDULED, State.RUNNING, State.RETRYING, State.FAILED)
 # The fields of the filter form, each the name of a search term.
-FILTERS = ("task", "label", "queue", "flag", "priority", "created")
+FILTERS = ("task", "label", "queue", "flag", "priority", "attempts", "created")
 
 
 @dataclass(frozen=True, slots=True)

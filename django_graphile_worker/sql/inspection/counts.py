@@ -17,6 +17,8 @@ from django_graphile_worker.sql.schema import statement
 
 # "5,000+" is as useful to a reader as the exact number.
 MOST_COUNTED = 5_000
+# How many jobs of each state count_list() reads if it has to read rows.
+MOST_LOOKED_AT = 300
 
 
 class Count(Frozen):
@@ -47,29 +49,31 @@ def count_states(cursor: Any, criteria: Criteria, *, schema: str, most: int = MO
 
 
 def count_list(cursor: Any, criteria: Criteria, *, schema: str, most: int = MOST_COUNTED) -> Count:
-    """Return how many jobs a list shows. If rows have to be read, at most ``most`` in each state are.
+    """Return how many jobs a list shows. If rows have to be read, only a few of each state are.
 
     ``is_more`` says that there may be more jobs.
     """
     parts: list[str] = []
-    parameters: dict[str, Any] = {"most": most + 1}
+    parameters: dict[str, Any] = {}
     for number, each in enumerate(segments(criteria)):
-        text, own = _count_looked_at(each)
+        text, own = _count_looked_at(each, most)
         parts.append(renamed(text, own, f"part_{number}_"))
         parameters |= {f"part_{number}_{name}": value for name, value in own.items()}
     cursor.execute(statement(f"/* gw:count-list */ select {', '.join(parts)}", schema), parameters)
     found = cursor.fetchone()
     number = sum(counted for counted, _ in found)
-    is_more = number > most or any(examined > most for _, examined in found)
-    return Count(number=min(number, most), is_more=is_more)
+    limits = [parameters[f"part_{place}_most"] for place in range(len(found))]
+    is_cut_off = any(examined >= limit for (_, examined), limit in zip(found, limits, strict=True))
+    return Count(number=min(number, most), is_more=number > most or is_cut_off)
 
 
-def _count_looked_at(criteria: Criteria) -> tuple[str, dict[str, Any]]:
+def _count_looked_at(criteria: Criteria, most: int) -> tuple[str, dict[str, Any]]:
     way, looked_at = walk(criteria), looked_at_by(criteria)
     if not looked_at.conditions:
-        return _counted(way, "candidate", "count(*)"), way.parameters
+        return _counted(way, "candidate", "count(*)"), way.parameters | {"most": most + 1}
     number = f"count(*) filter (where {looked_at.text()})"
-    return _counted(way, f"candidate {search.JOBS_OF_CANDIDATES}", number), way.parameters | looked_at.parameters
+    parameters = way.parameters | looked_at.parameters | {"most": min(most, MOST_LOOKED_AT) + 1}
+    return _counted(way, f"candidate {search.JOBS_OF_CANDIDATES}", number), parameters
 
 
 def _count(criteria: Criteria) -> tuple[str, dict[str, Any]]:

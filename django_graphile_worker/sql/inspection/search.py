@@ -16,12 +16,15 @@ from django_graphile_worker.sql.inspection.index_walks import looked_at_by, walk
 from django_graphile_worker.sql.inspection.orders import TYPES, Order, order_of
 from django_graphile_worker.sql.inspection.row_conditions import Clauses
 from django_graphile_worker.sql.inspection.segments import segments
+from django_graphile_worker.sql.inspection.walk_choice import AVAILABLE
 from django_graphile_worker.sql.parked_jobs import JOIN_PARKED, TRUE_RUN_AT
 from django_graphile_worker.sql.schema import statement
 
 # How many rows a page reads if the criteria need the rows: from a single range of an index, or from each of many.
 MOST_EXAMINED = 5_000
 MOST_EXAMINED_OF_MANY = 500
+# How many times a page of several segments searches on if a search has ended without filling the page.
+MOST_LOOKS = 4
 # With more names than this, a search walks along many ranges.
 FEW_NAMES = 4
 # How many pages a list searches before it returns what it has found so far.
@@ -90,7 +93,7 @@ class _SegmentedSearch:
         self.cursor, self.parts, self.schema, self.limit = cursor, parts, schema, limit
         self.is_backwards = is_backwards
         self.ids: list[int] = []
-        self.examined = 0
+        self.examined = self.looks = 0
         self.first_token: str | None = None
 
     def find(self, after: str | None) -> Found:
@@ -118,10 +121,11 @@ class _SegmentedSearch:
             if self.first_token is None and found.first_token is not None:
                 self.first_token = f"s{number}~{found.first_token}"
             self.examined += found.examined or 0
+            self.looks += found.examined is not None
             if found.next_token is None:
                 return None
             token = found.next_token
-            if len(self.ids) == self.limit or self.examined >= MOST_EXAMINED:
+            if len(self.ids) == self.limit or self.examined >= MOST_EXAMINED or self.looks >= MOST_LOOKS:
                 return token
 
     def _find(self, number: int, token: str, limit: int) -> Found:
@@ -138,7 +142,7 @@ def _budget(criteria: Criteria, looked_at: Clauses, limit: int) -> int:
     if looked_at.conditions == [NOT_TRIED]:
         # Few of the waiting jobs have been tried before.
         return 4 * limit
-    number = len(criteria.tasks) + len(criteria.queues)
+    number = len(criteria.tasks) or (len(criteria.queues) if criteria.state in AVAILABLE else 0)
     is_one_range = 0 < number <= FEW_NAMES or criteria.state in (State.ANY, State.RUNNING) or criteria.ids
     return MOST_EXAMINED if is_one_range else MOST_EXAMINED_OF_MANY
 
