@@ -15,6 +15,7 @@ from django.utils.translation import gettext_lazy, ngettext
 from django_graphile_worker.admin import databases, formatting
 from django_graphile_worker.admin.overview import health
 from django_graphile_worker.admin.pages import explain_database_errors, require_post
+from django_graphile_worker.admin.search.search_query import SearchTerm
 from django_graphile_worker.admin.unlock import UnlockAdmin
 from django_graphile_worker.sql.inspection import lock_holders
 
@@ -35,6 +36,7 @@ class WorkerCard:
     usage: str
     usage_percent: int
     held: str
+    held_url: str
     running: list[dict[str, Any]]
     tasks: list[str]
     can_unlock: bool
@@ -84,6 +86,7 @@ class WorkerAdmin(UnlockAdmin):
             usage=f"{len(running)} / {slots}" if slots else str(len(running)),
             usage_percent=min(100, round(100 * len(running) / slots)) if slots else 0,
             held=_held(holder),
+            held_url=self.url(request, "job", q=str(SearchTerm("worker", holder.id))) if holder.jobs else "",
             running=running[:MOST_RUNNING],
             tasks=sorted(health.tasks_of(holder)),
             can_unlock=self._can_unlock(request, holder),

@@ -19,7 +19,7 @@ from django_graphile_worker.admin.overview.health import HealthProblem, health_p
 from django_graphile_worker.admin.overview.overview_charts import draw_charts
 from django_graphile_worker.admin.overview.overview_tasks import TaskFigures, read_figures, task_rows
 from django_graphile_worker.admin.pages import PageAdmin, explain_database_errors
-from django_graphile_worker.admin.search.search_query import SearchTerm
+from django_graphile_worker.admin.search.search_query import SearchTerm, waiting_in_queue
 from django_graphile_worker.sql import statistics
 from django_graphile_worker.sql.inspection import lock_holders, overview, queue_depths
 from django_graphile_worker.sql.inspection.counts import Count, count_states, earliest
@@ -128,7 +128,8 @@ class OverviewAdmin(PageAdmin):
             "oldest": formatting.duration(queue.oldest_seconds),
             "worker_id": queue.locked_by,
             "locked_at": formatting.relative_time(queue.locked_at) if queue.locked_at else "",
-            "jobs_url": self.url(request, "job", q=str(SearchTerm("queue", queue.queue_name)), state=State.READY.value),
+            "jobs_url": self.url(request, "job", q=str(SearchTerm("queue", queue.queue_name))),
+            "waiting_url": self.url(request, "job", q=waiting_in_queue(queue.queue_name)),
         }
 
 

@@ -17,6 +17,7 @@ from django_graphile_worker.admin.charts.chart_data import Span, percentile
 from django_graphile_worker.admin.pages import PageAdmin
 from django_graphile_worker.admin.search.search_query import SearchTerm
 from django_graphile_worker.sql import statistics
+from django_graphile_worker.sql.inspection.criteria import State
 from django_graphile_worker.sql.inspection.overview import (
     MOST_COUNTED,
     TaskBacklog,
@@ -45,6 +46,8 @@ class TaskRow:
     sparkline: SafeString
     chart_url: str
     jobs_url: str
+    # The lists of the jobs that the row counts, by their states.
+    state_urls: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +122,10 @@ def _row(
         sparkline=drawing.sparkline([float(runs.get(start, 0)) for start in starts], label),
         chart_url=page.url(request, "overview", span=span.name, task=name),
         jobs_url=page.url(request, "job", q=str(SearchTerm("task", name))),
+        state_urls={
+            state.value: page.url(request, "job", q=str(SearchTerm("task", name)), state=state.value)
+            for state in (State.READY, State.RETRYING, State.FAILED)
+        },
     )
 
 

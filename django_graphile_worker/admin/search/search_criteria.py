@@ -25,7 +25,7 @@ MOST_WILDCARDS = 5
 # No job has this id.
 NOTHING = Criteria(ids=(0,))
 # Of several terms with one of these names, a job must match one: it has only one task.
-ANY_OF = frozenset({"id", "key", "task", "label", "queue", "worker", "exception", "state"})
+ANY_OF = frozenset({"id", "key", "task", "label", "queue", "worker", "limit", "exception", "state"})
 
 _RANGE = re.compile(r"(?P<first>-?[0-9]{1,5})?(?P<dots>\.\.)?(?P<last>-?[0-9]{1,5})?", re.ASCII)
 _COMPARISON = re.compile(r"(?P<operator>[<>]=?)(?P<number>-?[0-9]{1,5})", re.ASCII)
@@ -56,7 +56,8 @@ def _check(name: str, value: str, names: NameLookup) -> None:
     # A user could find out a hidden text by trying texts until one matches.
     if name == "error" or (name == "exception" and redact_text(value) != value):
         raise ValueError(_("the text of errors is hidden from you; use exception: to find errors by their names"))
-    if name == "payload" or name.startswith("payload."):
+    # The key of a limit contains values of the payload.
+    if name in ("payload", "limit") or name.startswith("payload."):
         raise ValueError(_("payloads are hidden from you"))
 
 
@@ -134,6 +135,7 @@ def _exceptions(values: Values, names: NameLookup) -> Criteria:
 
 
 def _states(values: Values, names: NameLookup) -> Criteria:
+    values = [each for value in values for each in value.split(",")]
     known = {state.value: (state,) for state in STATES} | {State.WAITING.value: (State.SCHEDULED, State.RETRYING)}
     for value in values:
         if value not in known:
@@ -212,6 +214,7 @@ PARSERS: dict[str, Callable[[Values, NameLookup], Criteria]] = {
     "error": lambda values, names: Criteria(errors=tuple(values)),
     "payload": lambda values, names: Criteria(payload_texts=tuple(values)),
     "worker": _workers,
+    "limit": lambda values, names: Criteria(patterns=(("limit", tuple(map(like_pattern, values))),)),
     "created": lambda values, names: Criteria(created_at=time_range(values[0], -1)),
     "due": lambda values, names: Criteria(run_at=time_range(values[0], 1)),
 }

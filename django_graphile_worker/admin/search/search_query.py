@@ -14,10 +14,12 @@ LONGEST_QUERY = 2_000
 MOST_TERMS = 30
 
 TOKEN = re.compile(r'(?:(?P<name>[a-z_]+(?:\.[^\s:"]+)?):)?(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<plain>\S+))')
+# The states of jobs that a worker has yet to run.
+WAITING_STATES = "ready,limited,waiting"
 # The conditions of a search for jobs. ``payload.`` is followed by a path.
 NAMES = (
     "id", "key", "task", "label", "queue", "flag", "state", "priority", "attempts", "exception", "error", "payload",
-    "worker", "created", "due",
+    "worker", "limit", "created", "due",
 )  # fmt: skip
 OPERATORS = ("AND", "OR", "NOT")
 
@@ -46,6 +48,11 @@ def _is_plain_word(word: str) -> bool:
 
 def join_terms(terms: Sequence[SearchTerm]) -> str:
     return " ".join(map(str, terms))
+
+
+def waiting_in_queue(name: str) -> str:
+    """Return the search for the jobs of a queue that no worker runs yet: what the pages count of a queue."""
+    return join_terms([SearchTerm("queue", name), SearchTerm("state", WAITING_STATES)])
 
 
 def exceeded_limits(text: str, number: int) -> Iterator[str]:

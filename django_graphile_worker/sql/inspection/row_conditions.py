@@ -73,6 +73,16 @@ NAMES = {
     "worker": ":SCHEMA._private_worker_of(job.locked_by)",
     "exception": ":SCHEMA._private_error_name(job.last_error)",
 }
+# A job waits for the key that blocks its lane, or has a place of a key.
+_LIMIT_KEYS = """(
+    select known.key_text from :SCHEMA._private_limited_jobs as parked
+    join :SCHEMA._private_limit_lanes as lane on lane.id = parked.lane_id and lane.state = 2
+    join :SCHEMA._private_limit_keys as known on known.id = lane.blocked_by
+    where parked.job_id = job.id
+    union all
+    select known.key_text from :SCHEMA._private_limit_places as place
+    join :SCHEMA._private_limit_keys as known on known.id = place.key_id
+    where place.job_id = job.id and place.token = job.locked_by)"""
 _FLAGS = "jsonb_object_keys(case when jsonb_typeof(job.flags) = 'object' then job.flags else '{}' end)"
 
 
@@ -167,6 +177,8 @@ def where_matched(criteria: Criteria, prefix: str = "") -> Clauses:
         matching = clauses.names(f"pattern_{number}", patterns)
         if name == "flag":
             clauses.add(f"exists (select from {_FLAGS} as flag where flag like {matching})")
+        elif name == "limit":
+            clauses.add(f"exists (select from {_LIMIT_KEYS} as known(text) where known.text like {matching})")
         else:
             clauses.add(f"coalesce({NAMES[name]} like {matching}, false)")
         if name == "exception":

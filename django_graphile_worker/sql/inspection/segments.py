@@ -33,7 +33,7 @@ def _is_walked_by_state(criteria: Criteria) -> bool:
     """Return whether the indexes of the states lead to the jobs in any state, past most other jobs."""
     if has_walk(criteria, State.ANY, ORDERS[State.ANY]):
         return False
-    is_running = criteria.workers or has_pattern(criteria, "worker")
+    is_running = criteria.workers or has_pattern(criteria, "worker") or has_pattern(criteria, "limit")
     is_of_states = bool(criteria.states or is_running or has_flags(criteria))
     return is_of_states or has_walk(criteria, State.READY, ORDERS[State.READY])
 

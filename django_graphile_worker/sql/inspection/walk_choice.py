@@ -24,6 +24,8 @@ def is_possible(criteria: Criteria, state: State) -> bool:
         return False
     if (criteria.workers or has_pattern(criteria, "worker")) and State.RUNNING not in included:
         return False
+    if has_pattern(criteria, "limit") and not included & {State.LIMITED, State.RUNNING}:
+        return False
     has_error = criteria.error_names or has_pattern(criteria, "exception")
     return not (has_error and included <= {State.RUNNING, State.SCHEDULED})
 
