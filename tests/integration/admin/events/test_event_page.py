@@ -108,7 +108,7 @@ def test_permissions__guard_the_page_the_button_and_the_links(add: Any) -> None:
     assert "/job/?q=" not in body(page)
     assert "show=audit" not in body(page)
     assert viewer.get(pages.EVENTS, {"show": "audit"}).status_code == 403
-    assert "Schedule missed: nightly" in text(viewer.get(pages.OVERVIEW))
+    assert "Schedule missed: 1 run of nightly." in told(viewer.get(pages.OVERVIEW))
     assert "Dismiss" not in text(viewer.get(pages.OVERVIEW))
     alarm = {"kind": "schedule_missed", "until": "2999-01-01T00:00:00+00:00"}
     assert viewer.post(DISMISS, alarm).status_code == 403
