@@ -23,9 +23,9 @@ DISMISS = pages.EVENTS + "dismiss/"
 @pytest.fixture
 def add(worker_schema: str, admin_page: Client) -> Any:
     def add(kind: str, subject: str, severity: int = INFORMATION, *, worker_id: Any = None, **details: Any) -> None:
-        event = NewEvent(kind=kind, subject=subject, severity=severity, details=details)
+        event = NewEvent(kind=kind, subject=subject, severity=severity, details=details, worker_id=worker_id)
         with connection.cursor() as cursor:
-            events.add(cursor, event, schema=worker_schema, worker_id=worker_id)
+            events.add(cursor, event, schema=worker_schema)
 
     return add
 
