@@ -13,11 +13,12 @@ from django_graphile_worker.event_texts.sentence import Facts, Name, Sentence
 def schedule_missed(facts: Facts) -> Iterator[Sentence]:
     number = facts.number("ticks") or 0
     text = ngettext(
-        "Schedule missed: %(name)s did not run %(number)s time, because no worker was running.",
-        "Schedule missed: %(name)s did not run %(number)s times, because no worker was running.",
+        "Schedule missed: %(number)s run of %(name)s.",
+        "Schedule missed: %(number)s runs of %(name)s.",
         number,
     )
     yield Sentence(text, {"name": Name("item", facts.name), "number": facts.style.number(number)})
+    yield Sentence(_("No worker was running then, or none reached the database."), {})
     if facts.moment("last_tick"):
         yield Sentence(_("Last due: %(time)s."), {"time": facts.moment("last_tick")})
 

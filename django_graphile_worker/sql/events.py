@@ -76,16 +76,17 @@ class NewEvent(Frozen):
     identity: str | None = None
     # Whether it is added to an event of the same kind and subject within the last hour.
     merges: bool = False
+    worker_id: str | None = None
 
 
-def add(cursor: Any, event: NewEvent, *, schema: str, worker_id: str | None = None) -> bool:
+def add(cursor: Any, event: NewEvent, *, schema: str) -> bool:
     """Write an event; return False if another worker has written it, or if it cannot be written."""
     parameters = {
         "kind": event.kind,
         "severity": event.severity,
         "subject": storable_text(event.subject),
         "details": json.dumps({name: _storable(value) for name, value in event.details.items()}),
-        "worker_id": worker_id,
+        "worker_id": event.worker_id,
         "identity": event.identity,
         "merges": event.merges,
     }

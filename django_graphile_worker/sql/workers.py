@@ -18,27 +18,14 @@ RENEWAL_SECONDS = 3600
 # The commit does not wait for the disk: the commit of a claim comes later in the same log, so if a claim survives a
 # crash of the server, its worker's row does too.
 # An id is random: an existing row with this id is this worker's own, from a try whose answer was lost.
-# The events are part of the same statement: the start of a worker costs no further round trip.
 REGISTER_WORKER = """/* gw:register-worker */
-with registered as (
-    insert into :SCHEMA._private_workers
-        (id, metadata, started_at, last_heartbeat_at, timeout_seconds, heartbeat_seconds)
-    select %(worker_id)s, %(metadata)s::jsonb, coalesce(%(now)s::timestamptz, pg_catalog.now()),
-        coalesce(%(now)s::timestamptz, pg_catalog.now()), %(timeout)s::float8, %(heartbeat)s::float8
-    from pg_catalog.set_config('synchronous_commit', 'off', true)
-    on conflict (id) do update set last_heartbeat_at = excluded.last_heartbeat_at
-    returning id, metadata ->> 'host' as host, xmax = 0 as is_new, jsonb_build_object(
-        'host', metadata -> 'host', 'pid', metadata -> 'pid', 'version', metadata -> 'version',
-        'concurrency', metadata -> 'concurrency', 'former_id', %(former_id)s::text) as about
-)
-select pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()), case when registered.is_new then
-    :SCHEMA._private_add_event_v1(
-        case when %(former_id)s::text is null then 'worker_started' else 'worker_returned' end, 1,
-        coalesce(registered.host, registered.id), registered.about, registered.id) end,
-    case when registered.is_new and %(replaced)s::jsonb is not null then
-    :SCHEMA._private_add_event_v1('process_replaced', 2, coalesce(registered.host, registered.id),
-        %(replaced)s::jsonb || registered.about, registered.id) end
-from registered"""
+insert into :SCHEMA._private_workers
+    (id, metadata, started_at, last_heartbeat_at, timeout_seconds, heartbeat_seconds)
+select %(worker_id)s, %(metadata)s::jsonb, coalesce(%(now)s::timestamptz, pg_catalog.now()),
+    coalesce(%(now)s::timestamptz, pg_catalog.now()), %(timeout)s::float8, %(heartbeat)s::float8
+from pg_catalog.set_config('synchronous_commit', 'off', true)
+on conflict (id) do update set last_heartbeat_at = excluded.last_heartbeat_at
+returning pg_catalog.date_part('epoch', pg_catalog.clock_timestamp())"""
 
 BEAT = """/* gw:beat */
 update :SCHEMA._private_workers
@@ -123,21 +110,13 @@ def register_worker(
     timeout: float | None = None,
     heartbeat: float | None = None,
     now: datetime | None = None,
-    former_id: str | None = None,
-    replaced: Mapping[str, Any] | None = None,
 ) -> float:
     """Register the worker, with the interval of its heartbeats and the timeout after which it counts as dead.
 
-    ``former_id`` is the id of this worker before its lease was lost; ``replaced`` says which process of the supervisor
-    this process replaces, and why. Return the time of the server, in seconds since 1970.
+    Return the time of the server, in seconds since 1970.
     """
-    about = {
-        "timeout": timeout,
-        "heartbeat": heartbeat,
-        "former_id": former_id,
-        "replaced": None if replaced is None else json.dumps(replaced),
-    }
-    parameters = {"worker_id": worker_id, "metadata": json.dumps(metadata), "now": now, **about}
+    lease = {"timeout": timeout, "heartbeat": heartbeat}
+    parameters = {"worker_id": worker_id, "metadata": json.dumps(metadata), "now": now, **lease}
     cursor.execute(statement(REGISTER_WORKER, schema), parameters)
     return float(cursor.fetchone()[0])
 

@@ -1,4 +1,4 @@
-"""Writes events that no statement of the worker writes, such as the end of an outage."""
+"""Writes events that no other statement of the worker writes, such as its start and the end of an outage."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from django_graphile_worker.worker.database.connection import Database
 
 
 def write_event(database: Database, event: NewEvent) -> bool:
-    """Write an event; return False if it is not written: an error must not end what the worker does."""
+    """Write an event; return False if the database fails, because an error must not end what the worker does."""
     try:
         with database.cursor() as cursor:
-            return add(cursor, event, schema=database.schema)
+            add(cursor, event, schema=database.schema)
+        return True
     except psycopg.Error:
         return False

@@ -114,8 +114,10 @@ class HeartbeatCallbacks:
     def lease_lost(self) -> str:
         return self._parts.lose_lease()
 
-    def replaced_process(self) -> Mapping[str, Any] | None:
-        return self._parts.replaced_process
+    def registered(self, former_id: str | None) -> None:
+        parts = self._parts
+        about = {**about_this_process(parts.version), "concurrency": parts.settings.concurrency}
+        parts.events.note_start(about, former_id=former_id, replaced=parts.replaced_process)
 
     def stop_reason(self) -> str:
         return self._parts.stop_reason
@@ -198,7 +200,9 @@ class RecoveryCallbacks:
 
     def before_recovery(self, database: Database) -> None:
         self._parts.schema_version.check(database)
-        self._parts.events.write_noted(database)
+        if not self._parts.is_draining:
+            # The first job of a draining worker waits for its recovery: the runner writes the events at the end.
+            self._parts.events.write_noted(database)
         if monotonic() >= self._unpark_at:
             found_all = self._unpark(database)
             # Again and again: a worker with the code of before may still run, and park more jobs until it stops.

@@ -138,6 +138,7 @@ class Runner:
         parts.recovery.attempt()
         self._prepare_history()
         self._claim_until_empty(should_stop)
+        parts.events.write_noted(parts.claim_database)
         if parts.keeps_anything:
             parts.retention.finish_look(LOOK_AT_THE_END)
 

@@ -39,6 +39,7 @@ class OnceOptions(TypedDict, total=False):
     redact_errors: bool
     log_success: bool
     statistics_retention: float | timedelta
+    events_retention: float | timedelta
 
 
 class WorkerOptions(OnceOptions, total=False):

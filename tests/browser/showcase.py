@@ -13,6 +13,7 @@ from django.contrib.auth import get_user_model
 from django.db import connection
 
 from django_graphile_worker import Limit, task
+from django_graphile_worker.crontab import occurrences, parse_crontab
 from django_graphile_worker.sql.statistics import BUCKETS, Row
 from tests.browser.showcase_crontab import CRONTAB
 from tests.support.factories import make_failed_job, make_job, make_queue, make_task, minutes_ago
@@ -152,12 +153,12 @@ def _workers(schema: str) -> None:
     make_queue("warehouse", locked_by="django-worker-a3f9c1d20e87b", locked_at=now - timedelta(seconds=2))
     make_task("print_invoice")
     with connection.cursor() as cursor:
-        cursor.execute(
-            f'insert into "{schema}"._private_known_crontabs (identifier, known_since, last_execution) values'
-            " ('nightly-index', now() - interval '90 days', now() - interval '9 hours'),"
-            " ('fetch_exchange_rates', now() - interval '90 days', now() - interval '4 minutes'),"
-            " ('count_orders', now() - interval '90 days', now() - interval '20 seconds')"
-        )
+        for item in parse_crontab(CRONTAB + "* * * * * count_orders"):
+            cursor.execute(
+                f'insert into "{schema}"._private_known_crontabs (identifier, known_since, last_execution)'
+                " values (%s, now() - interval '90 days', %s)",
+                [item.name, [*occurrences(item, now - timedelta(days=40), now)][-1]],
+            )
 
 
 def _statistics(schema: str) -> None:

@@ -148,7 +148,7 @@ class SimulatedCallbacks:
         self._worker.lose_lease()
         return lost
 
-    def replaced_process(self) -> None: ...
+    def registered(self, former_id: str | None) -> None: ...
 
     def stop_reason(self) -> str:
         return ""

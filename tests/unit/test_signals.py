@@ -32,6 +32,7 @@ def test_the_signals_of_a_workers_life_are_there() -> None:
         "cron_started",
         "cron_scheduled",
         "cron_backfilled",
+        "cron_missed",
         "database_trouble",
         "database_answered",
         "indexes_missed",

@@ -27,10 +27,10 @@ create table :SCHEMA._private_events (
 );
 alter table :SCHEMA._private_events enable row level security;
 
-create index events_last_at_index on :SCHEMA._private_events (last_at, id);
-create index events_subject_index on :SCHEMA._private_events (kind, subject, last_at);
-create index events_worker_index on :SCHEMA._private_events (worker_id, id) where worker_id is not null;
-create index events_alarm_index on :SCHEMA._private_events (last_at) where severity > 1 and dismissed_at is null;
+create index if not exists events_last_at_index on :SCHEMA._private_events (last_at, id);
+create index if not exists events_subject_index on :SCHEMA._private_events (kind, subject, last_at);
+create index if not exists events_worker_index on :SCHEMA._private_events (worker_id, id) where worker_id is not null;
+create index if not exists events_alarm_index on :SCHEMA._private_events (last_at) where severity > 1 and dismissed_at is null;
 create unique index events_identity_index on :SCHEMA._private_events (kind, subject, identity)
   where identity is not null;
 

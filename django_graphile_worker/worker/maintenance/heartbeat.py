@@ -32,8 +32,8 @@ if TYPE_CHECKING:
         def lease_lost(self) -> str:
             """Choose another id, and return the former: the worker left the register, and has lost its claims."""
 
-        def replaced_process(self) -> Mapping[str, Any] | None:
-            """Return which process of the supervisor this process replaces, and why; None for no such process."""
+        def registered(self, former_id: str | None) -> None:
+            """Note that the worker is in the register; ``former_id`` is its id before its lease was lost, if it was."""
 
         def stop_reason(self) -> str:
             """Return why the worker stops."""
@@ -106,11 +106,10 @@ class Heartbeat(Service):
                 schema=self._database.schema,
                 timeout=self._timeout,
                 heartbeat=self._interval,
-                former_id=former_id,
-                replaced=None if former_id else self._events.replaced_process(),
             )
         self._note_beat(began)
         self._note_server_time(server_time)
+        self._events.registered(former_id)
 
     def step(self) -> float:
         """Beat once; if the worker is no longer in the register, register it again under another id."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -96,8 +96,8 @@ class WorkerEvents:
         self._worker_id = worker_id
         self._about = {"database": database, "installation": installation}
         self._job_of = job_of
-        # Events that no statement of the worker writes: kind, subject and details. The recovery writes them.
-        self._noted: deque[tuple[str, str, dict[str, Any]]] = deque(maxlen=MOST_NOTED)
+        # The fields of events that no other statement of the worker writes. The recovery writes them.
+        self._noted: deque[dict[str, Any]] = deque(maxlen=MOST_NOTED)
 
     def send(self, signal: signals.Event, **arguments: Any) -> None:
         about = {"worker_id": self._worker_id(), **self._about}
@@ -113,20 +113,36 @@ class WorkerEvents:
 
     def _database_answered(self, duration: float) -> None:
         if duration >= LONG_OUTAGE:
-            self._noted.append(("database_lost", "", {"seconds": round(duration)}))
+            self._note("database_lost", {"seconds": round(duration)})
         self.send(signals.database_answered, duration=duration)
 
+    def note_start(
+        self, about: Mapping[str, Any], *, former_id: str | None, replaced: Mapping[str, Any] | None
+    ) -> None:
+        """Note that the worker has registered, under another id if it has lost its lease.
+
+        The statement that registers does not write the event: the first job would wait for it, for 5 ms.
+        """
+        worker = {"subject": about["host"], "worker_id": self._worker_id()}
+        kind = "worker_started" if former_id is None else "worker_returned"
+        self._noted.append({**worker, "kind": kind, "severity": 1, "details": {**about, "former_id": former_id}})
+        if former_id is None and replaced is not None:
+            self._noted.append({**worker, "kind": "process_replaced", "details": {**replaced, **about}})
+
+    def _note(self, kind: str, details: dict[str, Any]) -> None:
+        # Other workers note the same event: they are merged.
+        self._noted.append({"kind": kind, "subject": "", "details": details, "merges": True})
+
     def write_noted(self, database: Database) -> None:
-        """Write the events that were noted. Other workers note the same events: they are merged."""
+        """Write the events that were noted; those that the database does not take now are written later."""
         if not self._noted:
             return
-        # Late import: events of this kind are rare.
+        # Late import: the first job need not wait for it.
         from django_graphile_worker.sql.events import NewEvent
         from django_graphile_worker.worker.event_writer import write_event
 
-        while self._noted:
-            kind, subject, details = self._noted.popleft()
-            write_event(database, NewEvent(kind=kind, subject=subject, details=details, merges=True))
+        while self._noted and write_event(database, NewEvent(**self._noted[0])):
+            self._noted.popleft()
 
     def listening_started(self) -> None:
         self.send(signals.listening_started)
@@ -173,11 +189,11 @@ class WorkerEvents:
         self._permanently_failed(unlocked.exhausted)
 
     def indexes_missed(self, missing: Sequence[str], incomplete: Sequence[str]) -> None:
-        self._noted.append(("indexes_missed", "", {"missing": list(missing), "incomplete": list(incomplete)}))
+        self._note("indexes_missed", {"missing": list(missing), "incomplete": list(incomplete)})
         self.send(signals.indexes_missed, missing=tuple(missing), incomplete=tuple(incomplete))
 
     def tasks_unserved(self, identifiers: Sequence[str]) -> None:
-        self._noted.append(("tasks_unserved", "", {"tasks": list(identifiers)[:MOST_NAMES]}))
+        self._note("tasks_unserved", {"tasks": list(identifiers)[:MOST_NAMES]})
         self.send(signals.tasks_unserved, identifiers=tuple(identifiers))
 
     def work_paused(self, pauses: Iterable[Pause]) -> None:

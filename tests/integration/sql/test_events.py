@@ -47,25 +47,12 @@ def register(cursor: Any, schema: str, worker_id: str = WORKER, *, silent: float
     workers.register_worker(cursor, worker_id, HOST, schema=schema, now=now, timeout=60.0, heartbeat=10.0, **options)
 
 
-def test_worker__starts_and_stops_with_one_event_each(cursor: Any, worker_schema: str) -> None:
-    register(cursor, worker_schema)
-    # The answer to the first try was lost.
+def test_worker__stops_with_one_event(cursor: Any, worker_schema: str) -> None:
     register(cursor, worker_schema)
     workers.deregister_worker(cursor, WORKER, schema=worker_schema, reason="SIGTERM")
     workers.deregister_worker(cursor, WORKER, schema=worker_schema, reason="again")
-    assert facts() == [
-        ("worker_started", "web-1", HOST),
-        ("worker_stopped", "web-1", {"host": "web-1", "pid": 42, "reason": "SIGTERM"}),
-    ]
+    assert facts() == [("worker_stopped", "web-1", {"host": "web-1", "pid": 42, "reason": "SIGTERM"})]
     assert {event.worker_id for event in found()} == {WORKER}
-
-
-def test_start__tells_which_process_it_replaces_and_of_a_lost_lease(cursor: Any, worker_schema: str) -> None:
-    register(cursor, worker_schema, replaced={"cause": "ended", "exit_code": -9, "former_pid": 41})
-    register(cursor, worker_schema, "django-worker-2", former_id=WORKER)
-    assert [kind for kind, _, _ in facts()] == ["worker_started", "process_replaced", "worker_returned"]
-    (replaced,) = facts("process_replaced")
-    assert replaced[2] == {**HOST, "cause": "ended", "exit_code": -9, "former_pid": 41}
 
 
 def test_lost_worker__is_told_with_what_it_held_and_who_recovered(cursor: Any, worker_schema: str) -> None:
@@ -142,14 +129,18 @@ def test_limits__are_told_with_their_numbers(worker_schema: str, monkeypatch: py
 
 
 def test_crash_loop__is_counted_and_not_listed(cursor: Any, worker_schema: str) -> None:
+    def start(name: str) -> None:
+        event = NewEvent(kind="worker_started", subject="web-1", severity=1, worker_id=name, details={"jobs": 2})
+        events.add(cursor, event, schema=worker_schema)
+
     for number in range(40):
-        register(cursor, worker_schema, f"django-worker-{number}")
+        start(f"django-worker-{number}")
     rows = found()
     assert len(rows) == 10
     assert sum(row.number for row in rows) == 40
-    assert rows[0].worker_id == "django-worker-39"
+    assert (rows[0].worker_id, rows[0].details) == ("django-worker-39", {"jobs": 62})
     execute("update {schema}._private_events set last_at = last_at - interval '61 minutes'")
-    register(cursor, worker_schema, "django-worker-last")
+    start("django-worker-last")
     assert len(found()) == 11
 
 
@@ -180,15 +171,16 @@ def test_event_that_cannot_be_written__breaks_nothing(cursor: Any, worker_schema
 
 
 @pytest.mark.django_db(transaction=True)
-def test_locked_table__delays_a_start_for_half_a_second(
-    raw_connection: Callable[..., psycopg.Connection[Any]], worker_schema: str
+def test_locked_table__delays_a_stop_for_half_a_second(
+    raw_connection: Callable[..., psycopg.Connection[Any]], worker_schema: str, cursor: Any
 ) -> None:
+    register(cursor, worker_schema)
     blocker, other = raw_connection(), raw_connection()
     with blocker.transaction():
         blocker.execute(f'lock table "{worker_schema}"._private_events in access exclusive mode')
-        other.autocommit = True
-        register(other.cursor(), worker_schema)
-    assert execute("select id from {schema}._private_workers") == [(WORKER,)]
+        workers.deregister_worker(other.cursor(), WORKER, schema=worker_schema)
+        other.commit()
+    assert execute("select id from {schema}._private_workers") == []
     assert found() == []
 
 
@@ -238,8 +230,8 @@ def test_old_events_and_too_many__are_deleted(cursor: Any, worker_schema: str) -
 
 def test_alarms__are_counted_by_kind_until_they_are_dismissed(cursor: Any, worker_schema: str) -> None:
     def lose(host: str) -> None:
-        event = NewEvent(kind="worker_lost", subject=host, severity=events.ERROR)
-        events.add(cursor, event, schema=worker_schema, worker_id=f"django-worker-{host}")
+        event = NewEvent(kind="worker_lost", subject=host, severity=events.ERROR, worker_id=f"django-worker-{host}")
+        events.add(cursor, event, schema=worker_schema)
 
     lose("a")
     execute("update {schema}._private_events set last_at = last_at - interval '2 hours'")

@@ -17,6 +17,9 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 STYLE = Style(duration=readable_duration, moment=lambda moment: f"{moment:%H:%M}")
 
 
+NO_WORKER = "No worker was running then, or none reached the database."
+
+
 def text(kind: str, subject: str = "web-1", *, number: int = 1, recovered: Any = None, **details: Any) -> str:
     event = LoggedEvent(
         *(1, kind, 2, subject, "django-worker-1", NOW, NOW, number, json.dumps(details), None, None),
@@ -66,7 +69,7 @@ def text(kind: str, subject: str = "web-1", *, number: int = 1, recovered: Any =
         ),
         (
             text("schedule_missed", "nightly", name="nightly", ticks=3, last_tick="2026-01-01T03:00:00+00:00"),
-            "Schedule missed: nightly did not run 3 times, because no worker was running. Last due: 03:00.",
+            f"Schedule missed: 3 runs of nightly. {NO_WORKER} Last due: 03:00.",
         ),
         (
             text("schedule_backfilled", "nightly", ticks=1),

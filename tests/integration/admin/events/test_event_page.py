@@ -23,9 +23,9 @@ DISMISS = pages.EVENTS + "dismiss/"
 @pytest.fixture
 def add(worker_schema: str, admin_page: Client) -> Any:
     def add(kind: str, subject: str, severity: int = INFORMATION, *, worker_id: Any = None, **details: Any) -> None:
-        event = NewEvent(kind=kind, subject=subject, severity=severity, details=details)
+        event = NewEvent(kind=kind, subject=subject, severity=severity, details=details, worker_id=worker_id)
         with connection.cursor() as cursor:
-            events.add(cursor, event, schema=worker_schema, worker_id=worker_id)
+            events.add(cursor, event, schema=worker_schema)
 
     return add
 
@@ -108,7 +108,7 @@ def test_permissions__guard_the_page_the_button_and_the_links(add: Any) -> None:
     assert "/job/?q=" not in body(page)
     assert "show=audit" not in body(page)
     assert viewer.get(pages.EVENTS, {"show": "audit"}).status_code == 403
-    assert "Schedule missed: nightly" in text(viewer.get(pages.OVERVIEW))
+    assert "Schedule missed: 1 run of nightly." in told(viewer.get(pages.OVERVIEW))
     assert "Dismiss" not in text(viewer.get(pages.OVERVIEW))
     alarm = {"kind": "schedule_missed", "until": "2999-01-01T00:00:00+00:00"}
     assert viewer.post(DISMISS, alarm).status_code == 403

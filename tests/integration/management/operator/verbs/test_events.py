@@ -18,8 +18,9 @@ pytestmark = pytest.mark.django_db
 def _events(worker_schema: str) -> None:
     with connection.cursor() as cursor:
         for kind, subject, severity in (("worker_started", "web-1", INFORMATION), ("worker_lost", "web-2", ERROR)):
-            event = NewEvent(kind=kind, subject=subject, severity=severity, details={"silent_seconds": 62, "jobs": 7})
-            events.add(cursor, event, schema=worker_schema, worker_id=f"django-worker-{subject}")
+            details = {"silent_seconds": 62, "jobs": 7}
+            event = NewEvent(kind=kind, subject=subject, severity=severity, details=details, worker_id=f"w-{subject}")
+            events.add(cursor, event, schema=worker_schema)
     execute("update {schema}._private_events set last_at = last_at - interval '2 hours' where kind = 'worker_started'")
 
 
