@@ -230,6 +230,9 @@ CASES = """() => {
     send('<ol><li data-key="1" data-hash="x">one</li><li data-key="2">two</li></ol>');
     send('<ol><li data-key="2">two</li><li data-key="1" data-same></li></ol>');
     check('unchanged part', find('ol').textContent === 'twoone');
+    send('<ol><li data-key="1">one <time title="x">1 s ago</time></li></ol>');
+    send('<ol><li data-key="1" data-same="2 s ago"></li></ol>');
+    check('time', find('ol').textContent === 'one 2 s ago');
     send('<ol><li data-key="9" data-same></li></ol>');
     check('unknown part', find('ol').children.length === 0 && !region.hasAttribute('data-hash'));
 
