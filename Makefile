@@ -20,7 +20,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # The tests start hundreds of processes; without bytecode on disk each of them would compile the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help test check lint types imports tests prerequisites coverage demo bench figures chaos docs format build clean
+.PHONY: help test check lint types imports tests prerequisites coverage demo bench figures chaos docs format messages
+.PHONY: build clean
 
 help:
 	@echo 'make demo           Run a web site with the admin, and a worker with jobs (ARGS=--once: for a few seconds)'
@@ -32,6 +33,7 @@ help:
 	@echo 'make bench          Run the benchmarks, for an hour (ARGS=--quick: ten minutes; ARGS=drain: one of them)'
 	@echo 'make figures        Write the tables and plots of the documentation from the recorded benchmarks'
 	@echo 'make format         Let ruff rewrite what it can'
+	@echo 'make messages       Bring the catalogues of the translations up to date'
 	@echo 'make docs           Build the documentation in docs/_build/html'
 	@echo 'make build          Build the wheel and the source distribution in dist'
 	@echo 'make prerequisites  Install PostgreSQL 15 to 18, PgBouncer and Redis, with apt-get and as root (SUDO=sudo)'
@@ -78,6 +80,9 @@ coverage: $(STAMP)
 format: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+messages: $(STAMP)
+	@$(BIN)/python -m tests.support.catalogues
 
 demo: $(STAMP)
 	@$(BIN)/python testproject/manage.py demo $(ARGS)

@@ -1,15 +1,16 @@
-"""Unmanaged, read-only models over the worker schema.
+"""Unmanaged, read-only models over the worker schema, and the saved views of the admin.
 
-The models are for reading, filtering and joining. Only the SQL functions write rows,
-because a correct change also concerns locks, keys and notifications.
+The unmanaged models are for reading, filtering and joining. Only the SQL functions write
+rows, because a correct change also concerns locks, keys and notifications.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar, NoReturn
 
 from django.db import models
-from django.utils.text import format_lazy
+from django.utils.text import capfirst, format_lazy
 from django.utils.translation import gettext_lazy as _
 
 from django_graphile_worker import conf
@@ -86,8 +87,8 @@ class JobQueue(ReadOnlyModel):
     class Meta:
         managed = False
         db_table = table("_private_job_queues")
-        verbose_name = _("job queue")
-        verbose_name_plural = _("job queues")
+        verbose_name = _("queue")
+        verbose_name_plural = _("queues")
         default_permissions = ("view",)
 
     def __str__(self) -> str:
@@ -180,6 +181,34 @@ class Worker(ReadOnlyModel):
         return self.pk
 
 
+class SavedView(models.Model):
+    """A search of the list of jobs that a user has saved under a name.
+
+    The table is an ordinary table of Django, because it has nothing to do with the work of the queue. It names its user
+    by the text of the primary key: the users may be in another database, or the project may have none.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    owner = models.CharField(max_length=255)
+    # For the users that a view is shared with.
+    owner_name = models.CharField(max_length=255)
+    name = models.CharField(max_length=100)
+    # The parameters of the address of the list: search, state, order, columns.
+    parameters = models.JSONField(default=dict)
+    is_shared = models.BooleanField(default=False)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        verbose_name = _("saved view")
+        verbose_name_plural = _("saved views")
+        default_permissions = ()
+        permissions = [("share_savedview", "Can share saved views with all users")]
+        constraints = [models.UniqueConstraint(fields=["owner", "name"], name="graphile_worker_savedview_name")]
+
+    def __str__(self) -> str:
+        return self.name
+
+
 # Pages of the admin. They are proxies: each page needs permissions and an entry in the index, but no table.
 
 
@@ -189,8 +218,7 @@ class Overview(Job):
     class Meta:
         proxy = True
         verbose_name = _("overview")
-        # The admin sorts the models of an app by name; the space, which no browser shows, makes this model the first.
-        verbose_name_plural = format_lazy(" {}", _("Overview"))
+        verbose_name_plural = _("overview")
         default_permissions = ("view",)
 
 
@@ -225,12 +253,23 @@ class PausedWork(JobQueue):
         permissions = [("pause_work", "Can pause and resume queues, tasks and flags")]
 
 
+class Event(Worker):
+    """The page of events: what happened to workers, schedules, pauses and the database."""
+
+    class Meta:
+        proxy = True
+        verbose_name = _("event")
+        verbose_name_plural = _("events")
+        default_permissions = ("view",)
+        permissions = [("dismiss_event", "Can dismiss alarms about events")]
+
+
 class LimitKey(Job):
     """The page of limits: the keys whose jobs wait for a place or for time."""
 
     class Meta:
         proxy = True
-        verbose_name = _("key of a limit")
+        verbose_name = _("limit key")
         verbose_name_plural = _("limits")
         default_permissions = ("view",)
         permissions = [("override_limit", "Can change the numbers of limits")]
@@ -245,3 +284,35 @@ class RecurringTask(KnownCrontab):
         verbose_name_plural = _("recurring tasks")
         default_permissions = ("view",)
         permissions = [("run_recurringtask", "Can run recurring tasks now")]
+
+
+# The pages in the order in which the navigation and the index of the admin list them.
+PAGES: tuple[type[ReadOnlyModel], ...] = (
+    Overview,
+    Job,
+    JobQueue,
+    PausedWork,
+    LimitKey,
+    RecurringTask,
+    Worker,
+    Event,
+    ErrorGroup,
+    PastAttempt,
+)
+
+
+def _put_in_order(pages: Sequence[type[ReadOnlyModel]]) -> None:
+    """Put spaces, which no browser shows, before the names of pages: the admin sorts the models of an app by name.
+
+    The names of the class Meta, which migrations compare, stay as they are.
+    """
+    for spaces, page in enumerate(reversed(pages)):
+        page._meta.verbose_name_plural = format_lazy("{}{}", " " * spaces, capfirst(page._meta.verbose_name_plural))
+
+
+_put_in_order(PAGES)
+
+
+def page_name(page: type[models.Model]) -> str:
+    """Return the name of a page, which is its title and its name in every navigation."""
+    return str(capfirst(str(page._meta.verbose_name_plural).strip()))

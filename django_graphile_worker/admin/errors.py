@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
-from django.utils.translation import gettext_lazy
 
 from django_graphile_worker.admin import databases, error_summary, formatting
 from django_graphile_worker.admin.jobs.actions.job_actions import ACTIONS, Action
@@ -23,8 +22,6 @@ GROUP_ACTIONS = ("run", "fail")
 class ErrorGroupAdmin(PageAdmin):
     """Jobs in groups by task and exception. A whole group can be retried or failed permanently."""
 
-    page_title = gettext_lazy("Errors")
-
     @explain_database_errors
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         self.require(self.has_view_permission(request))
@@ -40,7 +37,7 @@ class ErrorGroupAdmin(PageAdmin):
             "has_more": len(groups) >= error_groups.MOST_GROUPS,
             "most": error_groups.MOST_GROUPS,
             "is_restricted": visible_ids is not None,
-            "most_examined": f"{error_groups.MOST_LOOKED_AT:,}",
+            "most_examined": formatting.number(error_groups.MOST_LOOKED_AT),
         }
         return self.render(request, "errors.html", context)
 
@@ -61,9 +58,9 @@ class ErrorGroupAdmin(PageAdmin):
             "task": group.task_identifier,
             "name": error_summary.short_name(name),
             "path": name,
-            "number": f"{group.number:,}{'+' if group.is_more else ''}",
-            "failed": f"{group.failed:,}",
-            "retrying": f"{group.retrying:,}",
+            "number": formatting.number(group.number) + ("+" if group.is_more else ""),
+            "failed": formatting.number(group.failed),
+            "retrying": formatting.number(group.retrying),
             "first_seen": formatting.relative_time(group.first_seen),
             "last_seen": formatting.relative_time(group.last_seen),
             "message": error_summary.without_name(summary.text, error_summary.short_name(name)),

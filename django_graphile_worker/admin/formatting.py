@@ -1,8 +1,12 @@
-"""Formats times, durations and numbers for the pages."""
+"""Formats times, durations and numbers for the pages, in the language, the formats and the time zone of the user.
+
+Ids, and values in addresses and form fields, are not formatted: a program reads them.
+"""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import re
+from datetime import UTC, datetime, tzinfo
 
 from django.utils import formats, timezone
 from django.utils.html import format_html
@@ -17,34 +21,73 @@ EARLIEST = datetime(1, 1, 2, tzinfo=UTC)
 LATEST = datetime(9999, 12, 30, 23, 59, 59, 999999, tzinfo=UTC)
 EMPTY_VALUE = "\u2013"
 
+MINUTE, HOUR, DAY = 60, 3_600, 86_400
+# The characters for the minute in a format of Django, alone or as a part of the time in words ("2:09 p.m.").
+_MINUTE_IN_FORMAT = re.compile(r"(?<!\\)(?:(?P<words>P)|i)")
+
+
+def number(value: float, decimals: int = 0) -> str:
+    """Return a number with the separators of the user's language: 1,234.5 in English, 1.234,5 in German."""
+    return formats.number_format(f"{value:.{decimals}f}", use_l10n=True, force_grouping=True)
+
+
+def percentage(share: float) -> str:
+    """Return a part of 1 in percent."""
+    percent = share * 100
+    if 0 < percent < 1:
+        return _("<%(number)s%%") % {"number": number(1)}
+    return _("%(number)s%%") % {"number": number(percent)}
+
+
+def count(value: Count | None) -> str:
+    """Return a count with separators, and a plus sign when counting stopped before the end."""
+    if value is None:
+        return ""
+    return f"{number(value.number)}+" if value.is_more else number(value.number)
+
+
+def capped_number(value: int, most: int) -> str:
+    """Return a number that was counted up to `most` + 1: ``1,000+`` if it is larger than `most`."""
+    return f"{number(most)}+" if value > most else number(value)
+
+
+def job_count(value: int) -> str:
+    return ngettext("%(number)s job", "%(number)s jobs", value) % {"number": number(value)}
+
+
+def byte_size(size: float) -> str:
+    """Return a number of bytes in the largest unit that fits."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{number(size, 0 if unit == 'B' else 1)} {unit}"
+        size /= 1024
+    return f"{number(size, 1)} TB"
+
 
 def duration(seconds: float | None, units: int = 2) -> str:
-    """Return a duration in at most `units` units: 4 min 12 s, 350 ms."""
+    """Return a duration in at most `units` adjacent units: 350 ms, 2.4 s, 4 min 12 s, 9 h, 2 d 5 h."""
     if seconds is None:
         return EMPTY_VALUE
     seconds = max(seconds, 0.0)
     if seconds < 0.0005:
-        return f"0 {_millisecond()}" if seconds == 0 else f"<1 {_millisecond()}"
-    if seconds < 1:
-        return f"{seconds * 1000:.0f} {_millisecond()}"
-    if seconds < 10:
-        return f"{seconds:.1f} {_second()}"
-    parts: list[str] = []
-    rest = round(seconds)
-    for size, unit in _units():
-        count, rest = divmod(rest, size)
-        if count:
-            parts.append(f"{count} {unit}")
-    return " ".join(parts[:units])
+        return f"{'<' if seconds else ''}{number(1 if seconds else 0)} {_millisecond()}"
+    if seconds < 0.9995:
+        return f"{number(seconds * 1000)} {_millisecond()}"
+    if seconds < 9.95:
+        return f"{number(seconds, 1)} {_second()}"
+    return _in_units(round(seconds), units)
 
 
-def _units() -> list[tuple[int, str]]:
-    return [
-        (86400, pgettext("unit", "d")),
-        (3600, pgettext("unit", "h")),
-        (60, pgettext("unit", "min")),
-        (1, _second()),
-    ]
+def _in_units(seconds: int, units: int) -> str:
+    """Return whole seconds in their largest unit, and in the next smaller unit if that is not zero."""
+    sizes = [(DAY, pgettext("unit", "d")), (HOUR, pgettext("unit", "h")), (MINUTE, pgettext("unit", "min"))]
+    following = [*sizes[1:], (1, _second())]
+    for (size, unit), (smaller, smaller_unit) in zip(sizes, following, strict=True):
+        if seconds >= size:
+            whole, rest = divmod(seconds // smaller, size // smaller)
+            shown = f"{number(whole)} {unit}"
+            return f"{shown} {number(rest)} {smaller_unit}" if rest and units > 1 else shown
+    return f"{number(seconds)} {_second()}"
 
 
 def _second() -> str:
@@ -59,9 +102,9 @@ def relative_time(value: datetime | None, now: datetime | None = None) -> SafeSt
     """Return a time as its distance from now, in an element whose title is the exact time."""
     if value is None:
         return EMPTY_VALUE
-    if value >= LATEST:
+    if _aware(value) >= LATEST:
         return _("never (infinity)")
-    if value <= EARLIEST:
+    if _aware(value) <= EARLIEST:
         return _("always (-infinity)")
     now = now or timezone.now()
     return format_html(
@@ -73,7 +116,7 @@ def relative_time(value: datetime | None, now: datetime | None = None) -> SafeSt
 
 
 def _distance(value: datetime, now: datetime) -> str:
-    seconds = (now - value).total_seconds()
+    seconds = (_aware(now) - _aware(value)).total_seconds()
     if abs(seconds) < 1:
         return _("now")
     if seconds > 0:
@@ -81,34 +124,47 @@ def _distance(value: datetime, now: datetime) -> str:
     return _("in %(duration)s") % {"duration": duration(-seconds)}
 
 
-def exact_time(value: datetime | None) -> str:
-    """Return a time in the date format of the site, with seconds and time zone."""
-    if value is None or not EARLIEST < value < LATEST:
+def exact_time(value: datetime | None, zone: tzinfo | None = None) -> str:
+    """Return a time in the format of the user's language and in the current time zone, or in `zone`, which is named.
+
+    Seconds are shown unless they are zero.
+    """
+    if value is None or not EARLIEST < _aware(value) < LATEST:
         return str(relative_time(value))
-    local = timezone.localtime(value) if timezone.is_aware(value) else value
-    return f"{formats.date_format(local, 'DATE_FORMAT')} {local:%H:%M:%S} {local:%Z}".strip()
+    local = _local(value, zone)
+    format_ = formats.get_format("DATETIME_FORMAT", use_l10n=True)
+    text = formats.date_format(local, _with_seconds(format_) if local.second else format_)
+    return f"{text} {local:%Z}".strip()
 
 
-def count(value: Count | None) -> str:
-    """Return a count with separators, and a plus sign when counting stopped before the end."""
-    if value is None:
-        return ""
-    return f"{value.number:,}+" if value.is_more else f"{value.number:,}"
+def _aware(value: datetime) -> datetime:
+    """Return a time that can be compared with others; with ``USE_TZ = False`` some times have no time zone."""
+    return value if timezone.is_aware(value) else value.replace(tzinfo=timezone.get_default_timezone())
 
 
-def capped_number(number: int, most: int) -> str:
-    """Return a number that was counted up to `most` + 1: ``1,000+`` if it is larger than `most`."""
-    return f"{most:,}+" if number > most else f"{number:,}"
+def _local(value: datetime, zone: tzinfo | None = None) -> datetime:
+    """Return a time in a time zone; a time without one is in the time zone of the project."""
+    return timezone.localtime(value, zone) if timezone.is_aware(value) else value
 
 
-def byte_size(number: float) -> str:
-    """Return a number of bytes in the largest unit that fits."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if number < 1000:
-            return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
-        number /= 1024
-    return f"{number:.1f} TB"
+def _with_seconds(format_: str) -> str:
+    """Return a format of Django with seconds after the minutes; no language has such a format of its own."""
+    return _MINUTE_IN_FORMAT.sub(lambda found: "g:i:s a" if found["words"] else "i:s", format_)
 
 
-def job_count(number: int) -> str:
-    return ngettext("%(number)s job", "%(number)s jobs", number) % {"number": f"{number:,}"}
+def clock_time(value: datetime) -> str:
+    """Return the time of day of a time, in the format of the user's language and in the current time zone."""
+    return formats.time_format(_local(value), "TIME_FORMAT", use_l10n=True)
+
+
+def day(value: datetime) -> str:
+    """Return the day of a time, without the year, in the format of the user's language and the current time zone."""
+    return formats.date_format(_local(value), "MONTH_DAY_FORMAT", use_l10n=True)
+
+
+def in_both_zones(value: datetime, zone: tzinfo) -> str:
+    """Return a time in the current time zone, and also in `zone` if its clocks show another time."""
+    shown = exact_time(value)
+    if timezone.is_naive(value) or _local(value).utcoffset() == _local(value, zone).utcoffset():
+        return shown
+    return _("%(time)s (%(other)s)") % {"time": shown, "other": exact_time(value, zone)}

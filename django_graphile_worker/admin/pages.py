@@ -7,6 +7,7 @@ from functools import wraps
 from typing import Any
 from urllib.parse import urlencode
 
+from django.apps import apps
 from django.contrib.admin import ModelAdmin
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
@@ -21,14 +22,17 @@ from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.sql.inspection.criteria import Subquery
 
 TEMPLATES = "admin/graphile_worker"
-View = Callable[..., HttpResponse]
+# A view returns a page or, if it sends a file, a streaming response.
+View = Callable[..., Any]
+# What a link to the same page of another database keeps. A place in a list is a place among other jobs there.
+KEPT_PARAMETERS = frozenset({"q", "state", "span", "of", "task", "queue", "worker", "tasks"})
 
 
 def explain_database_errors(view: View) -> View:
     """Show a page that explains the error when the database fails or takes too long."""
 
     @wraps(view)
-    def wrapper(self: PageAdmin, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+    def wrapper(self: PageAdmin, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         request.current_app = self.admin_site.name
         try:
             return view(self, request, *args, **kwargs)
@@ -48,7 +52,7 @@ def require_post(view: View) -> View:
     """Refuse every method but POST: a view that changes something must not be reached by a link."""
 
     @wraps(view)
-    def wrapper(self: PageAdmin, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+    def wrapper(self: PageAdmin, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         if request.method != "POST":
             return HttpResponseNotAllowed(["POST"])
         return view(self, request, *args, **kwargs)
@@ -62,7 +66,6 @@ class PageAdmin(ModelAdmin):  # type: ignore[type-arg]
     The views of ModelAdmin that write rows are disabled.
     """
 
-    page_title: Any = ""
     actions = None
 
     def has_add_permission(self, request: HttpRequest) -> bool:
@@ -108,13 +111,18 @@ class PageAdmin(ModelAdmin):  # type: ignore[type-arg]
         return {
             **self.admin_site.each_context(request),
             "opts": self.opts,
-            "title": self.page_title,
+            "title": models.page_name(self.model),
             "navigation": self.navigation(request),
             "alias": alias,
-            "databases": [(name, f"?{databases.PARAMETER}={name}", name == alias) for name in known]
+            "databases": [(name, self._same_page(request, name), name == alias) for name in known]
             if len(known) > 1
             else [],
         }
+
+    def _same_page(self, request: HttpRequest, alias: str) -> str:
+        """Return the address of this page for another database, with what the user has searched and selected."""
+        kept = {key: value for key, value in request.GET.items() if key in KEPT_PARAMETERS and value}
+        return f"?{urlencode({**kept, databases.PARAMETER: alias})}"
 
     def has_pause_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return self.has_app_permission(request, "pause_work")
@@ -134,25 +142,31 @@ class PageAdmin(ModelAdmin):  # type: ignore[type-arg]
     def navigation(self, request: HttpRequest) -> list[tuple[str, str, bool]]:
         """Return the pages that this user may see: name, address, and whether the page is the current one."""
         registry = self.admin_site._registry
-        names = {
-            models.Overview: _("Overview"),
-            models.Job: _("Jobs"),
-            models.JobQueue: _("Queues"),
-            models.PausedWork: _("Pauses"),
-            models.LimitKey: _("Limits"),
-            models.RecurringTask: _("Recurring"),
-            models.Worker: _("Workers"),
-            models.ErrorGroup: _("Errors"),
-            models.PastAttempt: _("History"),
-        }
         return [
-            (name, self.url(request, model._meta.model_name or ""), model is self.model)
-            for model, name in names.items()
+            (models.page_name(model), self.url(request, model._meta.model_name or ""), model is self.model)
+            for model in models.PAGES
             if model in registry and registry[model].has_view_permission(request)
         ]
 
+    def may_open(self, request: HttpRequest, model: str, page_name: str) -> bool:
+        """Return whether a link to a page leads the user to a page that the user may see."""
+        page = self.admin_site._registry.get(apps.get_model(self.opts.app_label, model))
+        if page is None or page_name not in ("changelist", "change", "add"):
+            # The caller checks the permissions of the other addresses, which change something or are parts of a page.
+            return True
+        return page.has_add_permission(request) if page_name == "add" else page.has_view_permission(request)
+
+    def url_or_index(self, request: HttpRequest, model: str) -> str:
+        """Return the address of a page, or of the index of the site when the user may not see the page."""
+        return self.url(request, model) or reverse("admin:index", current_app=self.admin_site.name)
+
     def url(self, request: HttpRequest, model: str, page_name: str = "changelist", *args: Any, **query: Any) -> str:
-        """Return the address of a page on the same site and for the same database; "" when the site lacks the page."""
+        """Return the address of a page on the same site and for the same database.
+
+        Return "" when the site lacks the page, or when the user may not see it: a link must not lead to an error.
+        """
+        if not self.may_open(request, model, page_name):
+            return ""
         name = f"admin:graphile_worker_{model}_{page_name}"
         try:
             address = reverse(name, args=args, current_app=self.admin_site.name)

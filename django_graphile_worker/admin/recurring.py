@@ -11,12 +11,13 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, URLResolver, path
 from django.utils import timezone
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_noop
 
 from django_graphile_worker import api, schedule
-from django_graphile_worker.admin import audit, databases, formatting
+from django_graphile_worker.admin import audit, databases, formatting, late_schedules
 from django_graphile_worker.admin.pages import PageAdmin, explain_database_errors, require_post
-from django_graphile_worker.crontab import CronItem, describe, upcoming
+from django_graphile_worker.admin.schedule_phrases import run_time, schedule_in_words
+from django_graphile_worker.crontab import CronItem, upcoming
 from django_graphile_worker.exceptions import CrontabError, GraphileWorkerError
 from django_graphile_worker.models import RecurringTask
 from django_graphile_worker.sql import paused_crontabs
@@ -30,8 +31,6 @@ LOOK_AHEAD = timedelta(days=2)
 class RecurringTaskAdmin(PageAdmin):
     """The crontab items of all sources, with the record of each in the database."""
 
-    page_title = gettext_lazy("Recurring")
-
     def get_urls(self) -> list[URLResolver | URLPattern]:  # type: ignore[override]
         run = self.admin_site.admin_view(self.run_view)
         return [path("run/", run, name="graphile_worker_recurringtask_run"), *super().get_urls()]
@@ -42,7 +41,7 @@ class RecurringTaskAdmin(PageAdmin):
     @explain_database_errors
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         self.require(self.has_view_permission(request))
-        items, mistakes = _read_crontab()
+        items, mistakes = read_crontab()
         with databases.reading(databases.selected_alias(request)) as (cursor, schema):
             known = paused_crontabs.known_items(cursor, schema=schema)
         names = {item.name for item in items}
@@ -63,28 +62,31 @@ class RecurringTaskAdmin(PageAdmin):
     def run_view(self, request: HttpRequest) -> HttpResponse:
         self.require(self.has_run_permission(request))
         name = request.POST.get("item", "")
-        item = next((each for each in _read_crontab()[0] if each.name == name), None)
+        item = next((each for each in read_crontab()[0] if each.name == name), None)
         if item is None:
             raise Http404
         alias = databases.selected_alias(request)
         with databases.writing(alias):
             job = _add_job_now(item, alias)
-            audit.log(request, RecurringTask, name, name, _("Run now, as job #%(id)s.") % {"id": job.id})
+            message = audit.Message(gettext_noop("Run now, as job #%(id)s."), {"id": str(job.id)})
+            audit.log(request, RecurringTask, name, name, message)
         messages.success(request, _("Added %(task)s #%(id)s.") % {"task": item.task, "id": job.id})
-        return HttpResponseRedirect(self.url(request, "recurringtask"))
+        return HttpResponseRedirect(self.url_or_index(request, "recurringtask"))
 
 
 def _row(item: CronItem, known: KnownCrontab | None, now: datetime) -> dict[str, Any]:
     is_paused = known is not None and known.is_paused
     next_runs = () if is_paused else _next_runs(item, now)
+    due = late_schedules.due_since(item, known, now)
     return {
         "is_paused": is_paused,
         "name": item.name,
         "task": item.task,
         "pattern": item.match if isinstance(item.match, str) else _("a function"),
-        "description": describe(item),
-        "next_runs": [(formatting.relative_time(each, now), formatting.exact_time(each)) for each in next_runs],
+        "description": schedule_in_words(item),
+        "next_runs": [(formatting.relative_time(each, now), run_time(item, each)) for each in next_runs],
         "last_run": formatting.relative_time(known.last_execution) if known else "",
+        "due_since": "" if due is None else formatting.relative_time(due, now),
         "is_known": known is not None,
         "backfill": formatting.duration(item.period.total_seconds()) if item.period else "",
         "queue": item.queue_name,
@@ -103,7 +105,7 @@ def _removed_items(known: Mapping[str, KnownCrontab]) -> list[dict[str, Any]]:
     ]
 
 
-def _read_crontab() -> tuple[tuple[CronItem, ...], list[str]]:
+def read_crontab() -> tuple[tuple[CronItem, ...], list[str]]:
     """Return the items and no mistakes, or no items and the mistakes."""
     try:
         return schedule.collect(), []

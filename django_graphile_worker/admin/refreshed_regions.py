@@ -21,7 +21,7 @@ from django.template.response import TemplateResponse
 HEADER = "X-Graphile-Worker-Refresh"
 
 # The values of attributes are escaped, so no ">" is inside a tag and no tag is inside a value.
-_REGION = re.compile(r'<([a-z]+)\b(?=[^>]*\sdata-refresh\b)(?=[^>]*\sid=")[^>]*>')
+_REGION = re.compile(r'<([a-z]+)\b(?=[^>]*\sdata-refresh[\s>])(?=[^>]*\sid=")[^>]*>')
 _PART = re.compile(r'<([a-z]+)\b(?=[^>]*\sdata-key=")[^>]*>')
 # Django masks the token anew for each response.
 _TOKEN = re.compile(r'(name="csrfmiddlewaretoken" value=")[^"]*')

@@ -8,6 +8,7 @@ from typing import Any
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
 
 from django_graphile_worker import api
 from django_graphile_worker.admin import audit, databases, formatting
@@ -65,6 +66,7 @@ def _unlock(request: HttpRequest, worker_id: str, held: Sequence[lock_holders.He
     with databases.writing(alias):
         api.force_unlock_workers([worker_id], using=alias)
         names = ", ".join(f"{each.kind} {each.id}" for each in held)
-        audit.log(request, Worker, worker_id, worker_id, _("Force-unlocked: %(held)s.") % {"held": names})
-    message = _("Force-unlocked %(worker)s. Jobs and queues released: %(number)s.")
-    messages.success(request, message % {"worker": worker_id, "number": len(held)})
+        message = audit.Message(gettext_noop("Force-unlocked: %(held)s."), {"held": names})
+        audit.log(request, Worker, worker_id, worker_id, message)
+    text = _("Force-unlocked %(worker)s. Jobs and queues released: %(number)s.")
+    messages.success(request, text % {"worker": worker_id, "number": formatting.number(len(held))})

@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, URLResolver, path
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext
+from django.utils.translation import ngettext
 
 from django_graphile_worker.admin import databases, formatting
 from django_graphile_worker.admin.overview import health
@@ -49,8 +49,6 @@ class WorkerCard:
 class WorkerAdmin(UnlockAdmin):
     """Workers and the jobs that they run. Jobs and queues of a dead worker can be force-unlocked."""
 
-    page_title = gettext_lazy("Workers")
-
     def get_urls(self) -> list[URLResolver | URLPattern]:  # type: ignore[override]
         unlock = self.admin_site.admin_view(self.unlock_view)
         return [path("unlock/", unlock, name="graphile_worker_worker_unlock"), *super().get_urls()]
@@ -74,7 +72,7 @@ class WorkerAdmin(UnlockAdmin):
     @explain_database_errors
     @require_post
     def unlock_view(self, request: HttpRequest) -> HttpResponse:
-        return self.unlock(request, self.url(request, "worker"))
+        return self.unlock(request, self.url_or_index(request, "worker"))
 
     def _card(self, request: HttpRequest, holder: lock_holders.Holder, jobs: list[held_jobs.HeldJob]) -> WorkerCard:
         metadata = holder.metadata

@@ -14,17 +14,14 @@ from django.db import connection
 
 from django_graphile_worker import Limit, task
 from django_graphile_worker.sql.statistics import BUCKETS, Row
+from tests.browser.showcase_crontab import CRONTAB
 from tests.support.factories import make_failed_job, make_job, make_queue, make_task, minutes_ago
 from tests.support.limits import make_key, park_job, run_job
 from tests.support.recorded_statistics import append_and_fold
 
-PASSWORD = "demo"
+__all__ = ["CRONTAB", "PASSWORD", "fill", "make_user", "register_limited_tasks"]
 
-CRONTAB = """
-0 4 * * 1-5 refresh_search_index ?id=nightly-index&tz=Europe/Paris&fill=2d
-*/15 * * * * fetch_exchange_rates ?max=3
-0 8 1 * * ask_for_review ?id=monthly-reviews&queue=mail
-"""
+PASSWORD = "demo"
 
 TRACEBACK = """{summary}
 
@@ -69,6 +66,8 @@ def fill(schema: str) -> None:
     _limited_jobs()
     _workers(schema)
     _statistics(schema)
+    _named_statistics(schema)
+    _samples(schema)
 
 
 def _jobs() -> None:
@@ -174,6 +173,39 @@ def _statistics(schema: str) -> None:
             cursor.execute(f'insert into "{schema}"._private_statistics table showcase.statistics')
 
 
+NAMED = {
+    ("queue", "warehouse"): "move_stock",
+    ("worker", "django-worker-a3f9c1d20e87b"): "",
+    ("worker", "django-worker-b3f9c1d20e87b"): "send_receipt",
+}
+
+
+def _named_statistics(schema: str) -> None:
+    """Give a queue and two workers the counts of tasks."""
+    with connection.cursor() as cursor:
+        for (kind, name), task in NAMED.items():
+            cursor.execute(
+                f'insert into "{schema}"._private_named_statistics'
+                " select %s, period_seconds, started_at, %s, succeeded, failed, permanently_failed, interrupted,"
+                f' duration_seconds, wait_seconds, durations, waits from "{schema}"._private_statistics'
+                " where task_identifier = %s",
+                [kind, name, task],
+            )
+
+
+def _samples(schema: str) -> None:
+    """Create the samples of a day; for seven minutes of the last hour no worker ran."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f'insert into "{schema}"._private_backlog_samples'
+            " (minute, sampled_at, ready, scheduled, running, retrying, permanently_failed, last_job_id)"
+            " select minute, minute + interval '7 seconds', 60 + round(40 * sin(back / 9.0) + 12 * sin(back / 2.3)),"
+            " 23, 4 + back % 3, 9 + back % 5, 5, 1000000 - back * 150 + round(90 * sin(back / 6.0))"
+            " from (select date_trunc('minute', now()) - back * interval '1 minute' as minute, back"
+            " from generate_series(0, 1440) as back where back not between 31 and 37) as each"
+        )
+
+
 def _add_up(cursor: Any, schema: str, this_minute: int) -> None:
     chance = random.Random(7)
     rows = [
@@ -207,3 +239,52 @@ def _row(chance: random.Random, minute: int, task: str, rate: float, duration: f
 
 def _bucket(seconds: float) -> int:
     return min(int(seconds * seconds * 2**22).bit_length(), BUCKETS - 1)
+
+
+NIGHT = (
+    (380, "worker_started", 1, "worker-a", "django-worker-a3f9c1d20e87b", {"host": "worker-a", "version": "1.0"}),
+    (379, "worker_started", 1, "worker-b", "django-worker-b3f9c1d20e87b", {"host": "worker-b", "version": "1.0"}),
+    (
+        301,
+        "work_paused",
+        1,
+        "warehouse",
+        None,
+        {"what": "queue", "name": "warehouse", "by": "ada", "reason": "stocktaking"},
+    ),
+    (262, "work_resumed", 1, "warehouse", None, {"what": "queue", "name": "warehouse", "by": "ada"}),
+    (190, "worker_lost", 3, "worker-c", "django-worker-c0", {"host": "worker-c", "silent_seconds": 62, "jobs": 7}),
+    (
+        190,
+        "jobs_recovered",
+        1,
+        "worker-c",
+        "django-worker-c0",
+        {"jobs": 7, "by": "django-worker-b3f9c1d20e87b", "by_host": "worker-b"},
+    ),
+    (
+        188,
+        "process_replaced",
+        2,
+        "worker-c",
+        "django-worker-c1",
+        {"host": "worker-c", "cause": "ended", "exit_code": -9, "former_pid": 815},
+    ),
+    (188, "worker_started", 1, "worker-c", "django-worker-c1", {"host": "worker-c"}),
+    (140, "schedule_missed", 2, "nightly-index", None, {"name": "nightly-index", "ticks": 1}),
+    (75, "database_lost", 2, "", None, {"seconds": 133}),
+    (31, "limit_changed", 1, "warehouse", None, {"name": "warehouse", "concurrency": 5, "by": "ada"}),
+    (9, "worker_stopped", 1, "worker-c", "django-worker-c1", {"host": "worker-c", "reason": "SIGTERM"}),
+)
+
+
+def fill_events(schema: str) -> None:
+    """Create the events of a night."""
+    with connection.cursor() as cursor:
+        for minutes, kind, severity, subject, worker_id, details in NIGHT:
+            moment = minutes_ago(minutes)
+            cursor.execute(
+                f'insert into "{schema}"._private_events'
+                " (kind, severity, subject, worker_id, first_at, last_at, details) values (%s, %s, %s, %s, %s, %s, %s)",
+                [kind, severity, subject, worker_id, moment, moment, json.dumps(details)],
+            )

@@ -55,7 +55,7 @@ def test_failed_job__can_be_found_and_run_again(open_page: OpenPage) -> None:
         run_at=minutes_ago(1),
     )
     page = open_page("overview/", logs_in=True)
-    page.click("text=Permanently failed")
+    page.click(".gw-tile-failed a")
     page.fill("#gw-q", "error:'no such order'".replace("'", '"'))
     page.keyboard.press("Enter")
     page.click(f"text=#{job_id}")

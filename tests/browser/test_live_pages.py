@@ -43,7 +43,11 @@ def delete(job_id: int) -> None:
 
 
 def test_list__keeps_what_the_user_did_when_it_changes(open_page: OpenPage) -> None:
-    later = {"run_at": minutes_ago(-600), "attempts": 1, "last_error": "ConnectionError: The provider hung up."}
+    later: dict[str, Any] = {
+        "run_at": minutes_ago(-600),
+        "attempts": 1,
+        "last_error": "ConnectionError: The provider hung up.",
+    }
     ids = [make_job("live", **later) for _ in range(30)]
     page = open_quietly(open_page, "job/?q=task:live", viewport={"width": 1200, "height": 500})
     ticked, focused, selected, removed = ids[14], ids[12], ids[10], ids[3]
@@ -101,11 +105,12 @@ def test_list__keeps_what_the_user_did_when_it_changes(open_page: OpenPage) -> N
 
 def test_list__gets_its_action_bar_and_keeps_all_that_match(open_page: OpenPage) -> None:
     page = open_quietly(open_page, "job/?state=scheduled&q=task:live")
-    assert page.locator(".gw-actions").count() == 0
+    assert page.locator("[data-select-all-matches]").count() == 0
     for _ in range(2):
         make_job("live", run_at=minutes_ago(-600))
     refresh(page)
-    assert page.is_visible("[data-select-page]")
+    assert page.is_visible("th [data-select-page]")
+    assert page.is_visible("#gw-action")
     page.check("[data-select-all-matches]")
     assert page.locator("input[name=id]:disabled").count() == 2
     make_job("live", run_at=minutes_ago(-600))

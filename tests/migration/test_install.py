@@ -145,7 +145,8 @@ def test_sqlmigrate__prints_sql_that_can_be_run(site: Site, worker: WorkerSql) -
         forwards = [site.sqlmigrate(name) for name in MIGRATIONS]
         backwards = [site.sqlmigrate(name, backwards=True) for name in reversed(MIGRATIONS)]
     assert all(":SCHEMA" not in text for text in (*forwards, *backwards))
-    assert all(f'"{CUSTOM}".' in text for text in (*forwards, *backwards))
+    # A migration that only renames a model runs no SQL.
+    assert all(f'"{CUSTOM}".' in text for text in (*forwards, *backwards) if "(no-op)" not in text)
 
     for text in forwards:
         worker.connection.execute(text.encode())

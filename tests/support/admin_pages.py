@@ -12,6 +12,7 @@ from django.contrib.admin.models import LogEntry
 from django.db import connection
 from django.test import Client
 
+from django_graphile_worker.admin.audit import message_of
 from django_graphile_worker.sql.statistics import BUCKETS, Row
 from tests.support.operating import execute
 from tests.support.recorded_statistics import append_and_fold
@@ -19,9 +20,10 @@ from tests.support.recorded_statistics import append_and_fold
 BASE = "/admin/graphile_worker/"
 OVERVIEW, JOBS, QUEUES = BASE + "overview/", BASE + "job/", BASE + "jobqueue/"
 RECURRING, WORKERS, ERRORS = BASE + "recurringtask/", BASE + "worker/", BASE + "errorgroup/"
+EVENTS = BASE + "event/"
 HISTORY, PAUSES, LIMITS = BASE + "pastattempt/", BASE + "pausedwork/", BASE + "limitkey/"
 ADD, ACT = JOBS + "add/", JOBS + "act/"
-ALL_PAGES = (OVERVIEW, JOBS, QUEUES, PAUSES, LIMITS, RECURRING, WORKERS, ERRORS, HISTORY, ADD)
+ALL_PAGES = (OVERVIEW, JOBS, QUEUES, PAUSES, LIMITS, RECURRING, WORKERS, EVENTS, ERRORS, HISTORY, ADD)
 
 
 def job_url(job_id: int) -> str:
@@ -60,7 +62,7 @@ def act_on_all(client: Client, action: str, query: str = "", **data: Any) -> Any
 
 def log_entries() -> list[tuple[str, str]]:
     """Return the entries of the admin's log: object and message."""
-    return [(entry.object_repr, entry.get_change_message()) for entry in LogEntry.objects.order_by("pk")]
+    return [(entry.object_repr, message_of(entry)) for entry in LogEntry.objects.order_by("pk")]
 
 
 class StatementRecorder:

@@ -20,6 +20,7 @@ CANARIES = "test_private_interfaces.py"
 
 # Paths below tests/, and why no module has this name.
 CAPABILITIES = {
+    "integration/admin/test_links.py": "the links of all pages, for users with few permissions",
     "integration/admin/test_long_table.py": "what all pages read of a table with many jobs",
     "integration/admin/test_security.py": "permissions, redaction and escaping on all pages",
     "integration/admin/test_translation.py": "the translation of all pages",
@@ -59,6 +60,7 @@ CAPABILITIES = {
     "unit/test_layout.py": "rules for all tests",
     "unit/test_packaging.py": "the wheel",
     "unit/test_public_names.py": "the names that the package exports",
+    "unit/test_translations.py": "the catalogues of translations, and the words of all texts",
     "unit/test_typing.py": "the types that a type checker sees",
 }
 

@@ -16,6 +16,7 @@ from django_graphile_worker.admin import audit, databases, formatting
 from django_graphile_worker.admin.jobs.actions.action_messages import add_messages, notes, success_message
 from django_graphile_worker.admin.jobs.actions.bulk_progress import BulkProgress, load_progress, run_steps
 from django_graphile_worker.admin.jobs.actions.job_actions import ACTIONS, Action
+from django_graphile_worker.admin.jobs.actions.log_messages import log_message
 from django_graphile_worker.admin.jobs.list_view import JobListAdmin
 from django_graphile_worker.admin.jobs.states import state_name
 from django_graphile_worker.admin.pages import explain_database_errors, require_post
@@ -169,9 +170,8 @@ def _make_log(
     request: HttpRequest, action: Action, criteria: Criteria, data: dict[str, Any]
 ) -> Callable[[BulkProgress], None]:
     """Return a function that logs a step in the transaction of the step, so that it logs exactly what is committed."""
-    values = ", ".join(f"{name}={value}" for name, value in data.items() if value not in (None, ""))
-    selection = f" {_description(request, criteria)}" if "all" in request.POST else ""
-    message = f"{action.title}{selection}{f' ({values})' if values else ''}."
+    search_text = _description(request, criteria) if "all" in request.POST else ""
+    message = log_message(action.name, action.title, data, search_text)
     entry = audit.BulkEntry(request, Job, message, action.log_flag)
 
     def log(progress: BulkProgress) -> None:

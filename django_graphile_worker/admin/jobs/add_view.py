@@ -7,14 +7,16 @@ from typing import Any
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
 
 from django_graphile_worker import api, registry
 from django_graphile_worker.admin import audit, databases
+from django_graphile_worker.admin.jobs.add_form import AddJobForm
 from django_graphile_worker.admin.jobs.add_job_code import future_run_at
 from django_graphile_worker.admin.jobs.detail.payload_tree import to_json
 from django_graphile_worker.admin.jobs.detail_view import JobDetailAdmin
-from django_graphile_worker.admin.jobs.forms import AddJobForm
 from django_graphile_worker.admin.jobs.states import flag_names
+from django_graphile_worker.admin.jobs.task_facts import short_description, task_facts
 from django_graphile_worker.admin.overview import health
 from django_graphile_worker.admin.pages import explain_database_errors
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError
@@ -31,22 +33,28 @@ class JobAddAdmin(JobDetailAdmin):
         self.require(self.has_add_permission(request))
         source = self._source_job(request)
         hides_payload = source is not None and not self.has_view_payload_permission(request)
+        tasks = self._known_tasks(request)
+        is_sent = request.method == "POST" and "describe" not in request.POST
         form = AddJobForm(
-            request.POST if request.method == "POST" else None,
-            tasks=self._task_choices(request),
+            request.POST if is_sent else None,
+            tasks=tasks,
             hides_payload=hides_payload,
-            initial=_initial(source, hides_payload),
+            initial=_initial(source, hides_payload) | _given(request),
         )
-        if request.method == "POST" and form.is_valid():
+        if is_sent and form.is_valid():
             response = self._add(request, form, source if hides_payload else None)
             if response:
                 return response
+        name = str(form["task"].value() or "")
         context = {
-            "title": _("Add job") if source is None else _("Add job #%(id)s again") % {"id": source.id},
+            "title": _("Add job") if source is None else _("Duplicate job #%(id)s") % {"id": source.id},
             "form": form,
+            "has_task_facts": True,
+            "task_facts": task_facts(name) if name in tasks else None,
             "hides_payload": hides_payload,
             "add_url": self.url(request, "job", "add", **({"from": source.id} if source else {})),
             "list_url": self.url(request, "job"),
+            "back_url": self.url_or_index(request, "job"),
         }
         return self.render(request, "add.html", context)
 
@@ -61,16 +69,15 @@ class JobAddAdmin(JobDetailAdmin):
             raise Http404
         return job
 
-    def _task_choices(self, request: HttpRequest) -> list[tuple[str, list[tuple[str, str]]]]:
-        """Return the tasks of this site, and the other tasks that workers or jobs have, as groups of choices."""
+    def _known_tasks(self, request: HttpRequest) -> dict[str, str]:
+        """Return the tasks of this site, then the other tasks that workers or jobs have, each with a description."""
         with databases.reading(databases.selected_alias(request)) as (cursor, schema):
             elsewhere = set(names.known_tasks(cursor, schema=schema))
             elsewhere |= {
                 task for each in lock_holders.holders(cursor, schema=schema) for task in health.tasks_of(each)
             }
         here = registry.tasks.identifiers()
-        groups = [(_("Tasks of this site"), list(here)), (_("Other tasks"), sorted(elsewhere - set(here)))]
-        return [(label, [(name, name) for name in group]) for label, group in groups if group]
+        return {name: short_description(name) for name in here} | dict.fromkeys(sorted(elsewhere - set(here)), "")
 
     def _add(self, request: HttpRequest, form: AddJobForm, source: job_detail.JobDetail | None) -> HttpResponse | None:
         """Add the job, with the payload of `source` if given. Return None if it is rejected; the form has the error."""
@@ -84,10 +91,17 @@ class JobAddAdmin(JobDetailAdmin):
         except (InvalidJobError, InvalidTypeError) as error:
             form.add_error(None, str(error))
             return None
-        audit.log(request, Job, str(job.id), f"{identifier} #{job.id}", _("Added in the admin."), audit.ADDITION)
+        entry = audit.Message(gettext_noop("Added in the admin."))
+        audit.log(request, Job, str(job.id), f"{identifier} #{job.id}", entry, audit.ADDITION)
         messages.success(request, _("Added %(task)s #%(id)s.") % {"task": identifier, "id": job.id})
-        may_view = self.has_view_permission(request)
-        return HttpResponseRedirect(self.url(request, "job", "change", job.id) if may_view else "..")
+        return HttpResponseRedirect(self.url(request, "job", "change", job.id) or self.url_or_index(request, "job"))
+
+
+def _given(request: HttpRequest) -> dict[str, Any]:
+    """Return the fields that a link or the button “Describe task” has sent; they are not validated yet."""
+    if request.method == "POST":
+        return {name: request.POST[name] for name in AddJobForm.base_fields if name in request.POST}
+    return {"task": request.GET["task"].replace("\x00", "")} if "task" in request.GET else {}
 
 
 def _initial(source: job_detail.JobDetail | None, hides_payload: bool) -> dict[str, Any]:

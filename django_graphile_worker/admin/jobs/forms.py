@@ -1,29 +1,22 @@
-"""The forms of the actions, and the form that adds a job."""
+"""The forms of the actions, and fields that several forms have."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from typing import Any
 
 from django import forms
 from django.utils import timezone
 from django.utils.functional import lazy
-from django.utils.text import format_lazy
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_graphile_worker import conf
-from django_graphile_worker.admin.formatting import EMPTY_VALUE
 from django_graphile_worker.exceptions import GraphileWorkerError, PayloadError
 from django_graphile_worker.job_options import (
     LARGEST_MAX_ATTEMPTS,
     LARGEST_PRIORITY,
-    MAX_JOB_KEY_LENGTH,
-    MAX_QUEUE_NAME_LENGTH,
     SMALLEST_PRIORITY,
-    JobKeyMode,
-    valid_flags,
     valid_run_at,
 )
 from django_graphile_worker.payloads import encode
@@ -60,7 +53,7 @@ def _time_zone_help() -> str:
 time_zone_help = lazy(_time_zone_help, str)
 
 
-def _number_field(label: Any, smallest: int, largest: int, **options: Any) -> forms.IntegerField:
+def number_field(label: Any, smallest: int, largest: int, **options: Any) -> forms.IntegerField:
     return forms.IntegerField(label=label, required=False, min_value=smallest, max_value=largest, **options)
 
 
@@ -68,19 +61,19 @@ class RescheduleForm(forms.Form):
     """The new time, priority and attempts of jobs."""
 
     run_at = RunAtField(label=gettext_lazy("Run at"), required=False, help_text=time_zone_help())
-    priority = _number_field(
+    priority = number_field(
         gettext_lazy("Priority"),
         SMALLEST_PRIORITY,
         LARGEST_PRIORITY,
         help_text=gettext_lazy("Lower numbers run first."),
     )
-    attempts = _number_field(
+    attempts = number_field(
         gettext_lazy("Attempts so far"),
         0,
         LARGEST_MAX_ATTEMPTS,
         help_text=gettext_lazy("0 gives a permanently failed job all its attempts again."),
     )
-    max_attempts = _number_field(gettext_lazy("Maximum attempts"), 1, LARGEST_MAX_ATTEMPTS)
+    max_attempts = number_field(gettext_lazy("Maximum attempts"), 1, LARGEST_MAX_ATTEMPTS)
 
     def clean(self) -> dict[str, Any]:
         cleaned: dict[str, Any] = super().clean() or {}
@@ -141,63 +134,3 @@ def _invalid_json(text: str, error: json.JSONDecodeError) -> str:
         "column": error.colno,
         "problem": error.msg,
     }
-
-
-class AddJobForm(forms.Form):
-    """The form that adds a job."""
-
-    task = forms.ChoiceField(label=gettext_lazy("Task"))
-    payload = PayloadField(
-        label=gettext_lazy("Payload"),
-        required=False,
-        strip=False,
-        help_text=gettext_lazy("JSON. Empty means {}."),
-    )
-    queue_name = forms.CharField(
-        label=gettext_lazy("Queue"),
-        required=False,
-        max_length=MAX_QUEUE_NAME_LENGTH,
-        help_text=gettext_lazy("The jobs of a queue run one after another."),
-    )
-    run_at = RunAtField(
-        label=gettext_lazy("Run at"),
-        required=False,
-        help_text=format_lazy("{} {}", gettext_lazy("Empty means now."), time_zone_help()),
-    )
-    priority = _number_field(
-        gettext_lazy("Priority"),
-        SMALLEST_PRIORITY,
-        LARGEST_PRIORITY,
-        help_text=gettext_lazy("Lower numbers run first."),
-    )
-    max_attempts = _number_field(gettext_lazy("Maximum attempts"), 1, LARGEST_MAX_ATTEMPTS)
-    job_key = forms.CharField(
-        label=gettext_lazy("Job key"),
-        required=False,
-        max_length=MAX_JOB_KEY_LENGTH,
-        help_text=gettext_lazy("A waiting job with the same key is replaced."),
-    )
-    job_key_mode = forms.ChoiceField(
-        label=gettext_lazy("Job key mode"),
-        required=False,
-        choices=[("", EMPTY_VALUE), *((mode.value, mode.value) for mode in JobKeyMode)],
-    )
-    flags = forms.CharField(label=gettext_lazy("Flags"), required=False, help_text=gettext_lazy("Separated by commas."))
-
-    def __init__(self, *args: Any, tasks: Sequence[Any], hides_payload: bool = False, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.fields["task"].choices = [("", EMPTY_VALUE), *tasks]  # type: ignore[attr-defined]
-        if hides_payload:
-            del self.fields["payload"]
-
-    def clean_flags(self) -> list[str] | None:
-        names = [name.strip() for name in self.cleaned_data["flags"].split(",") if name.strip()]
-        try:
-            return list(valid_flags(names) or ()) or None
-        except GraphileWorkerError as error:
-            raise forms.ValidationError(str(error)) from None
-
-    def options(self) -> dict[str, Any]:
-        """Return the keyword arguments of add_job."""
-        names = ("queue_name", "run_at", "max_attempts", "job_key", "job_key_mode", "priority", "flags")
-        return {name: self.cleaned_data[name] if self.cleaned_data[name] != "" else None for name in names}

@@ -9,7 +9,7 @@ from django.http import HttpRequest
 from django.utils.translation import gettext as _
 
 from django_graphile_worker import conf
-from django_graphile_worker.admin import databases, formatting
+from django_graphile_worker.admin import audit, databases, formatting
 from django_graphile_worker.admin.jobs.detail.ending import ending_of
 from django_graphile_worker.admin.jobs.detail.facts import Fact
 from django_graphile_worker.admin.jobs.detail.outcome import outcome_context, read_result
@@ -37,7 +37,7 @@ def missing_job_context(
         "ending": ending,
         "badge": badge,
         "explanation": explanation,
-        "entries": entries,
+        "entries": [_shown(entry) for entry in entries],
         "facts": _facts(page, request, kept, last),
         "is_known": ending is not None,
         **outcome_context(kept, sees_payloads=sees_payloads),
@@ -48,6 +48,11 @@ def hidden_job_context(job_id: int) -> dict[str, Any]:
     """Return the context for a user who may see only some jobs: it does not tell whether the job exists."""
     title, explanation = _("There is no job #%(id)s"), _("It has ended, or you may not see it.")
     return {"title": title % {"id": job_id}, "badge": _("Not found"), "explanation": explanation}
+
+
+def _shown(entry: LogEntry) -> dict[str, Any]:
+    message = audit.message_of(entry)
+    return {"time": formatting.exact_time(entry.action_time), "message": message, "user": entry.user}
 
 
 def _texts(job_id: int, newest: int | None) -> tuple[str, str, str]:

@@ -17,8 +17,8 @@ def state_name(state: State) -> str:
         State.SCHEDULED: _("Scheduled"),
         State.RUNNING: _("Running"),
         State.RETRYING: _("Retrying"),
-        State.FAILED: _("Permanently failed"),
-        State.FAILING: _("Failing"),
+        State.FAILED: _("Failed"),
+        State.FAILING: _("Failed or retrying"),
         State.WAITING: _("Waiting"),
     }[state]
 
@@ -28,12 +28,12 @@ def state_description(state: State) -> str:
     return {
         State.ANY: _("Newest first."),
         State.READY: _("In the order in which they run: by priority, then by time."),
-        State.LIMITED: _("Due, and waiting for a limit or for their turn: oldest first."),
+        State.LIMITED: _("Waiting for a limit or for their turn: oldest first."),
         State.SCHEDULED: _("Soonest first."),
-        State.RUNNING: _("Held by a worker: longest held first."),
-        State.RETRYING: _("Failed, and will be retried: soonest first."),
-        State.FAILED: _("No attempts left: latest first."),
-        State.FAILING: _("Failed, permanently or not: latest first."),
+        State.RUNNING: _("Oldest first."),
+        State.RETRYING: _("Soonest first."),
+        State.FAILED: _("Latest first."),
+        State.FAILING: _("Latest first."),
         State.WAITING: _("Soonest first."),
     }[state]
 

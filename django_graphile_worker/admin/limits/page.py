@@ -10,10 +10,11 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, URLResolver, path
 from django.utils.html import format_html
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_noop
 
 from django_graphile_worker.admin import audit, databases, formatting
 from django_graphile_worker.admin.limits.form import LimitForm
+from django_graphile_worker.admin.limits.numbers_text import numbers_parts, numbers_text
 from django_graphile_worker.admin.pages import PageAdmin, explain_database_errors
 from django_graphile_worker.admin.search.search_query import SearchTerm
 from django_graphile_worker.api.limits import LimitStatus, limit_statuses, override_limit, reset_limit
@@ -29,8 +30,6 @@ PAGE_SIZE = 50
 
 class LimitKeyAdmin(PageAdmin):
     """The limits and the keys at their limit. The numbers are changed here, for all workers, with a permission."""
-
-    page_title = gettext_lazy("Limits")
 
     def get_urls(self) -> list[URLResolver | URLPattern]:  # type: ignore[override]
         numbers = self.admin_site.admin_view(self.numbers_view)
@@ -87,7 +86,7 @@ class LimitKeyAdmin(PageAdmin):
             "title": _("Numbers of %(limit)s") % {"limit": name},
             "form": form,
             "limit": limit,
-            "defined": "" if limit.defined is None else str(limit.defined),
+            "defined": "" if limit.defined is None else numbers_text(limit.defined),
             "list_url": self.url(request, "limitkey"),
         }
         return self.render(request, "limit_numbers.html", context)
@@ -96,14 +95,12 @@ class LimitKeyAdmin(PageAdmin):
         alias = databases.selected_alias(request)
         with databases.writing(alias):
             if form is None:
-                reset_limit(limit.name, using=alias)
-                message = _("Numbers of the code.")
+                reset_limit(limit.name, changed_by=request.user.get_username(), using=alias)
+                message = audit.Message(gettext_noop("Numbers of the code."))
             else:
                 override_limit(limit.name, form.numbers, changed_by=request.user.get_username(), using=alias)
-                message = _("Numbers: %(numbers)s, before: %(before)s.") % {
-                    "numbers": form.numbers,
-                    "before": limit.numbers,
-                }
+                numbers = {"numbers": numbers_parts(form.numbers), "before": numbers_parts(limit.numbers)}
+                message = audit.Message(gettext_noop("Numbers: %(numbers)s, before: %(before)s."), numbers)
             audit.log(request, LimitKey, limit.name, limit.name, message)
         messages.success(request, _("The numbers of %(limit)s count for all workers now.") % {"limit": limit.name})
 
@@ -117,13 +114,13 @@ class LimitKeyAdmin(PageAdmin):
             "tasks": limit.tasks,
             "changed_by": limit.changed_by,
             "changed_at": formatting.relative_time(limit.changed_at) if limit.changed_at else "",
-            "defined": "" if limit.defined is None else str(limit.defined),
+            "defined": "" if limit.defined is None else numbers_text(limit.defined),
             "url": self.url(request, "limitkey", "numbers", limit=limit.name),
         }
 
     def _key_row(self, request: HttpRequest, key: LimitedKey, limits: list[LimitStatus]) -> dict[str, Any]:
         sees_payloads = self.has_app_permission(request, "view_payload")
-        numbers = next((str(limit.numbers) for limit in limits if limit.name == key.limit_name), "")
+        numbers = next((numbers_text(limit.numbers) for limit in limits if limit.name == key.limit_name), "")
         return {
             "text": key.key_text if sees_payloads else redact_text(key.key_text),
             "limit": key.limit_name,

@@ -8,11 +8,11 @@ from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, URLResolver, path
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 
 from django_graphile_worker import api
 from django_graphile_worker.admin import audit, databases, pause_notice
 from django_graphile_worker.admin.pages import PageAdmin, explain_database_errors, require_post
+from django_graphile_worker.admin.pauses import sentences
 from django_graphile_worker.admin.pauses.forms import PauseForm
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError, UnknownQueueError, UnknownTaskError
 from django_graphile_worker.models import PausedWork
@@ -23,8 +23,6 @@ REFUSED = (InvalidJobError, InvalidTypeError, UnknownQueueError, UnknownTaskErro
 
 class PausedWorkAdmin(PageAdmin):
     """What is paused, with the user and the reason of each pause."""
-
-    page_title = gettext_lazy("Pauses")
 
     def get_urls(self) -> list[URLResolver | URLPattern]:  # type: ignore[override]
         resume = self.admin_site.admin_view(self.resume_view)
@@ -57,16 +55,15 @@ class PausedWorkAdmin(PageAdmin):
         if kind not in list(PauseKind) or not name:
             raise Http404
         alias, target = databases.selected_alias(request), {kind: name}
-        about = {"kind": kind, "name": name}
         with databases.writing(alias):
             pause = api.resume(**target, by=request.user.get_username(), using=alias)
             if pause is not None:
-                audit.log(request, PausedWork, f"{kind}:{name}"[:200], f"{kind} {name}", _("Resumed."))
+                audit.log(request, PausedWork, f"{kind}:{name}"[:200], f"{kind} {name}", sentences.resumed_entry())
         if pause is None:
-            messages.warning(request, _("The %(kind)s %(name)s was not paused.") % about)
+            messages.warning(request, sentences.NOT_PAUSED[PauseKind(kind)] % {"name": name})
         else:
-            messages.success(request, _("Resumed the %(kind)s %(name)s.") % about)
-        return HttpResponseRedirect(self.url(request, "pausedwork"))
+            messages.success(request, sentences.RESUMED[PauseKind(kind)] % {"name": name})
+        return HttpResponseRedirect(self.url_or_index(request, "pausedwork"))
 
     def _pause(self, request: HttpRequest, form: PauseForm) -> bool:
         """Pause what the form says; return False if it is refused, and the form has the error."""
@@ -81,14 +78,13 @@ class PausedWorkAdmin(PageAdmin):
                     create=given["create"],
                     using=alias,
                 )
-                message = _("Paused: %(reason)s") % {"reason": pause.reason} if pause.reason else _("Paused.")
-                audit.log(request, PausedWork, f"{pause.kind}:{pause.name}"[:200], str(pause), message)
+                entry = sentences.paused_entry(pause)
+                audit.log(request, PausedWork, f"{pause.kind}:{pause.name}"[:200], str(pause), entry)
         except REFUSED as error:
             message = str(error).replace("create=True", str(_("tick “Also if it is unknown”")))
             form.add_error("name" if "until:" not in message else "until", message)
             return False
-        about = {"kind": pause.kind.value, "name": pause.name}
-        messages.success(request, _("Paused the %(kind)s %(name)s.") % about)
+        messages.success(request, sentences.PAUSED[pause.kind] % {"name": pause.name})
         return True
 
 

@@ -1,28 +1,6 @@
-/* Selection, copying, and a keyboard shortcut. Every page works without this file. */
+/* Copying, and actions on many jobs. Every page works without this file. */
 'use strict';
 {
-    /* The checkbox in the header selects all jobs of the page. “All that match” disables the other checkboxes. */
-    document.addEventListener('change', event => {
-        if (event.target.matches('[data-select-page]')) {
-            for (const other of document.querySelectorAll('input[name="id"]')) {
-                other.checked = event.target.checked;
-            }
-        } else if (event.target.matches('[data-select-all-matches]')) {
-            prepareSelection();
-        }
-    });
-
-    /* A refresh adds rows: their checkboxes follow “all that match”, too. */
-    function prepareSelection() {
-        const isAll = document.querySelector('[data-select-all-matches]')?.checked ?? false;
-        for (const box of document.querySelectorAll('input[name="id"], [data-select-page]')) {
-            box.disabled = isAll;
-        }
-        for (const box of document.querySelectorAll('[data-select-page]')) {
-            box.hidden = false;
-        }
-    }
-
     /* A button that copies the code beside it. */
     function prepareCopyButtons() {
         if (!navigator.clipboard) {
@@ -44,21 +22,6 @@
         }
     }
 
-    /* “/” moves the focus to the search box. */
-    document.addEventListener('keydown', event => {
-        const searchBox = document.getElementById('gw-q');
-        const isTyping = event.target.closest?.('input, textarea, select, [contenteditable]');
-        if (event.key === '/' && searchBox && !isTyping && !event.ctrlKey && !event.metaKey && !event.altKey) {
-            event.preventDefault();
-            searchBox.focus();
-        }
-    });
-
-    function prepare() {
-        prepareSelection();
-        prepareCopyButtons();
-    }
-
     /* An action on many jobs continues by itself until the user stops it. */
     const progressForm = document.querySelector('form[data-continue]');
     if (progressForm) {
@@ -69,6 +32,6 @@
         }
     }
 
-    document.addEventListener('graphile-worker:refreshed', prepare);
-    prepare();
+    document.addEventListener('graphile-worker:refreshed', prepareCopyButtons);
+    prepareCopyButtons();
 }

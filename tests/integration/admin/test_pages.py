@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 from django.test import Client
+from django.utils import translation
 
+from django_graphile_worker.models import PAGES
 from tests.support import admin_pages as pages
 from tests.support.admin_pages import body, job_url, text
 from tests.support.factories import TOO_DEEP, make_failed_job, make_job
@@ -20,10 +22,21 @@ def test_every_page_opens_without_jobs(admin_page: Client, url: str) -> None:
     assert admin_page.get(url).status_code == 200
 
 
-def test_the_overview_is_the_first_page_in_the_index(admin_page: Client) -> None:
-    found = re.findall(r"<tr class=\"model-(\w+)", body(admin_page.get("/admin/graphile_worker/")))
-    pages = ["overview", "errorgroup", "pastattempt", "jobqueue", "job", "limitkey", "pausedwork", "recurringtask"]
-    assert found == [*pages, "worker"]
+@pytest.mark.parametrize("language", ["en", "de", "fr"])
+def test_every_navigation_has_the_same_names_in_the_same_order(admin_page: Client, language: str) -> None:
+    with translation.override(language):
+        index = body(admin_page.get("/admin/graphile_worker/"))
+        overview = body(admin_page.get(pages.OVERVIEW))
+    rows = re.findall(
+        r'(?s)<tr class="model-(\w+).*?<a href="[^"]*"[^>]*>([^<]*)</a>', index.split('id="content-main"')[1]
+    )
+    navigation = overview.split('class="gw-nav"')[1].split("</nav>")[0]
+    links = re.findall(r'<a href="/admin/graphile_worker/(\w+)/"[^>]*>([^<]*)</a>', navigation)
+    assert [(model, name.strip()) for model, name in rows] == links
+    assert [model for model, name in links] == [model._meta.model_name for model in PAGES]
+    with translation.override(language):
+        for model, name in links:
+            assert f"<h1>{name}</h1>" in body(admin_page.get(f"/admin/graphile_worker/{model}/"))
 
 
 ODD_ROWS: dict[str, tuple[str, Any]] = {
@@ -42,7 +55,7 @@ ODD_ROWS: dict[str, tuple[str, Any]] = {
     "no such task": ("task_id = 2000000000", "unknown task"),
     "no such queue": ("job_queue_id = 2000000000", "#"),
     "huge error": ("last_error = repeat('x', 300000), attempts = 3", "xxx"),
-    "error without text": ("last_error = '', attempts = 25", "Permanently failed"),
+    "error without text": ("last_error = '', attempts = 25", "no attempts left (25 of 25)"),
 }
 
 

@@ -12,7 +12,7 @@ from django_graphile_worker.admin.jobs.detail.payload_tree import PayloadTree
 from django_graphile_worker.admin.jobs.detail.tracebacks import parse_error
 from django_graphile_worker.admin.shown_progress import shown_progress
 from django_graphile_worker.payloads import RawPayload
-from django_graphile_worker.redaction import HIDDEN, redact, redact_text
+from django_graphile_worker.redaction import HIDDEN, redact_text
 from django_graphile_worker.results.values import Attempt, Result, ResultStatus, result_from
 from django_graphile_worker.sql import result_rows
 from django_graphile_worker.sql.results import cancellation_text
@@ -56,9 +56,9 @@ def _cancellation(found: Result, sees_payloads: bool) -> str:
 def _value(found: Result, sees_payloads: bool) -> Any:
     if found.status is not ResultStatus.SUCCEEDED:
         return ""
-    if isinstance(found.value, RawPayload):
-        return found.value if sees_payloads else HIDDEN
-    return PayloadTree().render(found.value if sees_payloads else redact(found.value))
+    if not sees_payloads:
+        return HIDDEN
+    return found.value if isinstance(found.value, RawPayload) else PayloadTree().render(found.value)
 
 
 def _attempts(attempts: tuple[Attempt, ...], sees_payloads: bool) -> Iterator[dict[str, Any]]:
@@ -85,7 +85,7 @@ def status_name(status: ResultStatus) -> str:
         ResultStatus.WAITING: _("Waiting"),
         ResultStatus.RUNNING: _("Running"),
         ResultStatus.SUCCEEDED: _("Succeeded"),
-        ResultStatus.FAILED: _("Permanently failed"),
+        ResultStatus.FAILED: _("Failed"),
         ResultStatus.REMOVED: _("Removed"),
         ResultStatus.CANCELLED: _("Cancelled"),
         ResultStatus.EXPIRED: _("Expired"),

@@ -11,7 +11,7 @@ from django.contrib.admin.models import LogEntry
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from django_graphile_worker.admin import error_summary, formatting
+from django_graphile_worker.admin import audit, error_summary, formatting
 from django_graphile_worker.admin.jobs.failure_times import FailureTime, failure_time
 from django_graphile_worker.sql.inspection.criteria import State
 from django_graphile_worker.sql.inspection.job_detail import JobDetail
@@ -74,7 +74,7 @@ def _current_event(job: JobDetail, failure: FailureTime, now: datetime) -> Event
         detail = f"{attempt}{job.locked_by}"
         return _event(_("Running"), detail, job.locked_at, "running", now)
     if job.state is State.FAILED:
-        return _failure_event(_("Permanently failed"), _why_no_more(job), failure, now)
+        return _failure_event(_("Failed"), _why_no_more(job), failure, now)
     if job.state is State.LIMITED:
         label = _("Waiting for its turn") if job.limit_key is None else _("Waiting for a limit")
         return _event(label, _attempt(job.attempts + 1, job), job.run_at, "limited", now)
@@ -94,4 +94,4 @@ def _why_no_more(job: JobDetail) -> str:
 
 
 def _log_event(entry: LogEntry, now: datetime) -> Event:
-    return _event(entry.get_change_message(), str(entry.user), entry.action_time, "user", now)
+    return _event(audit.message_of(entry), str(entry.user), entry.action_time, "user", now)

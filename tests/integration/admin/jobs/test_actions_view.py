@@ -33,7 +33,7 @@ def test_all_that_match_asks_with_the_number_and_does_it_in_one_statement(admin_
         make_failed_job("send", error="KeyError: 'x'")
     other = make_failed_job("charge", error="KeyError: 'x'")
     asked = act_on_all(admin_page, "run", "task:send", state="failed")
-    assert "All jobs that match “Permanently failed task:send”: 130." in text(asked)
+    assert "All jobs that match “Failed task:send”: 130." in text(asked)
     recorder = StatementRecorder()
     with connection.execute_wrapper(recorder):
         act_on_all(admin_page, "run", "task:send", state="failed", confirmed="1")
@@ -42,7 +42,7 @@ def test_all_that_match_asks_with_the_number_and_does_it_in_one_statement(admin_
     assert not Job.objects.get(pk=other).is_available
     ((name, message),) = log_entries()
     assert name == "130 jobs"
-    assert message.startswith("Run now Permanently failed task:send. ")
+    assert message.startswith("Run now. Search: Failed task:send. Jobs: #")
 
 
 def test_all_that_match_is_refused_when_the_search_has_a_mistake(admin_page: Client) -> None:
@@ -119,7 +119,7 @@ class TestCancelling:
         assert "This job was cancelled. Its worker is told to stop it." in text(done)
         assert "Cancelled by root Reason sent twice" in text(done)
         assert done.context["actions"] == []
-        assert log_entries() == [(f"#{job_id}", "Cancel (reason=sent twice).")]
+        assert log_entries() == [(f"#{job_id}", "Cancelled. Reason: sent twice")]
 
     def test_selected_jobs_in_every_state(self, admin_page: Client, django_capture_on_commit_callbacks: Any) -> None:
         waiting, running = make_job("send", {"n": 1}), make_job("send", locked_by=self.OURS, attempts=1)

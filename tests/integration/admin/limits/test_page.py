@@ -13,6 +13,7 @@ from django.urls import reverse
 
 from django_graphile_worker import Limit, task
 from django_graphile_worker.admin import formatting
+from django_graphile_worker.admin.audit import message_of
 from django_graphile_worker.registry import tasks
 from tests.support import admin_pages as pages
 from tests.support.admin_pages import text
@@ -108,7 +109,7 @@ def test_numbers__are_changed_for_all_workers_with_a_permission(admin_page: Clie
     assert stored == [(5, None, "root")]
     assert execute("select opens_at <= clock_timestamp() from {schema}._private_limit_keys") == [(True,)]
     (entry,) = LogEntry.objects.all()
-    assert entry.change_message == "Numbers: 5 at once, before: 3 at once, 100/m."
+    assert message_of(entry) == "Numbers: 5 at once, before: 3 at once, 100/m."
     reset = admin_page.post(NUMBERS, {"limit": ACCOUNT, "reset": "1"}, follow=True)
     assert "send code and settings" in text(reset)
     viewer = client_with()

@@ -39,7 +39,7 @@ def test_form__pauses_and_leaves_an_entry(admin_page: Client) -> None:
     assert (paused.kind, paused.name, paused.reason, paused.by) == ("queue", "mail", "provider", "root")
     assert paused.until is not None
     assert paused.until.year == 2099
-    assert log_entries() == [("queue mail", "Paused: provider")]
+    assert log_entries() == [("queue mail", "Paused until Jan. 1, 2099, noon UTC. Reason: provider")]
 
 
 def test_form__shows_why_something_cannot_be_paused(admin_page: Client) -> None:

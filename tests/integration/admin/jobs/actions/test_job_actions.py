@@ -50,4 +50,4 @@ def test_fail_keeps_the_reason(admin_page: Client) -> None:
     act(admin_page, "fail", job_id, confirmed="1", reason="Customer left; password=hunter2")
     job = Job.objects.get(pk=job_id)
     assert (job.attempts, job.last_error) == (25, "Customer left; password=hunter2")
-    assert log_entries() == [(f"#{job_id}", "Fail permanently (reason=Customer left; password=••••••).")]
+    assert log_entries() == [(f"#{job_id}", "Failed. Reason: Customer left; password=••••••")]
