@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 from django_graphile_worker import conf, registry
 from django_graphile_worker.admin import databases, formatting, refreshed_regions
 from django_graphile_worker.admin.jobs import failure_times, missing_job
-from django_graphile_worker.admin.jobs.actions.job_actions import ACTIONS
+from django_graphile_worker.admin.jobs.actions.job_actions import offered_actions
 from django_graphile_worker.admin.jobs.add_job_code import add_job_code
 from django_graphile_worker.admin.jobs.detail.facts import JobFacts
 from django_graphile_worker.admin.jobs.detail.outcome import outcome_context, read_result
@@ -86,12 +86,8 @@ class JobDetailAdmin(JobListAdmin):
         return self.render(request, "job.html", context)
 
     def _actions_and_urls(self, request: HttpRequest, job: job_detail.JobDetail, object_id: str) -> dict[str, Any]:
-        is_running = job.locked_at is not None
-        actions = [
-            each
-            for each in ACTIONS.values()
-            if each.is_allowed(self, request) and (each.changes_running or not is_running)
-        ]
+        actions = offered_actions(self, request, job.state)
+        edits = job.state is State.FAILED and self.may_edit(request)
         may_download, may_add = self.has_view_payload_permission(request), self.has_add_permission(request)
         return {
             "actions": [] if job.stop_reason is not None else actions,
@@ -100,8 +96,13 @@ class JobDetailAdmin(JobListAdmin):
             "list_url": self.url(request, "job"),
             "history_url": self._history_url(request, object_id),
             "payload_url": self.url(request, "job", "payload", object_id) if may_download else "",
+            "edit_url": self.url(request, "job", "edit", object_id) if edits else "",
             "add_again_url": self.url(request, "job", "add", **{"from": job.id}) if may_add else "",
         }
+
+    def may_edit(self, request: HttpRequest) -> bool:
+        """Return whether the user may change the payload of a failed job."""
+        return self.has_reschedule_permission(request) and self.has_view_payload_permission(request)
 
     def _history_url(self, request: HttpRequest, object_id: str) -> str:
         page = self.admin_site._registry.get(PastAttempt)

@@ -58,13 +58,13 @@ def make_row(
     request: HttpRequest,
     row: search.JobRow,
     payload: str | None,
+    changes: Sequence[LogEntry],
     *,
     sees_payloads: bool,
-    changes: Sequence[LogEntry] = (),
 ) -> JobRow:
     """Return a job with its links. `payload` is the beginning of its payload, None if that is too large to be read.
 
-    `changes` are entries of the admin's log that may have changed the job after it failed.
+    `changes` are the entries in the log about a failed job.
     """
     task, label = split_identifier(row.task_identifier or "")
     return JobRow(

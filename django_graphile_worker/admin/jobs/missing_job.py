@@ -37,22 +37,22 @@ def missing_job_context(
         "ending": ending,
         "badge": badge,
         "explanation": explanation,
-        "entries": [_shown(entry) for entry in entries],
+        "entries": [_shown_entry(entry) for entry in entries],
         "facts": _facts(page, request, kept, last),
         "is_known": ending is not None,
         **outcome_context(kept, sees_payloads=sees_payloads),
     }
 
 
+def _shown_entry(entry: LogEntry) -> dict[str, Any]:
+    time = formatting.exact_time(entry.action_time)
+    return {"time": time, "message": audit.message_of(entry), "user": entry.user}
+
+
 def hidden_job_context(job_id: int) -> dict[str, Any]:
     """Return the context for a user who may see only some jobs: it does not tell whether the job exists."""
     title, explanation = _("There is no job #%(id)s"), _("It has ended, or you may not see it.")
     return {"title": title % {"id": job_id}, "badge": _("Not found"), "explanation": explanation}
-
-
-def _shown(entry: LogEntry) -> dict[str, Any]:
-    message = audit.message_of(entry)
-    return {"time": formatting.exact_time(entry.action_time), "message": message, "user": entry.user}
 
 
 def _texts(job_id: int, newest: int | None) -> tuple[str, str, str]:

@@ -1,4 +1,4 @@
-/* Copying, and actions on many jobs. Every page works without this file. */
+/* Copying, and actions that continue by themselves. Every page works without this file. */
 'use strict';
 {
     /* A button that copies the code beside it. */
