@@ -49,11 +49,11 @@ def test_list__keeps_what_the_user_did_when_it_changes(open_page: OpenPage) -> N
         "last_error": "ConnectionError: The provider hung up.",
     }
     ids = [make_job("live", **later) for _ in range(30)]
-    page = open_quietly(open_page, "job/?q=task:live", viewport={"width": 1200, "height": 500})
-    ticked, focused, selected, removed = ids[14], ids[12], ids[10], ids[3]
+    page = open_quietly(open_page, "job/?state=retrying&q=task:live", viewport={"width": 1200, "height": 500})
+    ticked, focused, selected, removed = ids[14], ids[12], ids[10], ids[20]
     row = "tr[data-key='{}']".format
     page.evaluate("window.isSame = true")
-    for job_id in (ticked, ids[20]):
+    for job_id in (ticked, ids[25]):
         page.check(f"{row(job_id)} input[name=id]")
     page.focus(f"{row(focused)} .gw-id")
     page.evaluate(SELECT, f"{row(selected)} .gw-error-line bdi")
@@ -68,7 +68,7 @@ def test_list__keeps_what_the_user_did_when_it_changes(open_page: OpenPage) -> N
     page.evaluate(painted)
     top = page.locator(row(focused)).bounding_box()["y"]
 
-    added = [make_job("live", **later) for _ in range(4)]
+    added = [make_job("live", **(later | {"run_at": minutes_ago(-300)})) for _ in range(4)]
     delete(removed)
     execute("update {schema}._private_jobs set priority = 77 where id = %s", [focused])
     refresh(page)
@@ -78,7 +78,7 @@ def test_list__keeps_what_the_user_did_when_it_changes(open_page: OpenPage) -> N
     assert page.locator(row(removed)).count() == 0
     assert "77" in page.inner_text(row(focused)), "the focused row is renewed, too"
     assert page.eval_on_selector_all("input[name=id]:checked", "all => all.map(box => Number(box.value))") == [
-        ids[20], ticked,
+        ticked, ids[25],
     ]  # fmt: skip
     assert page.evaluate("document.activeElement.closest('tr').dataset.key") == str(focused)
     assert page.evaluate("getSelection().toString()") == "nnectio"
@@ -99,7 +99,7 @@ def test_list__keeps_what_the_user_did_when_it_changes(open_page: OpenPage) -> N
     delete(focused)
     refresh(page)
     assert page.evaluate("document.activeElement.className") == "gw-id", "the link of the next row has the focus"
-    assert page.evaluate("document.activeElement.closest('tr').dataset.key") == str(ids[11])
+    assert page.evaluate("document.activeElement.closest('tr').dataset.key") == str(ids[13])
     assert page.evaluate("window.isSame"), "the page itself was not loaded again"
 
 
