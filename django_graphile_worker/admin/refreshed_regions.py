@@ -2,8 +2,9 @@
 
 A region is an element with ``data-refresh`` and an id. A part of a region is an element with ``data-key``, such as a
 row of a table. The request has the hashes of the regions and parts that the page shows. The answer has the other
-regions, each in a ``<template>``, so that a browser can parse it wherever it belongs; of a part that the page shows
-already, the answer has only the key.
+regions, each in a ``<template>``, so that a browser can parse it wherever it belongs. Of a region or part that the page
+shows already, the answer has only the texts of its ``<time>`` elements ("5 s ago") and of its elements with
+``data-age`` ("5 s"), which change all the time.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ from django.template.response import TemplateResponse
 HEADER = "X-Graphile-Worker-Refresh"
 
 # The values of attributes are escaped, so no ">" is inside a tag and no tag is inside a value.
-_REGION = re.compile(r'<([a-z]+)\b(?=[^>]*\sdata-refresh\b)(?=[^>]*\sid=")[^>]*>')
+_REGION = re.compile(r'<([a-z]+)\b(?=[^>]*\sdata-refresh[\s>])(?=[^>]*\sid=")[^>]*>')
 _PART = re.compile(r'<([a-z]+)\b(?=[^>]*\sdata-key=")[^>]*>')
 # Django masks the token anew for each response.
 _TOKEN = re.compile(r'(name="csrfmiddlewaretoken" value=")[^"]*')
+_TIME = re.compile(r"(<(?:time|bdi data-age)\b[^>]*>)([^<]*)(</(?:time|bdi)>)")
 _TITLE = re.compile(r"<title>[^<]*</title>")
 
 
@@ -47,13 +49,17 @@ def send_changes_only(request: HttpRequest, response: TemplateResponse) -> None:
 
 
 def changed_regions(page: str, known: frozenset[str]) -> str:
-    """Return the regions of a page whose hashes are not known, and the title of the page; "" if all are known."""
-    regions = [region for region in _elements(page, _REGION) if region.hash not in known]
-    if not regions:
-        return ""
+    """Return the regions of a page that have changed, and the title of the page; "" if none has."""
+    regions = [_region(region, known) for region in _elements(page, _REGION)]
+    templates = "".join(f"<template>{region}</template>" for region in regions if region)
     title = _TITLE.search(page)
-    templates = "".join(f"<template>{region.opening}{_parts(region, known)}</template>" for region in regions)
-    return (title[0] if title else "") + templates
+    return (title[0] if title else "") + templates if templates else ""
+
+
+def _region(region: _Element, known: frozenset[str]) -> str:
+    if region.hash in known:
+        return region.placeholder if region.times else ""
+    return region.opening + _parts(region, known)
 
 
 def _parts(region: _Element, known: frozenset[str]) -> str:
@@ -79,7 +85,7 @@ class _Element:
 
     @property
     def hash(self) -> str:
-        text = _TOKEN.sub(r"\1", self.tag + self.rest)
+        text = _TIME.sub(r"\1\3", _TOKEN.sub(r"\1", self.tag + self.rest))
         return blake2b(text.encode(), digest_size=6).hexdigest()
 
     @property
@@ -87,8 +93,12 @@ class _Element:
         return f'{self.tag[:-1]} data-hash="{self.hash}">'
 
     @property
+    def times(self) -> list[str]:
+        return [time[2] for time in _TIME.finditer(self.rest)]
+
+    @property
     def placeholder(self) -> str:
-        return f"{self.tag[:-1]} data-same></{self.name}>"
+        return '{} data-same="{}"></{}>'.format(self.tag[:-1], "\n".join(self.times), self.name)
 
 
 def _elements(text: str, opening: re.Pattern[str]) -> Iterator[_Element]:

@@ -71,7 +71,7 @@ def test_failed_job__can_be_found_and_run_again(open_page: OpenPage) -> None:
 
     refresh_often(page)
     call_command("runworker", once=True)
-    page.wait_for_selector("text=has ended")
+    page.wait_for_selector("text=It ended or was deleted")
     assert "Jobs that succeed are deleted" in page.inner_text(".gw-page")
 
 

@@ -30,12 +30,13 @@ def missing_job_context(
         last = job_endings.last_attempt(cursor, job_id, schema=schema)
         newest = job_endings.last_job_id(cursor, schema=schema)
     ending = ending_of(kept, last, entries, sees_payloads=sees_payloads)
-    title, explanation = _texts(job_id, newest)
+    title, badge, explanation = _texts(job_id, newest)
     task = kept.task_identifier if kept else last.task_identifier if last else None
     return {
         "title": title if task is None else f"{task} #{job_id}",
         "ending": ending,
-        "explanation": "" if ending else explanation,
+        "badge": badge,
+        "explanation": explanation,
         "entries": [_shown_entry(entry) for entry in entries],
         "facts": _facts(page, request, kept, last),
         "is_known": ending is not None,
@@ -50,22 +51,24 @@ def _shown_entry(entry: LogEntry) -> dict[str, Any]:
 
 def hidden_job_context(job_id: int) -> dict[str, Any]:
     """Return the context for a user who may see only some jobs: it does not tell whether the job exists."""
-    explanation = _("It has ended, or you may not see it.")
-    return {"title": _("There is no job #%(id)s") % {"id": job_id}, "explanation": explanation}
+    title, explanation = _("There is no job #%(id)s"), _("It has ended, or you may not see it.")
+    return {"title": title % {"id": job_id}, "badge": _("Not found"), "explanation": explanation}
 
 
-def _texts(job_id: int, newest: int | None) -> tuple[str, str]:
+def _texts(job_id: int, newest: int | None) -> tuple[str, str, str]:
+    """Return the title, the badge and the explanation for a job of which nothing is known."""
     if newest is not None and job_id > newest:
         title = _("There is no job #%(id)s") % {"id": job_id}
         explanation = _("The job that was added last is #%(id)s.") % {"id": newest}
-        return title, explanation if newest else _("No job has been added yet.")
+        return title, _("Not found"), explanation if newest else _("No job has been added yet.")
     title = _("Job #%(id)s has ended") % {"id": job_id}
-    if conf.current().history is None:
-        return title, _(
-            "It ended or was deleted. Jobs that succeed are deleted: to see here what became of them, set "
-            "GRAPHILE_WORKER[“HISTORY”], or keep the results of the task with @task(keep_result=…)."
-        )
-    return title, _("It ended or was deleted, and the history has no attempt of it.")
+    if conf.current().history is not None:
+        return title, _("Ended"), _("It ended or was deleted, and the history has no attempt of it.")
+    explanation = _(
+        "It ended or was deleted. Jobs that succeed are deleted: to see here what became of them, set "
+        "GRAPHILE_WORKER[“HISTORY”], or keep the results of the task with @task(keep_result=…)."
+    )
+    return title, _("Ended"), explanation
 
 
 def _facts(page: PageAdmin, request: HttpRequest, kept: Result | None, last: PastAttempt | None) -> list[Fact]:

@@ -43,7 +43,7 @@ globalThis.graphileWorker ??= {};
         if (live.nodeType !== Node.ELEMENT_NODE) {
             patchText(live, fresh);
         } else if (fresh.hasAttribute('data-same')) {
-            return;
+            patchTimes(live, fresh.getAttribute('data-same').split('\n'));
         } else if (isPiece(live) && isSelected(live) && live.textContent !== fresh.textContent) {
             keep(live);
         } else {
@@ -61,6 +61,16 @@ globalThis.graphileWorker ??= {};
         } else {
             live.data = fresh.data;
         }
+    }
+
+    /* Of a part that is unchanged, the server sends only the texts of its times: “5 s ago”. */
+    function patchTimes(live, texts) {
+        const times = [...live.querySelectorAll('time, bdi[data-age]')].map(time => time.firstChild).filter(text => sent.has(text));
+        if (times.length > 0 && times.length !== texts.length) {
+            keep(live);
+            return;
+        }
+        times.forEach((text, index) => patchText(text, {data: texts[index]}));
     }
 
     function patchAttributes(live, fresh) {

@@ -34,7 +34,7 @@ def test_running_jobs_are_those_that_the_worker_holds_now(admin_page: Client) ->
     make_worker("django-worker-10", concurrency=4)
     job_id = make_job("send", locked_by="django-worker-1/7", locked_at=minutes_ago(1), attempts=1)
     execute(
-        "insert into {schema}._private_progress values (%s, 1, 300, 1200, 'page', now() - interval '30 seconds')",
+        "insert into {schema}._private_progress values (%s, 1, 300, 1200, 'page', now() - interval '10 seconds')",
         [job_id],
     )
     other = make_job("charge", locked_by="django-worker-10/1", locked_at=minutes_ago(1))
@@ -42,7 +42,7 @@ def test_running_jobs_are_those_that_the_worker_holds_now(admin_page: Client) ->
     shown = text(response)
     assert "gone" not in shown
     assert f'<a href="{pages.job_url(job_id)}"><bdi>send</bdi> #{job_id}</a>' in body(response)
-    assert "25 % 300 of 1,200 about 1 min left page" in shown
+    assert "25 % 300 of 1,200 about 2 min left page" in shown
     assert "Slots in use 1 / 4 Holds 1 job (1 min" in shown
     card_of_other = shown[shown.index("django-worker-10") :]
     assert f"charge #{other}" in card_of_other.split("django-worker-1 ")[0]

@@ -35,10 +35,22 @@ def test_next_refresh__sends_only_what_changed() -> None:
     assert changed_regions(PAGE, known) == ""
     changed = changed_regions(PAGE.replace("two", "zwei"), known)
     assert "gw-tiles" not in changed
-    assert '<tr data-key="1" data-same></tr>' in changed
+    assert '<tr data-key="1" data-same=""></tr>' in changed
     assert "one" not in changed
     assert "zwei &lt;/tr&gt;" in changed
     assert len(hashes(changed) - known) == 2, "the region and the row"
+
+
+def test_relative_times__are_sent_alone() -> None:
+    page = PAGE.replace("one", '<time title="10:00">5 s ago</time> <bdi data-age>&lt;1 ms</bdi>')
+    known = hashes(changed_regions(page, frozenset()))
+    later = page.replace("5 s", "6 s")
+    assert changed_regions(later, known) == (
+        "<title>Jobs &lt;1&gt;</title><template>"
+        '<div class="x" id="gw-list" data-refresh data-same="6 s ago\n&lt;1 ms"></div></template>'
+    )
+    assert '<tr data-key="1" data-same="6 s ago\n&lt;1 ms"></tr>' in changed_regions(later.replace("two", "2"), known)
+    assert "10:01" in changed_regions(page.replace("10:00", "10:01"), known)
 
 
 def test_masked_token__is_no_change() -> None:

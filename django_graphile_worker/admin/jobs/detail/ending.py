@@ -11,7 +11,7 @@ from typing import Any
 from django.contrib.admin.models import DELETION, LogEntry
 from django.utils.translation import gettext as _
 
-from django_graphile_worker.admin import error_summary, formatting
+from django_graphile_worker.admin import audit, error_summary, formatting
 from django_graphile_worker.redaction import redact_text
 from django_graphile_worker.results.values import Result, ResultStatus
 from django_graphile_worker.sql.history import HistoryOutcome
@@ -102,4 +102,4 @@ def _deleted(deletion: LogEntry | None, at: datetime | None) -> Ending:
     if deletion is None:
         return Ending("removed", _("Deleted"), at=formatting.relative_time(at))
     sentence = _("Deleted by %(name)s") % {"name": deletion.user}
-    return Ending("removed", sentence, deletion.get_change_message(), formatting.relative_time(deletion.action_time))
+    return Ending("removed", sentence, audit.message_of(deletion), formatting.relative_time(deletion.action_time))

@@ -49,7 +49,7 @@ def test_shows_everything_about_a_job(admin_page: Client) -> None:
 def test_a_missing_job_is_explained(admin_page: Client) -> None:
     response = admin_page.get(job_url(999_999))
     assert response.status_code == 404
-    assert "There is no job #999999 The job that was added last is #" in text(response)
+    assert "There is no job #999999 Not found The job that was added last is #" in text(response)
 
 
 def test_a_job_that_has_ended_is_told_from_one_that_never_was(admin_page: Client) -> None:
@@ -57,7 +57,7 @@ def test_a_job_that_has_ended_is_told_from_one_that_never_was(admin_page: Client
     execute("delete from {schema}._private_jobs where id = %s", [job_id])
     response = admin_page.get(job_url(job_id))
     assert response.status_code == 404
-    assert f"Job #{job_id} has ended It ended or was deleted." in text(response)
+    assert f"Job #{job_id} has ended Ended It ended or was deleted." in text(response)
     assert "HISTORY" in text(response)
 
 

@@ -81,7 +81,7 @@ def test_kept_result__tells_the_end(
 
 def test_log__tells_who_deleted_it(admin_page: Client) -> None:
     job_id = make_job("send")
-    act(admin_page, "remove", job_id, confirmed="1")
+    act(admin_page, "delete", job_id, confirmed="1")
     response = admin_page.get(pages.job_url(job_id))
     assert response.status_code == 200
     assert "Deleted by root" in text(response)
