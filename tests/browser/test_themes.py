@@ -5,14 +5,15 @@ A site with another theme is a process of its own. THEME_PICTURES=folder stores 
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import re
 from collections.abc import Callable, Iterator
+from importlib.metadata import PackageNotFoundError, metadata
 from pathlib import Path
 from typing import Any
 
+import django
 import pytest
 
 from tests.browser import every_page, looks
@@ -42,8 +43,13 @@ THEMES = {
 @pytest.fixture(params=THEMES)
 def theme(request: pytest.FixtureRequest) -> str:
     name = str(request.param)
-    if importlib.util.find_spec(name) is None:
+    try:
+        package = metadata(f"django-{name}")
+    except PackageNotFoundError:
         pytest.skip(f"django-{name} is not installed")
+    version = ".".join(map(str, django.VERSION[:2]))
+    if f"Framework :: Django :: {version}" not in package.get_all("Classifier", []):
+        pytest.skip(f"django-{name} {package['Version']} does not support Django {version}")
     return name
 
 
