@@ -33,8 +33,9 @@ def axe_script() -> str:
 
 
 def test_every_page__passes_axe_and_has_enough_contrast(open_page: OpenPage, axe_script: str) -> None:
-    page = open_page("overview/", viewport=DESKTOP)
-    wrong: dict[str, list[str]] = {}
+    page = open_page("overview/", viewport=DESKTOP, color_scheme="dark")
+    assert page.evaluate("getComputedStyle(document.querySelector('.gw-page')).colorScheme") == "dark"
+    wrong = {"dark machine": found} if (found := looks.problems(page)) else {}
     for address in [*every_page.addresses(), *(BASE + path for path in every_page.LISTS)]:
         page.set_viewport_size(DESKTOP)
         page.goto(address)

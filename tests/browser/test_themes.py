@@ -5,24 +5,29 @@ A site with another theme is a process of its own. THEME_PICTURES=folder stores 
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
+import re
 from collections.abc import Callable, Iterator
+from importlib.metadata import PackageNotFoundError, metadata
 from pathlib import Path
 from typing import Any
 
+import django
 import pytest
 
 from tests.browser import every_page, looks
 from tests.browser.conftest import session_cookie
 from tests.browser.themes.server import running_site
+from tests.docs.pages import page as documented
 from tests.support.admin_pages import BASE
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 DESKTOP, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
 PICTURES = os.environ.get("THEME_PICTURES")
+# SCREENSHOTS=docs/_static stores the screenshots for the documentation.
+SCREENSHOTS = os.environ.get("SCREENSHOTS")
 
 # How each theme says that it is light or dark: a script that gets the scheme.
 BY_DATA_THEME = "scheme => { document.documentElement.dataset.theme = scheme; }"
@@ -38,8 +43,13 @@ THEMES = {
 @pytest.fixture(params=THEMES)
 def theme(request: pytest.FixtureRequest) -> str:
     name = str(request.param)
-    if importlib.util.find_spec(name) is None:
+    try:
+        package = metadata(f"django-{name}")
+    except PackageNotFoundError:
         pytest.skip(f"django-{name} is not installed")
+    version = ".".join(map(str, django.VERSION[:2]))
+    if f"Framework :: Django :: {version}" not in package.get_all("Classifier", []):
+        pytest.skip(f"django-{name} {package['Version']} does not support Django {version}")
     return name
 
 
@@ -78,25 +88,31 @@ def test_every_page__looks_right_in_the_theme(theme: str, open_theme: Callable[[
             _take_picture(page, theme, address, scheme, viewport)
     if theme == "jazzmin":
         wrong |= _problems_in_a_dark_theme_of_bootswatch(page)
+    if theme == "unfold":
+        _check_tokens_of_a_project(page)
+        _take_picture_for_the_documentation(page)
     assert wrong == {}, json.dumps(wrong, indent=1)
 
 
 def _problems_in_a_dark_theme_of_bootswatch(page: Any) -> dict[str, list[str]]:
-    """Choose a theme of Bootswatch that is dark although Bootstrap's attribute says light."""
+    """Choose a theme of Bootswatch whose texts are white also in the light mode."""
     # The style sheets of Bootswatch ask another site for their fonts.
     page.route("https://**", lambda route: route.abort())
     page.goto(f"{BASE}overview/")
     page.evaluate(
         """() => new Promise(done => {
             const link = document.getElementById('jazzmin-theme');
-            document.documentElement.dataset.bsTheme = 'light';
-            link.onload = done;
+            // Without its fonts, the sheet ends in an error, and applies.
+            link.onload = link.onerror = done;
             link.href = link.dataset.themeBase + '/darkly/bootstrap.min.css';
         })"""
     )
-    _take_picture(page, "darkly", "overview", "dark", DESKTOP)
-    found = looks.problems(page)
-    return {"darkly": found} if found else {}
+    wrong = {}
+    for scheme in ("light", "dark"):
+        page.evaluate(BY_BOOTSTRAP, scheme)
+        _take_picture(page, "darkly", "overview", scheme, DESKTOP)
+        wrong[f"darkly {scheme}"] = looks.problems(page)
+    return {name: found for name, found in wrong.items() if found}
 
 
 def _visit_every_page(page: Any) -> Iterator[str]:
@@ -117,6 +133,29 @@ def _visit_every_page(page: Any) -> Iterator[str]:
             page.click(".gw-page form button.gw-primary")
             page.wait_for_selector(".errorlist")
             yield f"{address} errors"
+
+
+def _check_tokens_of_a_project(page: Any) -> None:
+    """Load the style sheet of the guide before that of the package, as a base_site.html may do."""
+    page.goto(f"{BASE}job/add/")
+    sheet = re.search(r"```css\n(.*?)```", documented("guides/admin.md"), re.S)
+    assert sheet is not None
+    page.evaluate(
+        "text => document.head.prepend(Object.assign(document.createElement('style'), {textContent: text}))", sheet[1]
+    )
+    style = page.eval_on_selector(
+        ".gw-page button.gw-primary",
+        "node => { const style = getComputedStyle(node); return [style.backgroundColor, style.borderRadius]; }",
+    )
+    assert style == ["rgb(109, 40, 217)", "2px"]
+
+
+def _take_picture_for_the_documentation(page: Any) -> None:
+    if SCREENSHOTS:
+        page.set_viewport_size({"width": 1360, "height": 880})
+        page.goto(next(address for address in every_page.addresses() if address.endswith("/change/")))
+        page.evaluate(BY_CLASS, "light")
+        page.screenshot(path=Path(SCREENSHOTS) / "admin-unfold.png")
 
 
 def _take_picture(page: Any, theme: str, address: str, scheme: str, viewport: dict[str, int]) -> None:

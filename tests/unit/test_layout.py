@@ -58,6 +58,7 @@ CAPABILITIES = {
     "integration/worker/test_leases.py": "lost leases: heartbeat, fetcher, slot pool and releaser",
     "integration/worker/test_sessions.py": "the sessions and statements of an idle worker",
     "integration/worker/test_start_cost.py": "the modules that are loaded before the first job",
+    "unit/admin/test_styles.py": "the style sheets of all pages",
     "unit/test_house_rules.py": "rules for all modules",
     "unit/test_layout.py": "rules for all tests",
     "unit/test_packaging.py": "the wheel",
