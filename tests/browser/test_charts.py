@@ -20,7 +20,8 @@ SMALLEST_TEXT = """() => Math.min(...[...document.querySelectorAll(
 OVERLAPS = """() => [...document.querySelectorAll('.gw-times')].filter(axis => {
     const boxes = [...axis.querySelectorAll('span')].map(each => each.getBoundingClientRect()).filter(box => box.width);
     const frame = axis.getBoundingClientRect();
-    return boxes.some((box, place) => box.right > frame.right + 2 || place && box.left < boxes[place - 1].right + 2);
+    return boxes.some((box, place) => box.right > frame.right + 2 || box.left < frame.left - 2
+        || place && box.left < boxes[place - 1].right + 2);
 }).length"""
 
 
