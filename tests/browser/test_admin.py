@@ -266,20 +266,6 @@ def test_pages__can_be_used_with_the_keyboard_only(open_page: OpenPage) -> None:
 PHONE = {"width": 390, "height": 800}
 
 
-def test_narrow_screen__shows_whole_charts(open_page: OpenPage) -> None:
-    for span in ("hour", "week"):
-        page = open_page(f"overview/?span={span}", viewport=PHONE)
-        boxes = page.evaluate(
-            """() => [...document.querySelectorAll('.gw-axis')].filter(text => text.checkVisibility()).map(text => {
-                const [own, card] = [text, text.closest('figure')].map(node => node.getBoundingClientRect());
-                return [text.textContent, own.left >= card.left && own.right <= card.right, own.height];
-            })"""
-        )
-        assert len(boxes) >= 4 * 5
-        assert [label for label, is_whole, _ in boxes if not is_whole] == []
-        assert min(height for *_, height in boxes) >= 10, "and it can be read"
-
-
 @pytest.mark.parametrize("viewport", [DESKTOP, PHONE], ids=["desktop", "phone"])
 def test_long_names__leave_room_for_other_columns(open_page: OpenPage, viewport: Any) -> None:
     name = "x" * 128

@@ -136,15 +136,16 @@ class OverviewAdmin(PageAdmin):
 def _read(alias: str, span: Span, subject: Subject, now: datetime, task_page: tuple[int, str]) -> OverviewFigures:
     number, search = task_page
     with databases.reading(alias) as (cursor, schema):
-        counts = count_states(cursor, Criteria(), schema=schema)
         samples = (
             None
             if subject.kind
             else backlog_samples.read(cursor, schema=schema, period=span.period, since=span.since(now))
         )
+        latest = backlog_samples.latest(cursor, schema=schema, newer_than=NEWEST_SAMPLE_SECONDS)
+        counts = count_states(cursor, Criteria(), schema=schema)
         return OverviewFigures(
             counts,
-            _sample(cursor, counts, schema),
+            latest or _estimate(cursor, counts, schema),
             _oldest(cursor, schema),
             lock_holders.holders(cursor, schema=schema),
             overview.health(cursor, schema=schema),
@@ -159,12 +160,11 @@ def _read(alias: str, span: Span, subject: Subject, now: datetime, task_page: tu
         )
 
 
-def _sample(cursor: Any, counts: Mapping[State, Count], schema: str) -> Sample | None:
-    """Return the latest sample; without one, an estimate if a number was not counted to its end."""
-    sample = backlog_samples.latest(cursor, schema=schema, newer_than=NEWEST_SAMPLE_SECONDS)
-    if sample is None and any(counts[state].is_more for state in COLUMNS):
+def _estimate(cursor: Any, counts: Mapping[State, Count], schema: str) -> Sample | None:
+    """Return an estimate if a number was not counted to its end, for a site that no worker has sampled."""
+    if any(counts[state].is_more for state in COLUMNS):
         return backlog_samples.estimate(cursor, schema=schema)
-    return sample
+    return None
 
 
 def _oldest(cursor: Any, schema: str) -> OldestReady | None:

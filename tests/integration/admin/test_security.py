@@ -112,7 +112,7 @@ class TestPermissions:
         for url in [*PAGE_OF.values(), job_url(job_id)]:
             content = body(client.get(url)).split('id="content-main"')[1]
             assert "csrfmiddlewaretoken" not in content
-            assert not re.search(r"<button(?![^>]*(data-shortcuts|>(Search|Add to search|Apply|Close)))", content)
+            assert not re.search(r"<button(?![^>]*(data-shortcuts|>(Search|Add to search|Apply|Close|Show)))", content)
             assert 'name="action"' not in content
             assert 'name="id"' not in content
         assert client.get(pages.ADD).status_code == 403

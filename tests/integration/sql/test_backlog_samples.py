@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from django_graphile_worker.sql import backlog_samples
+from django_graphile_worker.sql import backlog_samples, named_statistics
 from django_graphile_worker.sql.backlog_samples import Sample
+from django_graphile_worker.sql.statistics import Row
 from tests.conftest import RawConnection
 from tests.support.factories import make_failed_job, make_job, make_queue, minutes_ago
 from tests.support.operating import execute
@@ -150,3 +151,23 @@ def test_old_samples__are_pruned(worker_schema: str) -> None:
     with connection.cursor() as cursor:
         assert backlog_samples.prune(cursor, schema=worker_schema, older_than=10**9) == 1
         assert backlog_samples.prune(cursor, schema=worker_schema, older_than=3600) == 1
+
+
+def test_every_version__counts_and_estimates(versioned_connection: RawConnection, worker_schema: str) -> None:
+    cursor = versioned_connection.cursor()
+    for number in range(7):
+        cursor.execute(f"select {worker_schema}.add_job('send', run_at => now() - interval '1 minute')")
+        if number < 2:
+            cursor.execute(f"select {worker_schema}.add_job('send', run_at => now() + interval '1 hour')")
+    assert backlog_samples.sample(cursor, schema=worker_schema)
+    sample = backlog_samples.latest(cursor, schema=worker_schema, newer_than=120)
+    estimate = backlog_samples.estimate(cursor, schema=worker_schema)
+    assert sample is not None
+    assert (sample.ready, sample.scheduled) == (estimate.ready, estimate.scheduled) == (7, 2)
+    row = Row(1_760_000_040, "eu", 5, 0, 0, 0, 1.0, 1.0, (5, *[0] * 47), (5, *[0] * 47))
+    rows = [("queue", row), ("worker", row._replace(task_identifier="w"))]
+    named_statistics.append(cursor, rows, schema=worker_schema)
+    named_statistics.fold(cursor, schema=worker_schema)
+    since = datetime.fromtimestamp(row.started_at, UTC)
+    found = named_statistics.read(cursor, "queue", "eu", schema=worker_schema, period=60, since=since)
+    assert [each.succeeded for each in found.rows] == [5]
