@@ -104,6 +104,7 @@ class Settings(Frozen):
     log_success: bool = _setting(True, setting_types.boolean)
     redact: tuple[re.Pattern[str], ...] = _setting(DEFAULT_REDACT, setting_types.patterns)
     statistics_retention: float = _setting(timedelta(days=8), setting_types.duration())
+    events_retention: float = _setting(timedelta(days=30), setting_types.duration(3600))
     admin_statement_timeout: float = _setting(5.0, setting_types.duration(0.1))
     progress_permission: Callable[..., bool] | str | None = _setting(None, setting_types.function)
     # Migrations.

@@ -1,7 +1,7 @@
-"""Unmanaged, read-only models over the worker schema.
+"""Unmanaged, read-only models over the worker schema, and the saved views of the admin.
 
-The models are for reading, filtering and joining. Only the SQL functions write rows,
-because a correct change also concerns locks, keys and notifications.
+The unmanaged models are for reading, filtering and joining. Only the SQL functions write
+rows, because a correct change also concerns locks, keys and notifications.
 """
 
 from __future__ import annotations
@@ -181,6 +181,34 @@ class Worker(ReadOnlyModel):
         return self.pk
 
 
+class SavedView(models.Model):
+    """A search of the list of jobs that a user has saved under a name.
+
+    The table is an ordinary table of Django, because it has nothing to do with the work of the queue. It names its user
+    by the text of the primary key: the users may be in another database, or the project may have none.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    owner = models.CharField(max_length=255)
+    # For the users that a view is shared with.
+    owner_name = models.CharField(max_length=255)
+    name = models.CharField(max_length=100)
+    # The parameters of the address of the list: search, state, order, columns.
+    parameters = models.JSONField(default=dict)
+    is_shared = models.BooleanField(default=False)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        verbose_name = _("saved view")
+        verbose_name_plural = _("saved views")
+        default_permissions = ()
+        permissions = [("share_savedview", "Can share saved views with all users")]
+        constraints = [models.UniqueConstraint(fields=["owner", "name"], name="graphile_worker_savedview_name")]
+
+    def __str__(self) -> str:
+        return self.name
+
+
 # Pages of the admin. They are proxies: each page needs permissions and an entry in the index, but no table.
 
 
@@ -225,6 +253,17 @@ class PausedWork(JobQueue):
         permissions = [("pause_work", "Can pause and resume queues, tasks and flags")]
 
 
+class Event(Worker):
+    """The page of events: what happened to workers, schedules, pauses and the database."""
+
+    class Meta:
+        proxy = True
+        verbose_name = _("event")
+        verbose_name_plural = _("events")
+        default_permissions = ("view",)
+        permissions = [("dismiss_event", "Can dismiss alarms about events")]
+
+
 class LimitKey(Job):
     """The page of limits: the keys whose jobs wait for a place or for time."""
 
@@ -256,6 +295,7 @@ PAGES: tuple[type[ReadOnlyModel], ...] = (
     LimitKey,
     RecurringTask,
     Worker,
+    Event,
     ErrorGroup,
     PastAttempt,
 )

@@ -114,6 +114,9 @@ work_resumed = Event("worker_id", "database", "kind", "name", "until", "reason",
 cron_started = Event("worker_id", "database", "items")
 cron_scheduled = Event("worker_id", "database", "identifiers", "tick")
 cron_backfilled = Event("worker_id", "database", "identifier", "ticks")
+# No worker fired these ticks in time, and none will: they are not within the backfill period of their item. Of several
+# workers that find them, one sends the signal.
+cron_missed = Event("worker_id", "database", "identifier", "number", "first_tick", "last_tick")
 
 # A statement failed; the worker tries again after retry_in.
 database_trouble = Event("worker_id", "database", "action", "error", "retry_in")

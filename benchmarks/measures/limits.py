@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks import jobs
 from benchmarks.commands import end
 from benchmarks.database import SCHEMA, Database
-from benchmarks.draining import RATE, drain
+from benchmarks.draining import RATE, SERVER_CPU, WORKER_CPU, drain
 from benchmarks.jobs import JOBS
 from benchmarks.measures.claims import METRICS, Explaining
 from benchmarks.peers.ours.commands import SILENT
@@ -23,7 +23,7 @@ from django_graphile_worker.sql.limits.claiming import claim_limited
 from django_graphile_worker.sql.limits.numbers import parameters_of
 
 BACKLOG = 500_000
-READY = 20_000
+READY = 100_000
 SLOTS = 10
 EMPTY, PARKED, UNSORTED = "empty table", "waiting for full keys", "to be sorted"
 KEYS = (500, 50_000)
@@ -47,15 +47,15 @@ def _measure_backlogs(session: Session, place: Stage) -> None:
         for number in range(session.rounds):
             for shape in (PARKED, UNSORTED):
                 step(f"{shape}, round {number + 1}")
-                base, rate = (_beside(place, each, count) for each in (EMPTY, shape))
-                rows[EMPTY].add({"rate": base})
-                rows[shape].add({"rate": rate, "ratio": rate / base})
+                base, figures = (_beside(place, each, count) for each in (EMPTY, shape))
+                rows[EMPTY].add(base)
+                rows[shape].add({**figures, "ratio": figures["rate"] / base["rate"]})
     title = f"{READY:,} ready jobs beside {count:,} limited jobs, each after an empty table"
-    session.add(Table("limits", title, [RATE, RATIO], list(rows.values())))
+    session.add(Table("limits", title, [RATE, RATIO, WORKER_CPU, SERVER_CPU], list(rows.values())))
 
 
-def _beside(place: Stage, shape: str, count: int) -> float:
-    """Return the rate at which a worker with limited tasks runs ordinary jobs."""
+def _beside(place: Stage, shape: str, count: int) -> dict[str, float]:
+    """Return the figures of a worker with limited tasks that runs ordinary jobs."""
     database = place.ours
     database.empty()
     if shape == PARKED:
@@ -68,7 +68,7 @@ def _beside(place: Stage, shape: str, count: int) -> float:
     jobs.load(database, READY)
     left = jobs.left_in(database, after=after)
     command = place.our_worker(SILENT, LIMITED="1")
-    return drain([command], total=READY, left=left, server=place.server).figures()["rate"]
+    return drain([command], total=READY, left=left, server=place.server).figures()
 
 
 def _measure_claims(session: Session, database: Database) -> None:

@@ -19,6 +19,7 @@ from django.contrib import admin
 
 from django_graphile_worker import models
 from django_graphile_worker.admin.errors import ErrorGroupAdmin
+from django_graphile_worker.admin.events.event_page import EventAdmin
 from django_graphile_worker.admin.history.history_page import PastAttemptAdmin
 from django_graphile_worker.admin.jobs import JobAdmin
 from django_graphile_worker.admin.limits import LimitKeyAdmin
@@ -30,6 +31,7 @@ from django_graphile_worker.admin.workers import WorkerAdmin
 
 __all__ = [
     "ErrorGroupAdmin",
+    "EventAdmin",
     "JobAdmin",
     "JobQueueAdmin",
     "LimitKeyAdmin",
@@ -49,6 +51,7 @@ PAGES = {
     models.LimitKey: LimitKeyAdmin,
     models.RecurringTask: RecurringTaskAdmin,
     models.Worker: WorkerAdmin,
+    models.Event: EventAdmin,
     models.ErrorGroup: ErrorGroupAdmin,
     models.PastAttempt: PastAttemptAdmin,
 }

@@ -28,7 +28,7 @@ LONGEST_VALUE = 10_000
 # The key of the JSON that has the sentence of this package.
 OWN = "graphile_worker"
 
-__all__ = ["ADDITION", "CHANGE", "DELETION", "BulkEntry", "Message", "log", "message_of"]
+__all__ = ["ADDITION", "CHANGE", "DELETION", "BulkEntry", "Message", "change_message", "log", "message_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +50,16 @@ class Message:
 
 def log(
     request: HttpRequest, model: type[Model], object_id: str, name: str, message: str | Message, flag: int = CHANGE
-) -> None:
+) -> LogEntry:
     """Write an entry about an object."""
-    LogEntry.objects.create(**_fields(request, model, object_id, name, message, flag))
+    return LogEntry.objects.create(**_fields(request, model, object_id, name, message, flag))
+
+
+def change_message(entry: LogEntry, message: Message) -> None:
+    """Replace the message of an entry about something that has ended since."""
+    (parts,) = json.loads(entry.change_message)
+    text = json.dumps([{**parts, OWN: _stored(message)}])
+    LogEntry.objects.filter(pk=entry.pk).update(change_message=text)
 
 
 def message_of(entry: LogEntry) -> str:

@@ -7,6 +7,7 @@ from functools import wraps
 from typing import Any
 from urllib.parse import urlencode
 
+from django.apps import apps
 from django.contrib.admin import ModelAdmin
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
@@ -21,14 +22,15 @@ from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.sql.inspection.criteria import Subquery
 
 TEMPLATES = "admin/graphile_worker"
-View = Callable[..., HttpResponse]
+# A view returns a page or, if it sends a file, a streaming response.
+View = Callable[..., Any]
 
 
 def explain_database_errors(view: View) -> View:
     """Show a page that explains the error when the database fails or takes too long."""
 
     @wraps(view)
-    def wrapper(self: PageAdmin, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+    def wrapper(self: PageAdmin, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         request.current_app = self.admin_site.name
         try:
             return view(self, request, *args, **kwargs)
@@ -48,7 +50,7 @@ def require_post(view: View) -> View:
     """Refuse every method but POST: a view that changes something must not be reached by a link."""
 
     @wraps(view)
-    def wrapper(self: PageAdmin, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+    def wrapper(self: PageAdmin, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         if request.method != "POST":
             return HttpResponseNotAllowed(["POST"])
         return view(self, request, *args, **kwargs)
@@ -136,8 +138,25 @@ class PageAdmin(ModelAdmin):  # type: ignore[type-arg]
             if model in registry and registry[model].has_view_permission(request)
         ]
 
+    def may_open(self, request: HttpRequest, model: str, page_name: str) -> bool:
+        """Return whether a link to a page leads the user to a page that the user may see."""
+        page = self.admin_site._registry.get(apps.get_model(self.opts.app_label, model))
+        if page is None or page_name not in ("changelist", "change", "add"):
+            # The caller checks the permissions of the other addresses, which change something or are parts of a page.
+            return True
+        return page.has_add_permission(request) if page_name == "add" else page.has_view_permission(request)
+
+    def url_or_index(self, request: HttpRequest, model: str) -> str:
+        """Return the address of a page, or of the index of the site when the user may not see the page."""
+        return self.url(request, model) or reverse("admin:index", current_app=self.admin_site.name)
+
     def url(self, request: HttpRequest, model: str, page_name: str = "changelist", *args: Any, **query: Any) -> str:
-        """Return the address of a page on the same site and for the same database; "" when the site lacks the page."""
+        """Return the address of a page on the same site and for the same database.
+
+        Return "" when the site lacks the page, or when the user may not see it: a link must not lead to an error.
+        """
+        if not self.may_open(request, model, page_name):
+            return ""
         name = f"admin:graphile_worker_{model}_{page_name}"
         try:
             address = reverse(name, args=args, current_app=self.admin_site.name)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, URLResolver, path
 
+from django_graphile_worker import conf, models
 from django_graphile_worker.admin import databases, formatting
 from django_graphile_worker.admin.pages import explain_database_errors, require_post
 from django_graphile_worker.admin.search.search_query import SearchTerm
@@ -17,6 +19,9 @@ from django_graphile_worker.sql.inspection import queue_depths
 from django_graphile_worker.sql.inspection.criteria import State
 
 PAGE_SIZE = 50
+ACTIVE, HELD, ALL = "active", "held", "all"
+# The last page of active queues: no more of them are put in order.
+LAST_PAGE = 2 * queue_depths.MOST_ACTIVE // PAGE_SIZE
 
 
 class JobQueueAdmin(UnlockAdmin):
@@ -30,32 +35,76 @@ class JobQueueAdmin(UnlockAdmin):
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         self.require(self.has_view_permission(request))
         asked = {name: request.GET.get(name, "").replace("\x00", "")[:200] for name in ("q", "after", "before")}
-        only_held = request.GET.get("held") == "1"
-        with databases.reading(databases.selected_alias(request)) as session:
-            page = _read_page(session, asked["after"], asked["before"], search=asked["q"], only_held=only_held)
-
-        def page_url(**position: Any) -> str:
-            return self.url(request, "jobqueue", q=asked["q"], held="1" if only_held else None, **position)
-
-        context = {
-            "queues": [self._row(request, queue) for queue in page.queues],
+        show = _shown_part(request, asked)
+        context = self._active_context(request) if show == ACTIVE else self._named_context(request, asked, show)
+        about = {
             "query": asked["q"],
-            "only_held": only_held,
-            "all_url": self.url(request, "jobqueue", q=asked["q"]),
+            "show": show,
+            "active_url": self.url(request, "jobqueue"),
+            "all_url": self.url(request, "jobqueue", q=asked["q"], show=ALL),
             "held_url": self.url(request, "jobqueue", q=asked["q"], held="1"),
-            "next_url": page_url(after=page.after) if page.after else "",
-            "previous_url": page_url(before=page.before) if page.before else "",
-            "first_url": page_url() if asked["after"] or asked["before"] else "",
             "unlock_url": self.url(request, "jobqueue", "unlock"),
             "may_unlock": self.has_unlock_permission(request),
             "may_pause": self.has_pause_permission(request),
         }
-        return self.render(request, "queues.html", context)
+        return self.render(request, "queues.html", about | context)
+
+    def _named_context(self, request: HttpRequest, asked: Mapping[str, str], show: str) -> dict[str, Any]:
+        """Return the context of queues in the order of their names: all of them, or those that are held."""
+        conditions = {"search": asked["q"], "only_held": show == HELD, "timeout": conf.current().worker_timeout}
+        with databases.reading(databases.selected_alias(request)) as session:
+            page = _read_page(session, asked["after"], asked["before"], **conditions)
+
+        def page_url(**position: Any) -> str:
+            part = {"held": "1"} if show == HELD else {"show": ALL}
+            return self.url(request, "jobqueue", q=asked["q"], **part, **position)
+
+        return {
+            "queues": [self._row(request, queue) for queue in page.queues],
+            "next_url": page_url(after=page.after) if page.after else "",
+            "previous_url": page_url(before=page.before) if page.before else "",
+            "first_url": page_url() if asked["after"] or asked["before"] else "",
+        }
+
+    def _active_context(self, request: HttpRequest) -> dict[str, Any]:
+        """Return the context of queues that need attention: those of lost workers first, then the fullest."""
+        given = request.GET.get("page", "1")
+        number = min(max(int(given), 1), LAST_PAGE) if given.isdecimal() and len(given) < 5 else 1
+        offset = (number - 1) * PAGE_SIZE
+        with databases.reading(databases.selected_alias(request)) as (cursor, schema):
+            found = queue_depths.active_queues(
+                cursor, schema=schema, limit=PAGE_SIZE, offset=offset, timeout=conf.current().worker_timeout
+            )
+        has_next = offset + PAGE_SIZE < found.active
+        # On a page after the last, the number of active queues is not known.
+        others = max(found.total - found.active, 0) if found.queues or number == 1 else 0
+        return {
+            "queues": [self._row(request, queue) for queue in found.queues],
+            "hidden": formatting.capped_number(others, queue_depths.MOST_QUEUES) if others else "",
+            "hidden_number": others,
+            "is_cut_off": found.active >= queue_depths.MOST_ACTIVE,
+            "next_url": self.url(request, "jobqueue", page=number + 1) if has_next else "",
+            "previous_url": self.url(request, "jobqueue", page=number - 1) if number > 1 else "",
+            "first_url": self.url(request, "jobqueue") if number > 1 else "",
+        }
 
     @explain_database_errors
     @require_post
     def unlock_view(self, request: HttpRequest) -> HttpResponse:
-        return self.unlock(request, self.url(request, "jobqueue"))
+        return self.unlock(request, self.url_or_index(request, "jobqueue"))
+
+    def _worker_url(self, request: HttpRequest, queue: queue_depths.QueueDepth) -> str:
+        """Return the address of the worker that holds the queue; of its events, if it is not registered any more."""
+        if queue.locked_by is None or queue.is_paused:
+            return ""
+        # A lost worker that another worker has recovered is only in the events.
+        model = models.Event if queue.holder_state == "lost" else models.Worker
+        page = self.admin_site._registry.get(model)
+        if page is None or not page.has_view_permission(request):
+            return ""
+        if model is models.Event:
+            return self.url(request, "event", worker=queue.locked_by)
+        return f"{self.url(request, 'worker')}#{quote(f'gw-worker-{queue.locked_by}')}"
 
     def _row(self, request: HttpRequest, queue: queue_depths.QueueDepth) -> dict[str, Any]:
         return {
@@ -64,6 +113,8 @@ class JobQueueAdmin(UnlockAdmin):
             "is_empty": not queue.number,
             "oldest": formatting.relative_time(queue.oldest),
             "worker_id": None if queue.is_paused else queue.locked_by,
+            "worker_url": self._worker_url(request, queue),
+            "is_lost": queue.holder_state == "lost" and not queue.is_paused,
             "locked_at": formatting.relative_time(queue.paused_at if queue.is_paused else queue.locked_at),
             "is_paused": queue.is_paused,
             "paused_until": formatting.relative_time(queue.paused_until) if queue.paused_until else "",
@@ -74,6 +125,13 @@ class JobQueueAdmin(UnlockAdmin):
             "running_url": self.url(request, "job", "change", queue.running_id) if queue.running_id else "",
             "jobs_url": self.url(request, "job", q=str(SearchTerm("queue", queue.queue_name)), state=State.READY.value),
         }
+
+
+def _shown_part(request: HttpRequest, asked: Mapping[str, str]) -> str:
+    """Return which queues the page shows; a search and a position belong to the list by name."""
+    if request.GET.get("held") == "1":
+        return HELD
+    return ALL if request.GET.get("show") == ALL or any(asked.values()) else ACTIVE
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
 from django_graphile_worker import api, schedule
-from django_graphile_worker.admin import audit, databases, formatting
+from django_graphile_worker.admin import audit, databases, formatting, late_schedules
 from django_graphile_worker.admin.pages import PageAdmin, explain_database_errors, require_post
 from django_graphile_worker.admin.schedule_phrases import run_time, schedule_in_words
 from django_graphile_worker.crontab import CronItem, upcoming
@@ -41,7 +41,7 @@ class RecurringTaskAdmin(PageAdmin):
     @explain_database_errors
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         self.require(self.has_view_permission(request))
-        items, mistakes = _read_crontab()
+        items, mistakes = read_crontab()
         with databases.reading(databases.selected_alias(request)) as (cursor, schema):
             known = paused_crontabs.known_items(cursor, schema=schema)
         names = {item.name for item in items}
@@ -62,7 +62,7 @@ class RecurringTaskAdmin(PageAdmin):
     def run_view(self, request: HttpRequest) -> HttpResponse:
         self.require(self.has_run_permission(request))
         name = request.POST.get("item", "")
-        item = next((each for each in _read_crontab()[0] if each.name == name), None)
+        item = next((each for each in read_crontab()[0] if each.name == name), None)
         if item is None:
             raise Http404
         alias = databases.selected_alias(request)
@@ -71,12 +71,13 @@ class RecurringTaskAdmin(PageAdmin):
             message = audit.Message(gettext_noop("Run now, as job #%(id)s."), {"id": str(job.id)})
             audit.log(request, RecurringTask, name, name, message)
         messages.success(request, _("Added %(task)s #%(id)s.") % {"task": item.task, "id": job.id})
-        return HttpResponseRedirect(self.url(request, "recurringtask"))
+        return HttpResponseRedirect(self.url_or_index(request, "recurringtask"))
 
 
 def _row(item: CronItem, known: KnownCrontab | None, now: datetime) -> dict[str, Any]:
     is_paused = known is not None and known.is_paused
     next_runs = () if is_paused else _next_runs(item, now)
+    due = late_schedules.due_since(item, known, now)
     return {
         "is_paused": is_paused,
         "name": item.name,
@@ -85,6 +86,7 @@ def _row(item: CronItem, known: KnownCrontab | None, now: datetime) -> dict[str,
         "description": schedule_in_words(item),
         "next_runs": [(formatting.relative_time(each, now), run_time(item, each)) for each in next_runs],
         "last_run": formatting.relative_time(known.last_execution) if known else "",
+        "due_since": "" if due is None else formatting.relative_time(due, now),
         "is_known": known is not None,
         "backfill": formatting.duration(item.period.total_seconds()) if item.period else "",
         "queue": item.queue_name,
@@ -103,7 +105,7 @@ def _removed_items(known: Mapping[str, KnownCrontab]) -> list[dict[str, Any]]:
     ]
 
 
-def _read_crontab() -> tuple[tuple[CronItem, ...], list[str]]:
+def read_crontab() -> tuple[tuple[CronItem, ...], list[str]]:
     """Return the items and no mistakes, or no items and the mistakes."""
     try:
         return schedule.collect(), []

@@ -63,7 +63,7 @@ class WorkerAdmin(UnlockAdmin):
     @explain_database_errors
     @require_post
     def unlock_view(self, request: HttpRequest) -> HttpResponse:
-        return self.unlock(request, self.url(request, "worker"))
+        return self.unlock(request, self.url_or_index(request, "worker"))
 
     def _card(self, request: HttpRequest, holder: lock_holders.Holder) -> WorkerCard:
         metadata = holder.metadata

@@ -73,12 +73,12 @@ def override_limit(
         _reopen(queue, name)
 
 
-def reset_limit(name: str, *, using: str | None = None, installation: str | None = None) -> bool:
+def reset_limit(name: str, *, changed_by: str = "", using: str | None = None, installation: str | None = None) -> bool:
     """Delete the stored numbers of a limit, so that those of the code count again; return False if there were none."""
     place = place_of(using, installation)
     with open_place(place) as queue, transaction.atomic(using=queue.alias):
         _refuse_unknown(name, limit_statuses(queue.cursor, place))
-        was_stored = overrides.delete_override(queue.cursor, name, schema=queue.schema)
+        was_stored = overrides.delete_override(queue.cursor, name, changed_by=changed_by, schema=queue.schema)
         _reopen(queue, name)
     return was_stored
 

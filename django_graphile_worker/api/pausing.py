@@ -70,7 +70,7 @@ def resume(
     resumed_by = _valid_text("by", by)
     place = place_of(using, installation)
     with open_place(place) as connection:
-        found = sql_pauses.resume(connection.cursor, kind, name, schema=connection.schema)
+        found = sql_pauses.resume(connection.cursor, kind, name, schema=connection.schema, by=resumed_by)
         if found is None:
             connection.refuse_hidden_tables()
             return None

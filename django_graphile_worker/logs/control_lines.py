@@ -1,4 +1,4 @@
-"""The lines about pauses, and about jobs that expired."""
+"""The lines about pauses, about missed ticks of recurring tasks, and about jobs that expired."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from django_graphile_worker.logs.lines import JobFacts, job_attributes, with_pla
 from django_graphile_worker.printable_text import shown
 
 _jobs = logging.getLogger("django_graphile_worker.jobs")
+_cron = logging.getLogger("django_graphile_worker.cron")
 _worker = logging.getLogger("django_graphile_worker.worker")
 
 # The attributes of records: each record has an attribute of its own that is called name.
@@ -32,8 +33,21 @@ def work_changed(change: str) -> Callable[..., None]:
     return receiver
 
 
+def cron_missed(**arguments: Any) -> None:
+    line = "cron missed %(number)s ticks of %(identifier)s, from %(first_tick)s to %(last_tick)s: no worker fired them"
+    write(_cron, logging.WARNING, line, arguments)
+
+
 def job_expired(*, job: Job | JobFacts, expires_at: datetime | None = None, **about: Any) -> None:
     if _jobs.isEnabledFor(logging.WARNING):
         template, place = with_place("%s #%s expired: it was not started by %s", about)
         extra = job_attributes(job, "expired", about) | {"expires_at": str(expires_at)}
         _jobs.warning(template, *place, shown(job.task_identifier), job.id, expires_at, extra=extra)
+
+
+RECEIVERS: dict[str, Callable[..., None]] = {
+    "job_expired": job_expired,
+    "work_paused": work_changed("paused"),
+    "work_resumed": work_changed("resumed"),
+    "cron_missed": cron_missed,
+}

@@ -266,7 +266,6 @@ _RECEIVERS: dict[str, Callable[..., None]] = {
     "job_failed": _job_failed,
     "job_permanently_failed": _job_permanently_failed,
     "job_interrupted": _job_interrupted,
-    "job_expired": control_lines.job_expired,
     "job_cancelled": _job_cancelled,
     "cancellation_missed": _line(
         _jobs, logging.INFO, "job #%(job_id)s ended by itself before it could be stopped: it was cancelled too late"
@@ -284,8 +283,7 @@ _RECEIVERS: dict[str, Callable[..., None]] = {
     "tasks_unserved": _tasks_unserved,
     "tasks_not_found": _tasks_not_found,
     "stale_locks_released": _line(_worker, logging.WARNING, "released stale locks: jobs %(jobs)s, queues %(queues)s"),
-    "work_paused": control_lines.work_changed("paused"),
-    "work_resumed": control_lines.work_changed("resumed"),
+    **control_lines.RECEIVERS,
     "cron_started": _line(_cron, logging.INFO, "cron started: %(items)s"),
     "cron_scheduled": _line(_cron, logging.INFO, "cron scheduled %(identifiers)s for %(tick)s"),
     "cron_backfilled": _line(_cron, logging.INFO, "cron backfilled %(identifier)s: %(ticks)s"),

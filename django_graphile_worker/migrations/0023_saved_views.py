@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from django.db import migrations
+from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
@@ -8,4 +8,26 @@ class Migration(migrations.Migration):
 
     dependencies = [("graphile_worker", "0022_job_actions")]
 
-    operations = []
+    operations = [
+        migrations.CreateModel(
+            name="SavedView",
+            fields=[
+                ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                ("owner", models.CharField(max_length=255)),
+                ("owner_name", models.CharField(max_length=255)),
+                ("name", models.CharField(max_length=100)),
+                ("parameters", models.JSONField(default=dict)),
+                ("is_shared", models.BooleanField(default=False)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+            ],
+            options={
+                "verbose_name": "saved view",
+                "verbose_name_plural": "saved views",
+                "permissions": [("share_savedview", "Can share saved views with all users")],
+                "default_permissions": (),
+                "constraints": [
+                    models.UniqueConstraint(fields=("owner", "name"), name="graphile_worker_savedview_name")
+                ],
+            },
+        ),
+    ]

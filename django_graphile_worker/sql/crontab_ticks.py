@@ -96,7 +96,8 @@ with {_CLOCK}, {_JOBS}, free as materialized (
 ), {_ADD_JOBS}
 select job.identifier, added.id from added join job using (place) order by added.place"""
 
-# Fires a series of ticks of one item, unless a tick of the item was fired after last_execution was read.
+# Fires a series of ticks of one item, unless a tick of the item was fired after last_execution was read. The event
+# about the late ticks is committed with their jobs.
 BACKFILL = f"""/* gw:cron:backfill */
 with {_CLOCK}, {_JOBS}, free as materialized (
     select known.identifier
@@ -111,8 +112,13 @@ with {_CLOCK}, {_JOBS}, free as materialized (
     from free
     where known.identifier = free.identifier
     returning known.identifier
+), event as materialized (
+    select :SCHEMA._private_add_event_v1('schedule_backfilled', 1, won.identifier,
+        jsonb_build_object('name', won.identifier, 'ticks', %(late)s::int, 'last_tick', %(last_tick)s::timestamptz),
+        null, null, true) as id
+    from won where %(late)s::int > 0
 ), {_ADD_JOBS}
-select id from added order by place"""
+select id, (select count(event.id) from event) from added order by place"""
 
 
 class Scheduled(Frozen):
@@ -192,6 +198,7 @@ def backfill(
         "identifier": item.name,
         "seen": seen,
         "last_tick": ticks[-1],
+        "late": sum(tick < late_before for tick in ticks),
         "notify": notify,
         "now": now,
     }

@@ -180,9 +180,13 @@ def reschedule_jobs(
     return jobs
 
 
-FORCE_UNLOCK_WORKERS = "/* gw:force_unlock_workers */ select :SCHEMA.force_unlock_workers(%s::text[])"
+# The event is committed with the unlocked jobs.
+FORCE_UNLOCK_WORKERS = """/* gw:force_unlock_workers */
+    select :SCHEMA.force_unlock_workers(%s::text[]), :SCHEMA._private_add_event_v1(
+        'force_unlocked', 1, null, jsonb_build_object('workers', %s::text), %s::text)"""
 
 
 def force_unlock_workers(cursor: Cursor, worker_ids: Sequence[str], *, schema: str) -> None:
     """Release all locks of workers that are known to be dead."""
-    cursor.execute(statement(FORCE_UNLOCK_WORKERS, schema), [list(worker_ids)])
+    names = list(worker_ids)
+    cursor.execute(statement(FORCE_UNLOCK_WORKERS, schema), [names, ", ".join(names)[:1000], names[0]])

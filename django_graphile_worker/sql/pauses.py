@@ -14,14 +14,23 @@ from django_graphile_worker.sql.schema import statement
 if TYPE_CHECKING:
     from django_graphile_worker.sql.cursor import Cursor
 
+
+def _event(event: str, kind: str, name: str, by: str) -> str:
+    """Return the expression that writes the event about the row ``pause`` of a statement, committed with it."""
+    return f""":SCHEMA._private_add_event_v1('{event}', 1, {name}, jsonb_build_object(
+    'what', {kind}, 'name', {name}, 'by', nullif({by}, ''), 'reason', nullif(left(pause.stored_reason, 1000), ''),
+    'until', case when pause.ends_at < 'infinity' then pause.ends_at end))"""
+
+
 PAUSE = f"""/* gw:pause */
 select {readable("pause.paused_at")}, {readable("pause.ends_at")}, pause.stored_reason, pause.stored_by,
-    pause.was_paused
+    {_event("work_paused", "%s::text", "%s::text", "pause.stored_by")}, pause.was_paused
 from :SCHEMA._private_pause_v1(
     %s::text, %s::text, {MOMENT}, %s::text, %s::text, false, %s::timestamptz) as pause"""
 
 RESUME = f"""/* gw:resume */
-select {readable("pause.paused_at")}, {readable("pause.ends_at")}, pause.stored_reason, pause.stored_by
+select {readable("pause.paused_at")}, {readable("pause.ends_at")}, pause.stored_reason, pause.stored_by,
+    {_event("work_resumed", "%(kind)s::text", "%(name)s::text", "%(by)s::text")}
 from :SCHEMA._private_resume_v1(%(kind)s::text, %(name)s::text) as pause"""
 
 ACTIVE = f"""/* gw:pauses */
@@ -45,8 +54,12 @@ select exists (
     where task.identifier = %(name)s::text)"""
 
 # The job's claim must still exist: a late statement must not pause a queue whose job another worker has by now.
-PAUSE_OWN_QUEUE = """/* gw:pause-own-queue */
-select pause.paused_at, pause.ends_at, pause.stored_reason, pause.stored_by, pause.was_paused
+# A job may extend its pause again and again: only the first pause is an event.
+PAUSE_OWN_QUEUE = f"""/* gw:pause-own-queue */
+select pause.paused_at, pause.ends_at, pause.stored_reason, pause.stored_by,
+    case when not pause.was_paused
+        then {_event("work_paused", "'queue'::text", "%(queue_name)s::text", "pause.stored_by")} end,
+    pause.was_paused
 from :SCHEMA._private_jobs as job
 cross join lateral :SCHEMA._private_pause_v1(
     'queue', %(queue_name)s::text,
@@ -54,9 +67,10 @@ cross join lateral :SCHEMA._private_pause_v1(
     %(reason)s::text, %(by)s::text, true, %(now)s::timestamptz) as pause
 where job.id = %(job_id)s::bigint and job.locked_by = %(token)s::text"""
 
-SETTLE = """/* gw:settle-pauses */
-select kind, name, paused_at, ends_at, stored_reason, stored_by
-from :SCHEMA._private_settle_pauses_v1(%(now)s::timestamptz)"""
+SETTLE = f"""/* gw:settle-pauses */
+select pause.kind, pause.name, pause.paused_at, pause.ends_at, pause.stored_reason, pause.stored_by,
+    {_event("work_resumed", "pause.kind", "pause.name", "''::text")}
+from :SCHEMA._private_settle_pauses_v1(%(now)s::timestamptz) as pause"""
 
 
 class OwnQueue(NamedTuple):
@@ -82,17 +96,18 @@ def pause(
     now: datetime | None = None,
 ) -> tuple[Pause, bool]:
     """Pause a queue, task or flag, or change its pause; return the pause, and whether it was paused before."""
-    parameters = [kind.value, name, *moment(until), reason, by, now]
+    event = [name, kind.value, name]
+    parameters = [*event, kind.value, name, *moment(until), reason, by, now]
     cursor.execute(statement(PAUSE, schema), parameters)
-    *found, was_paused = cursor.fetchone()
+    *found, _, was_paused = cursor.fetchone()
     return Pause.from_row((kind, name, *found)), was_paused
 
 
-def resume(cursor: Cursor, kind: PauseKind, name: str, *, schema: str) -> Pause | None:
+def resume(cursor: Cursor, kind: PauseKind, name: str, *, schema: str, by: str = "") -> Pause | None:
     """End a pause and return it; return None if there is none."""
-    cursor.execute(statement(RESUME, schema), {"kind": kind.value, "name": name})
+    cursor.execute(statement(RESUME, schema), {"kind": kind.value, "name": name, "by": by})
     row = cursor.fetchone()
-    return None if row is None else Pause.from_row((kind, name, *row))
+    return None if row is None else Pause.from_row((kind, name, *row[:-1]))
 
 
 def active(cursor: Cursor, *, schema: str, now: datetime | None = None) -> list[Pause]:
@@ -118,11 +133,11 @@ def pause_own_queues(cursor: Any, queues: Sequence[OwnQueue], *, schema: str, no
         cursor.execute(statement(PAUSE_OWN_QUEUE, schema), {**each._asdict(), "now": now})
         row = cursor.fetchone()
         if row is not None and not row[-1]:
-            paused.append(Pause.from_row((PauseKind.QUEUE, each.queue_name, *row[:-1])))
+            paused.append(Pause.from_row((PauseKind.QUEUE, each.queue_name, *row[:-2])))
     return paused
 
 
 def settle(cursor: Any, *, schema: str, now: datetime | None = None) -> list[Pause]:
     """End the pauses whose time is over, and return them; set right what became of the locks of paused queues."""
     cursor.execute(statement(SETTLE, schema), {"now": now})
-    return [Pause.from_row(row) for row in cursor.fetchall()]
+    return [Pause.from_row(row[:-1]) for row in cursor.fetchall()]

@@ -36,14 +36,27 @@ cross join :SCHEMA._private_orphans_v2(
 
 REMOVE_DEAD_WORKERS = """/* gw:remove-dead-workers */
 select worker_id
-from :SCHEMA._private_bury_workers_v2(
-    %(worker_ids)s::pg_catalog.text[], %(beats)s::pg_catalog.float8[]) as worker_id"""
+from :SCHEMA._private_remove_dead_workers_v1(
+    %(worker_ids)s::pg_catalog.text[], %(beats)s::pg_catalog.float8[], %(by)s::pg_catalog.text) as worker_id"""
 
+# Each of these statements also writes an event, which is committed with the jobs. The last column exists to have the
+# events written.
 RECOVER_JOBS = f"""/* gw:recover */
-select job_id, is_exhausted, worker_id, held_since, held_seconds
-from :SCHEMA._private_recover_recorded_v1(
-    %(worker_ids)s::pg_catalog.text[], %(limit)s::pg_catalog.int4, %(poison_limit)s::pg_catalog.int4,
-    '{LOST}', {PARAMETERS}, %(now)s::pg_catalog.timestamptz)"""
+with recovered as materialized (
+    select job_id, is_exhausted, worker_id, held_since, held_seconds
+    from :SCHEMA._private_recover_recorded_v1(
+        %(worker_ids)s::pg_catalog.text[], %(limit)s::pg_catalog.int4, %(poison_limit)s::pg_catalog.int4,
+        '{LOST}', {PARAMETERS}, %(now)s::pg_catalog.timestamptz)
+), events as materialized (
+    select :SCHEMA._private_add_event_v1('jobs_recovered', 1, null,
+        pg_catalog.jsonb_build_object('jobs', each.jobs, 'exhausted', each.exhausted, 'by', %(by)s::pg_catalog.text),
+        each.worker_id, null, true) as id
+    from (
+        select worker_id, count(*) as jobs, nullif(count(*) filter (where is_exhausted), 0) as exhausted
+        from recovered group by worker_id order by worker_id) as each
+)
+select job_id, is_exhausted, worker_id, held_since, held_seconds, (select count(events.id) from events)
+from recovered"""
 
 RECOVER_QUEUES = """/* gw:recover-queues */
 select queue_id from :SCHEMA._private_recover_queues_v2(%(worker_ids)s::pg_catalog.text[]) as queue_id"""
@@ -51,13 +64,29 @@ select queue_id from :SCHEMA._private_recover_queues_v2(%(worker_ids)s::pg_catal
 HAS_STOP_REQUESTS = "/* gw:has-stop-requests */ select exists (select from only :SCHEMA._private_stop_requests)"
 
 RELEASE_STALE_JOBS = f"""/* gw:stale-jobs */
-select job_id, is_exhausted, worker_id, held_since, held_seconds
-from :SCHEMA._private_release_stale_recorded_v1(
-    %(stale)s::pg_catalog.float8, '{LOST}', {PARAMETERS}, %(now)s::pg_catalog.timestamptz)"""
+with released as materialized (
+    select job_id, is_exhausted, worker_id, held_since, held_seconds
+    from :SCHEMA._private_release_stale_recorded_v1(
+        %(stale)s::pg_catalog.float8, '{LOST}', {PARAMETERS}, %(now)s::pg_catalog.timestamptz)
+), events as materialized (
+    select :SCHEMA._private_add_event_v1('stale_locks_released', 2, '',
+        pg_catalog.jsonb_build_object('jobs', each.jobs, 'holder', each.holder, 'by', %(by)s::pg_catalog.text),
+        null, null, true) as id
+    from (select count(*) as jobs, min(worker_id) as holder from released having count(*) > 0) as each
+)
+select job_id, is_exhausted, worker_id, held_since, held_seconds, (select count(events.id) from events)
+from released"""
 
 RELEASE_STALE_QUEUES = """/* gw:stale-queues */
-select queue_id from :SCHEMA._private_release_stale_queues_v2(
-    %(stale)s::pg_catalog.float8, %(now)s::pg_catalog.timestamptz) as queue_id"""
+with released as materialized (
+    select queue_id from :SCHEMA._private_release_stale_queues_v2(
+        %(stale)s::pg_catalog.float8, %(now)s::pg_catalog.timestamptz) as queue_id
+), events as materialized (
+    select :SCHEMA._private_add_event_v1('stale_locks_released', 2, '',
+        pg_catalog.jsonb_build_object('queues', each.queues, 'by', %(by)s::pg_catalog.text), null, null, true) as id
+    from (select count(*) as queues from released having count(*) > 0) as each
+)
+select queue_id, (select count(events.id) from events) from released"""
 
 FORGET_ENDED = """/* gw:forget-ended */
 select :SCHEMA._private_forget_ended_v2(), :SCHEMA._private_forget_stop_requests_v1()"""
@@ -145,11 +174,15 @@ def look_at_fleet(
     return Fleet(size=size, late=late, orphans=orphans or [], reached=reached)
 
 
-def remove_dead_workers(cursor: Any, dead: Sequence[LateWorker], *, schema: str) -> list[str]:
-    """Remove dead workers from the register; return the ids of workers without a heartbeat since they were read."""
+def remove_dead_workers(cursor: Any, dead: Sequence[LateWorker], *, schema: str, by: str | None = None) -> list[str]:
+    """Remove dead workers from the register; return the ids of workers without a heartbeat since they were read.
+
+    ``by``, here and below, is the id of the worker that recovers, for the event.
+    """
     if not dead:
         return []
-    parameters = {"worker_ids": [worker.id for worker in dead], "beats": [worker.beaten_at for worker in dead]}
+    beats = {"worker_ids": [worker.id for worker in dead], "beats": [worker.beaten_at for worker in dead]}
+    parameters = {**beats, "by": by}
     cursor.execute(statement(REMOVE_DEAD_WORKERS, schema), parameters)
     return [row[0] for row in cursor.fetchall()]
 
@@ -162,16 +195,15 @@ def recover_claims(
     limit: int = MOST_RECOVERED,
     now: datetime | None = None,
     keeping: ResultKeeping = NOTHING_KEPT,
+    by: str | None = None,
 ) -> Recovered:
     """Release the jobs and queues of workers that are no longer registered, and record the lost attempts."""
     if not worker_ids:
         return Recovered()
     dead = list(worker_ids)
     cancelled = _end_cancelled(cursor, dead, schema=schema, now=now, keeping=keeping)
-    cursor.execute(
-        statement(RECOVER_JOBS, schema),
-        {"worker_ids": dead, "limit": limit, "poison_limit": POISON_LIMIT, "now": now, **keeping.parameters()},
-    )
+    parameters = {"worker_ids": dead, "limit": limit, "poison_limit": POISON_LIMIT, "now": now, "by": by}
+    cursor.execute(statement(RECOVER_JOBS, schema), {**parameters, **keeping.parameters()})
     rows = cursor.fetchall()
     cursor.execute(statement(RECOVER_QUEUES, schema), {"worker_ids": dead})
     queue_ids = tuple(row[0] for row in cursor.fetchall())
@@ -204,15 +236,16 @@ def recover(
     limit: int = MOST_RECOVERED,
     now: datetime | None = None,
     keeping: ResultKeeping = NOTHING_KEPT,
+    by: str | None = None,
 ) -> Recovered:
     """Remove these workers, by default all silent workers; recover their claims, and claims of unregistered workers."""
     fleet = look_at_fleet(cursor, schema=schema, timeout=timeout, now=now)
     silent = [late for late in fleet.late if late.is_silent] if dead is None else dead
-    worker_ids = remove_dead_workers(cursor, silent, schema=schema)
+    worker_ids = remove_dead_workers(cursor, silent, schema=schema, by=by)
     while True:
         worker_ids += [worker_id for worker_id in fleet.orphans if worker_id not in worker_ids]
         if fleet.reached is None:
-            return recover_claims(cursor, worker_ids, schema=schema, limit=limit, now=now, keeping=keeping)
+            return recover_claims(cursor, worker_ids, schema=schema, limit=limit, now=now, keeping=keeping, by=by)
         fleet = look_at_fleet(cursor, schema=schema, timeout=timeout, now=now, go_on_at=fleet.reached)
 
 
@@ -222,7 +255,7 @@ def _exhausted(cursor: Any, rows: Iterable[Sequence[Any]], *, schema: str) -> tu
     # Late import: rarely needed, and it would take 2 ms of every worker's start.
     from django_graphile_worker.sql.exhausted_jobs import Hold, exhausted_jobs
 
-    holds = {job_id: Hold(*hold) for job_id, is_exhausted, *hold in rows if is_exhausted}
+    holds = {job_id: Hold(*hold) for job_id, is_exhausted, *hold, _ in rows if is_exhausted}
     return exhausted_jobs(cursor, holds, schema=schema)
 
 
@@ -233,12 +266,14 @@ def release_stale_locks(
     stale: float = STALE_LOCK_SECONDS,
     now: datetime | None = None,
     keeping: ResultKeeping = NOTHING_KEPT,
+    by: str | None = None,
 ) -> Unlocked:
     """Release the jobs and queues that unregistered workers have held for ``stale`` seconds."""
     cancelled = _end_cancelled(cursor, None, schema=schema, older_than=stale, now=now, keeping=keeping)
-    cursor.execute(statement(RELEASE_STALE_JOBS, schema), {"stale": stale, "now": now, **keeping.parameters()})
+    locks = {"stale": stale, "now": now, "by": by}
+    cursor.execute(statement(RELEASE_STALE_JOBS, schema), {**locks, **keeping.parameters()})
     jobs = cursor.fetchall()
-    cursor.execute(statement(RELEASE_STALE_QUEUES, schema), {"stale": stale, "now": now})
+    cursor.execute(statement(RELEASE_STALE_QUEUES, schema), locks)
     queues = len(cursor.fetchall())
     return Unlocked(
         jobs=len(jobs), queues=queues, exhausted=_exhausted(cursor, jobs, schema=schema), cancelled=cancelled

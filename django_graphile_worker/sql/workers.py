@@ -18,14 +18,27 @@ RENEWAL_SECONDS = 3600
 # The commit does not wait for the disk: the commit of a claim comes later in the same log, so if a claim survives a
 # crash of the server, its worker's row does too.
 # An id is random: an existing row with this id is this worker's own, from a try whose answer was lost.
+# The events are part of the same statement: the start of a worker costs no further round trip.
 REGISTER_WORKER = """/* gw:register-worker */
-insert into :SCHEMA._private_workers
-    (id, metadata, started_at, last_heartbeat_at, timeout_seconds, heartbeat_seconds)
-select %(worker_id)s, %(metadata)s::jsonb, coalesce(%(now)s::timestamptz, pg_catalog.now()),
-    coalesce(%(now)s::timestamptz, pg_catalog.now()), %(timeout)s::float8, %(heartbeat)s::float8
-from pg_catalog.set_config('synchronous_commit', 'off', true)
-on conflict (id) do update set last_heartbeat_at = excluded.last_heartbeat_at
-returning pg_catalog.date_part('epoch', pg_catalog.clock_timestamp())"""
+with registered as (
+    insert into :SCHEMA._private_workers
+        (id, metadata, started_at, last_heartbeat_at, timeout_seconds, heartbeat_seconds)
+    select %(worker_id)s, %(metadata)s::jsonb, coalesce(%(now)s::timestamptz, pg_catalog.now()),
+        coalesce(%(now)s::timestamptz, pg_catalog.now()), %(timeout)s::float8, %(heartbeat)s::float8
+    from pg_catalog.set_config('synchronous_commit', 'off', true)
+    on conflict (id) do update set last_heartbeat_at = excluded.last_heartbeat_at
+    returning id, metadata ->> 'host' as host, xmax = 0 as is_new, jsonb_build_object(
+        'host', metadata -> 'host', 'pid', metadata -> 'pid', 'version', metadata -> 'version',
+        'concurrency', metadata -> 'concurrency', 'former_id', %(former_id)s::text) as about
+)
+select pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()), case when registered.is_new then
+    :SCHEMA._private_add_event_v1(
+        case when %(former_id)s::text is null then 'worker_started' else 'worker_returned' end, 1,
+        coalesce(registered.host, registered.id), registered.about, registered.id) end,
+    case when registered.is_new and %(replaced)s::jsonb is not null then
+    :SCHEMA._private_add_event_v1('process_replaced', 2, coalesce(registered.host, registered.id),
+        %(replaced)s::jsonb || registered.about, registered.id) end
+from registered"""
 
 BEAT = """/* gw:beat */
 update :SCHEMA._private_workers
@@ -49,10 +62,17 @@ def locked_by_worker(row: str, comparison: str) -> str:
 
 
 DEREGISTER_WORKER = f"""/* gw:deregister-worker */
-delete from :SCHEMA._private_workers as worker
-where worker.id = %(worker_id)s and not exists (
-    select from only :SCHEMA._private_jobs as job
-    where {locked_by_worker("job", "= worker.id")})"""
+with stopped as (
+    delete from :SCHEMA._private_workers as worker
+    where worker.id = %(worker_id)s and not exists (
+        select from only :SCHEMA._private_jobs as job
+        where {locked_by_worker("job", "= worker.id")})
+    returning worker.id, worker.metadata
+)
+select :SCHEMA._private_add_event_v1('worker_stopped', 1, coalesce(stopped.metadata ->> 'host', stopped.id),
+    jsonb_build_object('host', stopped.metadata -> 'host', 'pid', stopped.metadata -> 'pid',
+        'reason', nullif(%(reason)s::text, '')), stopped.id)
+from stopped"""
 
 LIVE_TASKS = """/* gw:live-tasks */
 select distinct jsonb_array_elements_text(coalesce(metadata -> 'tasks', '[]')) from :SCHEMA._private_workers"""
@@ -103,13 +123,21 @@ def register_worker(
     timeout: float | None = None,
     heartbeat: float | None = None,
     now: datetime | None = None,
+    former_id: str | None = None,
+    replaced: Mapping[str, Any] | None = None,
 ) -> float:
     """Register the worker, with the interval of its heartbeats and the timeout after which it counts as dead.
 
-    Return the time of the server, in seconds since 1970.
+    ``former_id`` is the id of this worker before its lease was lost; ``replaced`` says which process of the supervisor
+    this process replaces, and why. Return the time of the server, in seconds since 1970.
     """
-    lease = {"timeout": timeout, "heartbeat": heartbeat}
-    parameters = {"worker_id": worker_id, "metadata": json.dumps(metadata), "now": now, **lease}
+    about = {
+        "timeout": timeout,
+        "heartbeat": heartbeat,
+        "former_id": former_id,
+        "replaced": None if replaced is None else json.dumps(replaced),
+    }
+    parameters = {"worker_id": worker_id, "metadata": json.dumps(metadata), "now": now, **about}
     cursor.execute(statement(REGISTER_WORKER, schema), parameters)
     return float(cursor.fetchone()[0])
 
@@ -137,9 +165,9 @@ def renew_claims(
     cursor.execute(statement(RENEW_CLAIMS, schema), parameters)
 
 
-def deregister_worker(cursor: Any, worker_id: str, *, schema: str) -> None:
+def deregister_worker(cursor: Any, worker_id: str, *, schema: str, reason: str = "") -> None:
     """Delete the worker's row, unless it still holds jobs: then a recovery must find this worker."""
-    cursor.execute(statement(DEREGISTER_WORKER, schema), {"worker_id": worker_id})
+    cursor.execute(statement(DEREGISTER_WORKER, schema), {"worker_id": worker_id, "reason": reason})
 
 
 def live_task_identifiers(cursor: Any, *, schema: str) -> set[str]:

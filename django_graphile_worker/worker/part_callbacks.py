@@ -110,8 +110,14 @@ class HeartbeatCallbacks:
         settings = self._parts.settings
         return self._parts.proof_channel() if settings.listen and settings.notify else None
 
-    def lease_lost(self) -> None:
-        self._parts.lose_lease()
+    def lease_lost(self) -> str:
+        return self._parts.lose_lease()
+
+    def replaced_process(self) -> Mapping[str, Any] | None:
+        return self._parts.replaced_process
+
+    def stop_reason(self) -> str:
+        return self._parts.stop_reason
 
     def read_control(self, database: Database) -> None:
         self._parts.control_reader.read(database)
@@ -190,6 +196,7 @@ class RecoveryCallbacks:
 
     def before_recovery(self, database: Database) -> None:
         self._parts.schema_version.check(database)
+        self._parts.events.write_noted(database)
         if monotonic() >= self._unpark_at:
             found_all = self._unpark(database)
             # Again and again: a worker with the code of before may still run, and park more jobs until it stops.

@@ -124,6 +124,9 @@ class Parts:
         self.is_draining = False
         # Set by the runner at the shutdown. From then on the worker claims nothing.
         self.is_stopping = False
+        self.stop_reason = ""
+        # Which process of the supervisor this process replaces, and why; None for no such process.
+        self.replaced_process: Mapping[str, Any] | None = None
         # What the pool calls before each job, apart from pauses; None for ``may_begin``.
         self._check: Callable[[Claim], bool] | None = None
         self._choosing_check = Lock()
@@ -225,8 +228,8 @@ class Parts:
         if self.run_records is not None:
             self.run_records.note_worker(self.worker_id)
 
-    def lose_lease(self) -> None:
-        """Continue under a new worker id: other workers may have recovered the claims of the old id."""
+    def lose_lease(self) -> str:
+        """Continue under a new worker id, and return the old id: other workers may have recovered its claims."""
         lost = self.worker_id
         self.take_new_id()
         # Jobs that have not begun may have been claimed by another worker by now, and must not begin here.
@@ -235,6 +238,7 @@ class Parts:
         # The same applies to the jobs that a claim statement under way still returns.
         self.fetcher.return_all_jobs()
         self.events.send(signals.worker_lost_lease, worker_id=lost, new_worker_id=self.worker_id)
+        return lost
 
     def wake_fetcher(self) -> None:
         self.fetcher.wake()

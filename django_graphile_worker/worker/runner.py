@@ -161,7 +161,7 @@ class Runner:
 
     def shutdown(self, reason: str, *, is_forced: Question = never) -> Ending:
         """Stop claiming, let jobs end, return the rest; a forced shutdown waits as little as possible."""
-        self.parts.is_stopping = True
+        self.parts.is_stopping, self.parts.stop_reason = True, reason
         self.parts.events.send(signals.worker_stopping, reason=reason)
         ending = Shutdown(self.parts, is_forced).run()
         duration = time.monotonic() - self._started_at
@@ -209,6 +209,7 @@ class Runner:
     def _refuse_newer_schema(self) -> None:
         error = self.parts.schema_version.find_error(self.parts.claim_database)
         if error is not None:
+            self.parts.schema_version.write_event(self.parts.claim_database, error)
             raise error
 
     def _register(self) -> None:

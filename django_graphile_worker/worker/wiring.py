@@ -255,6 +255,7 @@ def _build_recovery(parts: Parts) -> Recovery:
         timeout=settings.worker_timeout,
         heartbeat_interval=settings.heartbeat_interval,
         statistics_retention=settings.statistics_retention,
+        events_retention=settings.events_retention,
         notify=settings.notify,
         on_trouble=parts.events.database_trouble,
     )

@@ -82,17 +82,23 @@ def strict_server() -> Iterator[Any]:
 
 
 @pytest.fixture
-def site(strict_server: Any, transactional_db: None, settings: Any, worker_schema: str) -> Iterator[Any]:
-    """The demo site with jobs, served with the policy."""
+def showcase_data(transactional_db: None, settings: Any, worker_schema: str) -> Iterator[None]:
+    """A user, jobs in every state, workers, statistics and schedules."""
     settings.GRAPHILE_WORKER = {**settings.GRAPHILE_WORKER, "CRONTAB": showcase.CRONTAB}
     showcase.make_user()
     showcase.fill(worker_schema)
     with tasks.isolated():
         showcase.register_limited_tasks()
-        yield strict_server
+        yield
 
 
-def _session() -> str:
+@pytest.fixture
+def site(strict_server: Any, showcase_data: None) -> Any:
+    """The demo site with jobs, served with the policy."""
+    return strict_server
+
+
+def session_cookie() -> str:
     """Return the session cookie of a logged-in user."""
     client = Client()
     client.force_login(get_user_model().objects.get(username="demo"))
@@ -113,7 +119,7 @@ def open_page(browser: Any, site: Any) -> Iterator[Callable[..., Any]]:
         context = browser.new_context(base_url=f"{site.url}/admin/graphile_worker/", **options)
         contexts.append(context)
         if not logs_in:
-            context.add_cookies([{"name": "sessionid", "value": _session(), "url": site.url}])
+            context.add_cookies([{"name": "sessionid", "value": session_cookie(), "url": site.url}])
         page = context.new_page()
         page.set_default_timeout(60_000)
         page.on("console", lambda message: errors.append(message.text) if _is_error(message) else None)

@@ -14,17 +14,14 @@ from django.db import connection
 
 from django_graphile_worker import Limit, task
 from django_graphile_worker.sql.statistics import BUCKETS, Row
+from tests.browser.showcase_crontab import CRONTAB
 from tests.support.factories import make_failed_job, make_job, make_queue, make_task, minutes_ago
 from tests.support.limits import make_key, park_job, run_job
 from tests.support.recorded_statistics import append_and_fold
 
-PASSWORD = "demo"
+__all__ = ["CRONTAB", "PASSWORD", "fill", "make_user", "register_limited_tasks"]
 
-CRONTAB = """
-0 4 * * 1-5 refresh_search_index ?id=nightly-index&tz=Europe/Paris&fill=2d
-*/15 * * * * fetch_exchange_rates ?max=3
-0 8 1 * * ask_for_review ?id=monthly-reviews&queue=mail
-"""
+PASSWORD = "demo"
 
 TRACEBACK = """{summary}
 
@@ -207,3 +204,52 @@ def _row(chance: random.Random, minute: int, task: str, rate: float, duration: f
 
 def _bucket(seconds: float) -> int:
     return min(int(seconds * seconds * 2**22).bit_length(), BUCKETS - 1)
+
+
+NIGHT = (
+    (380, "worker_started", 1, "worker-a", "django-worker-a3f9c1d20e87b", {"host": "worker-a", "version": "1.0"}),
+    (379, "worker_started", 1, "worker-b", "django-worker-b3f9c1d20e87b", {"host": "worker-b", "version": "1.0"}),
+    (
+        301,
+        "work_paused",
+        1,
+        "warehouse",
+        None,
+        {"what": "queue", "name": "warehouse", "by": "ada", "reason": "stocktaking"},
+    ),
+    (262, "work_resumed", 1, "warehouse", None, {"what": "queue", "name": "warehouse", "by": "ada"}),
+    (190, "worker_lost", 3, "worker-c", "django-worker-c0", {"host": "worker-c", "silent_seconds": 62, "jobs": 7}),
+    (
+        190,
+        "jobs_recovered",
+        1,
+        "worker-c",
+        "django-worker-c0",
+        {"jobs": 7, "by": "django-worker-b3f9c1d20e87b", "by_host": "worker-b"},
+    ),
+    (
+        188,
+        "process_replaced",
+        2,
+        "worker-c",
+        "django-worker-c1",
+        {"host": "worker-c", "cause": "ended", "exit_code": -9, "former_pid": 815},
+    ),
+    (188, "worker_started", 1, "worker-c", "django-worker-c1", {"host": "worker-c"}),
+    (140, "schedule_missed", 2, "nightly-index", None, {"name": "nightly-index", "ticks": 1}),
+    (75, "database_lost", 2, "", None, {"seconds": 133}),
+    (31, "limit_changed", 1, "warehouse", None, {"name": "warehouse", "concurrency": 5, "by": "ada"}),
+    (9, "worker_stopped", 1, "worker-c", "django-worker-c1", {"host": "worker-c", "reason": "SIGTERM"}),
+)
+
+
+def fill_events(schema: str) -> None:
+    """Create the events of a night."""
+    with connection.cursor() as cursor:
+        for minutes, kind, severity, subject, worker_id, details in NIGHT:
+            moment = minutes_ago(minutes)
+            cursor.execute(
+                f'insert into "{schema}"._private_events'
+                " (kind, severity, subject, worker_id, first_at, last_at, details) values (%s, %s, %s, %s, %s, %s, %s)",
+                [kind, severity, subject, worker_id, moment, moment, json.dumps(details)],
+            )

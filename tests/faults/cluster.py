@@ -19,7 +19,7 @@ SETTINGS = {
     # A commit is durable even if the server is stopped at once.
     "fsync": "off",
     "full_page_writes": "off",
-    "max_connections": "100",
+    "max_connections": "400",
     "shared_buffers": "32MB",
     "timezone": "UTC",
     "deadlock_timeout": "200ms",

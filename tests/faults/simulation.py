@@ -143,8 +143,15 @@ class SimulatedCallbacks:
 
     def proof_channel(self) -> None: ...
 
-    def lease_lost(self) -> None:
+    def lease_lost(self) -> str:
+        lost = self._worker.worker_id()
         self._worker.lose_lease()
+        return lost
+
+    def replaced_process(self) -> None: ...
+
+    def stop_reason(self) -> str:
+        return ""
 
     def in_contact_since(self) -> float:
         return self._worker.heartbeat.in_contact_since
@@ -210,6 +217,7 @@ class SimulatedWorker:
             timeout=self.timeout,
             heartbeat_interval=self.beat_interval,
             statistics_retention=1e6,
+            events_retention=1e6,
             notify=False,
             clock=self.clock,
         )

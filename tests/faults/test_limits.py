@@ -60,18 +60,22 @@ def test_limits__hold_over_several_processes(world: World, fleet: Fleet) -> None
 
 @pytest.mark.chaos
 @pytest.mark.timeout(600)
-def test_limits__hold_while_a_worker_is_killed_every_second(world: World, fleet: Fleet) -> None:
-    """500 keys with a limit of 3, a hundred slots, kill -9 every second."""
+def test_limits__hold_while_a_worker_is_killed_every_second(cluster_world: World, cluster_fleet: Fleet) -> None:
+    """500 keys with a limit of 3, the slots of twenty processes with the default settings, kill -9 every second.
+
+    Each slot has a connection, so the workers have a server of their own.
+    """
+    world, fleet = cluster_world, cluster_fleet
     chance = random.Random(SEED)
     add(world, "limited", accounts=500, each=12)
     add(world, "rated", accounts=5, each=60)
-    workers = [start(fleet, slots=20) for _ in range(5)]
+    workers = [start(fleet, slots=40) for _ in range(5)]
     for _ in range(40):
         pause(1.0)
         if world.count() == 0:
             break
         place = chance.randrange(len(workers))
         world.kill(workers[place])
-        workers[place] = start(fleet, slots=20)
+        workers[place] = start(fleet, slots=40)
     world.wait_until(lambda: world.count() == 0, timeout=400)
     check(world)

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from django.http import Http404, HttpRequest, HttpResponse
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
+from django.urls import URLPattern, URLResolver, path
 from django.utils.translation import gettext as _
 
-from django_graphile_worker import conf
+from django_graphile_worker import conf, models
 from django_graphile_worker.admin import databases, error_summary, formatting
+from django_graphile_worker.admin.export import exported_attempts
+from django_graphile_worker.admin.export.file_response import file_response
 from django_graphile_worker.admin.history.history_search import HistoryQuery, of_day, parse_history_search
 from django_graphile_worker.admin.jobs.detail.payload_tree import PayloadTree
 from django_graphile_worker.admin.jobs.detail.tracebacks import parse_error
@@ -17,7 +21,7 @@ from django_graphile_worker.admin.pages import PageAdmin, explain_database_error
 from django_graphile_worker.admin.search.search_criteria import job_id as parse_job_id
 from django_graphile_worker.admin.search.search_query import SearchTerm, join_terms
 from django_graphile_worker.payloads import RawPayload, decode_leniently
-from django_graphile_worker.redaction import HIDDEN, redact, redact_text
+from django_graphile_worker.redaction import HIDDEN, redact_text
 from django_graphile_worker.sql.history import HistoryOutcome
 from django_graphile_worker.sql.inspection import history
 from django_graphile_worker.sql.inspection.history import PastAttempt
@@ -27,6 +31,10 @@ PAGE_SIZE = 50
 
 class PastAttemptAdmin(PageAdmin):
     """The history. It has the attempts of deleted jobs, so it is shown only to users who may see every job."""
+
+    def get_urls(self) -> list[URLResolver | URLPattern]:  # type: ignore[override]
+        export = self.admin_site.admin_view(self.export_view)
+        return [path("export/", export, name="graphile_worker_pastattempt_export"), *super().get_urls()]
 
     @explain_database_errors
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
@@ -56,10 +64,34 @@ class PastAttemptAdmin(PageAdmin):
             "rows": [self._row(request, row) for row in page.rows],
             "next_url": next_url,
             "first_url": self.url(request, "pastattempt", q=text, day=day) if after else "",
+            "csv_url": self._export_url(request, query, q=text, day=day, format="csv"),
+            "json_url": self._export_url(request, query, q=text, day=day, format="json"),
             "is_cut_off": page.is_cut_off,
             "is_day_cut_off": page.is_day_cut_off,
             "most_examined": formatting.number(history.MOST_EXAMINED),
         }
+
+    def _export_url(self, request: HttpRequest, query: HistoryQuery, **parameters: str) -> str:
+        return "" if query.mistakes else self.url(request, "pastattempt", "export", **parameters)
+
+    @explain_database_errors
+    def export_view(self, request: HttpRequest) -> HttpResponseBase:
+        """Send the attempts that match as a file."""
+        alias, text, day = databases.selected_alias(request), request.GET.get("q", ""), request.GET.get("day", "")
+        self.require(self.has_view_permission(request) and self.visible_ids(request, alias) is None)
+        sees_payloads = self._sees_payloads(request)
+        query = parse_history_search(text, sees_payloads=sees_payloads)
+        if query.mistakes:
+            messages.error(request, " ".join([_("Nothing was exported."), *query.mistakes]))
+            return HttpResponseRedirect(self.url(request, "pastattempt", q=text, day=day))
+        return file_response(
+            request,
+            exported_attempts.read_attempts(alias, of_day(query.criteria, day), sees_payloads=sees_payloads),
+            exported_attempts.COLUMNS,
+            name="attempts",
+            model=models.PastAttempt,
+            description=" ".join(filter(None, (day, text))) or _("all attempts"),
+        )
 
     @explain_database_errors
     def change_view(
@@ -132,10 +164,10 @@ def _facts(row: PastAttempt) -> Iterator[tuple[str, str]]:
 def _payload(text: str | None, *, sees_payloads: bool) -> Any:
     if text is None:
         return ""
+    if not sees_payloads:
+        return HIDDEN
     value = decode_leniently(text)
-    if isinstance(value, RawPayload):
-        return value if sees_payloads else HIDDEN
-    return PayloadTree().render(value if sees_payloads else redact(value))
+    return value if isinstance(value, RawPayload) else PayloadTree().render(value)
 
 
 def outcome_class(outcome: int) -> str:

@@ -39,7 +39,8 @@ class HistoryQuery:
 def parse_history_search(text: str, *, sees_payloads: bool) -> HistoryQuery:
     """Parse the text of the search box. Report what cannot be parsed as mistakes, and use the rest."""
     words = list(TOKEN.finditer(text[:LONGEST_QUERY].replace("\x00", "")))
-    query = HistoryQuery(mistakes=tuple(exceeded_limits(text, len(words))))
+    criteria = replace(NO_CRITERIA, searches_payloads=sees_payloads)
+    query = HistoryQuery(criteria=criteria, mistakes=tuple(exceeded_limits(text, len(words))))
     for word in words[:MOST_TERMS]:
         term = _term(word)
         try:
@@ -64,9 +65,11 @@ def _add_term(criteria: HistoryCriteria, term: SearchTerm, *, sees_payloads: boo
         raise ValueError(_("expected a value"))
     if not term.name:
         return replace(criteria, anywhere=(*criteria.anywhere, term.value))
+    # A user could find out a hidden text by trying texts until one matches.
     if term.name == "error" and not sees_payloads:
-        # A user could find out a hidden text by trying texts until one matches.
         raise ValueError(_("the text of errors is hidden from you"))
+    if term.name == "payload" and not sees_payloads:
+        raise ValueError(_("payloads are hidden from you"))
     parse = PARSERS.get(term.name)
     if parse is None:
         raise unknown_name([*PARSERS])

@@ -11,7 +11,7 @@ from django_graphile_worker.admin import formatting
 from django_graphile_worker.admin.jobs.detail.payload_tree import to_json
 from django_graphile_worker.admin.jobs.states import flag_names
 from django_graphile_worker.payloads import RawPayload, decode_leniently
-from django_graphile_worker.redaction import redact
+from django_graphile_worker.redaction import HIDDEN
 from django_graphile_worker.sql.inspection.add_job_call import add_job_call
 from django_graphile_worker.sql.inspection.job_detail import LONGEST_PAYLOAD, JobDetail
 
@@ -19,7 +19,7 @@ DEFAULT_MAX_ATTEMPTS = 25
 
 
 def add_job_code(job: JobDetail, *, sees_payload: bool) -> dict[str, str]:
-    """Return the code as "python" and "sql", with the payload redacted as the page shows it.
+    """Return the code as "python" and "sql", with HIDDEN in place of a payload that the user may not see.
 
     Return nothing when the payload cannot be written as code, or the task is unknown.
     """
@@ -27,7 +27,7 @@ def add_job_code(job: JobDetail, *, sees_payload: bool) -> dict[str, str]:
     value = decode_leniently(job.payload_text) if is_whole else RawPayload("")
     if isinstance(value, RawPayload) or not job.task_identifier:
         return {}
-    value = value if sees_payload else redact(value)
+    value = value if sees_payload else HIDDEN
     try:
         json_text, python_text = to_json(value), pprint.pformat(value, width=88, sort_dicts=False)
     except (ValueError, RecursionError):

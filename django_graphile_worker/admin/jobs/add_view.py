@@ -54,6 +54,7 @@ class JobAddAdmin(JobDetailAdmin):
             "hides_payload": hides_payload,
             "add_url": self.url(request, "job", "add", **({"from": source.id} if source else {})),
             "list_url": self.url(request, "job"),
+            "back_url": self.url_or_index(request, "job"),
         }
         return self.render(request, "add.html", context)
 
@@ -93,8 +94,7 @@ class JobAddAdmin(JobDetailAdmin):
         entry = audit.Message(gettext_noop("Added in the admin."))
         audit.log(request, Job, str(job.id), f"{identifier} #{job.id}", entry, audit.ADDITION)
         messages.success(request, _("Added %(task)s #%(id)s.") % {"task": identifier, "id": job.id})
-        may_view = self.has_view_permission(request)
-        return HttpResponseRedirect(self.url(request, "job", "change", job.id) if may_view else "..")
+        return HttpResponseRedirect(self.url(request, "job", "change", job.id) or self.url_or_index(request, "job"))
 
 
 def _given(request: HttpRequest) -> dict[str, Any]:

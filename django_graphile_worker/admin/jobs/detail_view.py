@@ -25,7 +25,7 @@ from django_graphile_worker.admin.pages import explain_database_errors
 from django_graphile_worker.admin.search.search_criteria import LARGEST_ID
 from django_graphile_worker.models import Job, PastAttempt
 from django_graphile_worker.payloads import RawPayload, decode_leniently
-from django_graphile_worker.redaction import HIDDEN, redact, redact_text
+from django_graphile_worker.redaction import redact_text
 from django_graphile_worker.sql.inspection import job_detail, search
 from django_graphile_worker.sql.inspection.criteria import Criteria, State
 
@@ -137,7 +137,7 @@ class JobDetailAdmin(JobListAdmin):
         }
         return HttpResponse(job.payload_text, content_type="application/json; charset=utf-8", headers=headers)
 
-    def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
+    def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> Any:
         """Show the page of the job, whose timeline is the history: the admin's log links here."""
         return self.change_view(request, object_id)
 
@@ -163,8 +163,10 @@ def _error(job: job_detail.JobDetail, sees_payload: bool) -> ParsedError | None:
 
 
 def _payload(job: job_detail.JobDetail, sees_payload: bool) -> dict[str, Any]:
-    """Return the payload as a tree, or as text if it cannot be decoded; redact or hide it without the permission."""
+    """Return the payload as a tree, or as text if it cannot be decoded; without the permission only its size."""
     size = {"payload_size": formatting.byte_size(job.payload_size)}
+    if not sees_payload:
+        return size
     is_cut = len(job.payload_text) >= job_detail.LONGEST_PAYLOAD
     value = RawPayload(job.payload_text) if is_cut else decode_leniently(job.payload_text)
     if isinstance(value, RawPayload):
@@ -173,5 +175,5 @@ def _payload(job: job_detail.JobDetail, sees_payload: bool) -> dict[str, Any]:
             if is_cut
             else _("Python cannot decode this payload. It is shown as text.")
         )
-        return size | {"payload_note": note, "payload_text": value if sees_payload else HIDDEN}
-    return size | {"payload_tree": PayloadTree().render(value if sees_payload else redact(value))}
+        return size | {"payload_note": note, "payload_text": value}
+    return size | {"payload_tree": PayloadTree().render(value)}

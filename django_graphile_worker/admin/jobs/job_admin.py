@@ -9,9 +9,11 @@ from django.urls import URLPattern, URLResolver, path
 
 from django_graphile_worker.admin.jobs.actions_view import JobActionsAdmin
 from django_graphile_worker.admin.jobs.add_view import JobAddAdmin
+from django_graphile_worker.admin.jobs.export_view import JobExportAdmin
+from django_graphile_worker.admin.jobs.saved_views_view import JobSavedViewsAdmin
 
 
-class JobAdmin(JobActionsAdmin, JobAddAdmin):
+class JobAdmin(JobActionsAdmin, JobAddAdmin, JobExportAdmin, JobSavedViewsAdmin):
     """The admin of jobs. A subclass whose `get_queryset` returns fewer jobs restricts every page and every action."""
 
     def get_urls(self) -> list[URLResolver | URLPattern]:  # type: ignore[override]
@@ -20,8 +22,12 @@ class JobAdmin(JobActionsAdmin, JobAddAdmin):
         for alias in connections:
             act = transaction.non_atomic_requests(using=alias)(act)
         payload = self.admin_site.admin_view(self.payload_view)
+        export = self.admin_site.admin_view(self.export_view)
+        views = self.admin_site.admin_view(self.views_view)
         own = [
             path("act/", act, name="graphile_worker_job_act"),
+            path("export/", export, name="graphile_worker_job_export"),
+            path("views/", views, name="graphile_worker_job_views"),
             path("<path:object_id>/payload/", payload, name="graphile_worker_job_payload"),
         ]
         return [*own, *super().get_urls()]

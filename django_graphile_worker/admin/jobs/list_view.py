@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import Any
-from urllib.parse import quote
 
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.utils.safestring import SafeString
-from django.utils.translation import gettext as _
 
 from django_graphile_worker import registry
-from django_graphile_worker.admin import databases, error_summary, formatting
+from django_graphile_worker.admin import databases, formatting
 from django_graphile_worker.admin.jobs.actions.job_actions import ACTIONS
-from django_graphile_worker.admin.jobs.detail.outcome import shown_progress
+from django_graphile_worker.admin.jobs.job_rows import JobRow, make_row
+from django_graphile_worker.admin.jobs.list_options import SIZES, ListOptions, headers, read_options, shown_columns
 from django_graphile_worker.admin.jobs.pagination import JobsPage, read_page
-from django_graphile_worker.admin.jobs.states import flag_names, state_description, state_name
+from django_graphile_worker.admin.jobs.states import state_description, state_name
 from django_graphile_worker.admin.pages import PageAdmin, explain_database_errors
+from django_graphile_worker.admin.saved_views.saved_view_links import saved_view_links
+from django_graphile_worker.admin.saved_views.saved_views import visible_views
 from django_graphile_worker.admin.search.search_query import (
     SearchQuery,
     SearchTerm,
@@ -25,42 +25,16 @@ from django_graphile_worker.admin.search.search_query import (
     join_terms,
     parse_search,
 )
-from django_graphile_worker.progress import Progress
-from django_graphile_worker.sql.inspection import names, search
+from django_graphile_worker.sql.inspection import names, payload_texts, search
 from django_graphile_worker.sql.inspection.counts import Count, count_states
 from django_graphile_worker.sql.inspection.criteria import Criteria, State
-from django_graphile_worker.task_labels import DEFAULT_LABEL, label_of, split_identifier
+from django_graphile_worker.task_labels import DEFAULT_LABEL, label_of
 
-PAGE_SIZE = 50
 # A tab shows "1,000+" for more jobs.
 MOST_COUNTED = 1_000
 TABS = (State.ANY, State.READY, State.LIMITED, State.SCHEDULED, State.RUNNING, State.RETRYING, State.FAILED)
 # The fields of the filter form, each the name of a search term.
 FILTERS = ("task", "label", "queue", "flag", "priority", "created")
-
-
-@dataclass(frozen=True, slots=True)
-class JobRow:
-    """A job as the list shows it."""
-
-    id: int
-    url: str
-    task: str
-    task_url: str
-    # Of a Django task, unless it is the label "default".
-    label: str
-    label_url: str
-    state: State
-    state_name: str
-    queue: str | None
-    queue_url: str
-    priority: int
-    attempts: str
-    time: SafeString | str
-    key: str | None
-    flags: list[str]
-    error: error_summary.ErrorSummary
-    progress: Progress | None
 
 
 class JobListAdmin(PageAdmin):
@@ -123,15 +97,19 @@ class JobListAdmin(PageAdmin):
             state = self.requested_state(request.GET.get("state"), query.criteria)
             criteria = replace(query.criteria, state=state, within=self.visible_ids(request, alias))
             counts = count_states(cursor, criteria, schema=schema, most=MOST_COUNTED)
+            options = read_options(request, criteria)
             positions = {name: request.GET.get(name) for name in ("after", "before")}
-            page = read_page(session, criteria, limit=PAGE_SIZE, **positions)
+            page = read_page(session, criteria, limit=options.size, order=options.order, **positions)
             rows = search.rows(cursor, page.ids, schema=schema)
+            payloads = self._payload_beginnings(request, session, options, page)
             known_tasks = names.known_tasks(cursor, schema=schema)
+            views = visible_views(request)
         context = {
-            **self._search_context(request, query, state, counts),
-            **self._page_urls(request, query, state, page),
-            "rows": [self.job_row(request, row) for row in rows],
+            **self._search_context(request, query, criteria, counts, options),
+            **self._page_urls(request, query, state, page, options),
+            "rows": [self.job_row(request, row, payloads.get(row.id)) for row in rows],
             "known_tasks": known_tasks,
+            "saved_views": saved_view_links(request, views, self.url(request, "job")),
             "known_labels": sorted({label_of(task) for task in known_tasks} - {DEFAULT_LABEL}),
             "examined": page.examined and formatting.number(page.examined),
             "actions": [each for each in ACTIONS.values() if each.is_allowed(self, request)],
@@ -151,26 +129,60 @@ class JobListAdmin(PageAdmin):
         text = f"{request.GET.get('q', '')} {join_terms(terms)}".strip()
         return HttpResponseRedirect(self.url(request, "job", q=text, state=request.GET.get("state")))
 
+    def _payload_beginnings(
+        self, request: HttpRequest, session: databases.Session, options: ListOptions, page: JobsPage
+    ) -> dict[int, str | None]:
+        """Read the beginnings of payloads, if the list shows them."""
+        sees_payloads = self.has_view_payload_permission(request)
+        if "payload" not in shown_columns(options, sees_payloads=sees_payloads):
+            return {}
+        return payload_texts.beginnings(session.cursor, page.ids, schema=session.schema)
+
     def _search_context(
-        self, request: HttpRequest, query: SearchQuery, state: State, counts: dict[State, Count]
+        self,
+        request: HttpRequest,
+        query: SearchQuery,
+        criteria: Criteria,
+        counts: dict[State, Count],
+        options: ListOptions,
     ) -> dict[str, Any]:
-        text = _text(request, query)
+        text, state, parameters = _text(request, query), criteria.state, options.parameters
+        sees_payloads = self.has_view_payload_permission(request)
         return {
-            "subtitle": state_description(state),
+            "subtitle": "" if options.sort else state_description(state),
             "tabs": self._tabs(request, text, state, counts),
             "state": state.value,
             "query": text,
             "terms": self._terms(request, query, state),
             "mistakes": query.mistakes,
+            "sort": options.sort,
+            "headers": headers(
+                criteria,
+                options,
+                lambda sort: self._list_url(request, text, state, **(parameters | {"sort": sort})),
+                sees_payloads=sees_payloads,
+            ),
+            "columns": shown_columns(options, sees_payloads=sees_payloads),
+            "sees_payloads": sees_payloads,
+            "size": options.size,
+            "sizes": SIZES,
         }
 
-    def _page_urls(self, request: HttpRequest, query: SearchQuery, state: State, page: JobsPage) -> dict[str, str]:
-        text = _text(request, query)
+    def _page_urls(
+        self, request: HttpRequest, query: SearchQuery, state: State, page: JobsPage, options: ListOptions
+    ) -> dict[str, str]:
+        text, parameters = _text(request, query), options.parameters
         is_first = not (request.GET.get("after") or request.GET.get("before"))
+        shown = {"q": text, "state": None if state in (State.ANY, State.FAILING) else state.value} | parameters
         return {
-            "next_url": self._list_url(request, text, state, after=page.after) if page.after else "",
-            "previous_url": self._list_url(request, text, state, before=page.before) if page.before else "",
-            "first_url": "" if is_first else self._list_url(request, text, state),
+            "next_url": self._list_url(request, text, state, **parameters, after=page.after) if page.after else "",
+            "previous_url": self._list_url(request, text, state, **parameters, before=page.before)
+            if page.before
+            else "",
+            "first_url": "" if is_first else self._list_url(request, text, state, **parameters),
+            "csv_url": "" if query.mistakes else self.url(request, "job", "export", **shown, format="csv"),
+            "json_url": "" if query.mistakes else self.url(request, "job", "export", **shown, format="json"),
+            "save_url": self.url(request, "job", "views", **shown),
         }
 
     def _list_url(self, request: HttpRequest, query: str, state: State, **position: Any) -> str:
@@ -202,28 +214,8 @@ class JobListAdmin(PageAdmin):
 
         return [{"text": str(term), "url": url_without(term)} for term in query.terms]
 
-    def job_row(self, request: HttpRequest, row: search.JobRow) -> JobRow:
-        sees_payloads = self.has_view_payload_permission(request)
-        task, label = split_identifier(row.task_identifier or "")
-        return JobRow(
-            id=row.id,
-            url=self.url(request, "job", "change", quote(str(row.id))),
-            task=task or _("unknown task"),
-            task_url=self.url(request, "job", q=str(SearchTerm("task", row.task_identifier or "?"))),
-            label="" if label == DEFAULT_LABEL else label,
-            label_url=self.url(request, "job", q=str(SearchTerm("label", label))),
-            state=row.state,
-            state_name=state_name(row.state),
-            queue=row.queue_name,
-            queue_url=self.url(request, "job", q=str(SearchTerm("queue", row.queue_name or "?"))),
-            priority=row.priority,
-            attempts=f"{row.attempts_made}/{row.max_attempts}",
-            time=formatting.relative_time(row.moment),
-            key=row.key,
-            flags=flag_names(row.flags_text),
-            error=error_summary.summarize(row.error, sees_payloads=sees_payloads),
-            progress=shown_progress(row.progress, sees_payloads=sees_payloads),
-        )
+    def job_row(self, request: HttpRequest, row: search.JobRow, payload: str | None = "") -> JobRow:
+        return make_row(self, request, row, payload, sees_payloads=self.has_view_payload_permission(request))
 
 
 def _are_limits_used(limited: Count | None) -> bool:

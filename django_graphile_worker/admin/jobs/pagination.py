@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from django_graphile_worker.admin.databases import Session
 from django_graphile_worker.sql.inspection import search
 from django_graphile_worker.sql.inspection.criteria import Criteria
+from django_graphile_worker.sql.inspection.orders import Order
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,20 +23,29 @@ class JobsPage:
 
 
 def read_page(
-    session: Session, criteria: Criteria, *, limit: int, after: str | None = None, before: str | None = None
+    session: Session,
+    criteria: Criteria,
+    *,
+    limit: int,
+    after: str | None = None,
+    before: str | None = None,
+    order: Order | None = None,
 ) -> JobsPage:
     """Read the page after a position, or the page before it."""
     if before:
-        page = _read_previous_page(session, criteria, limit, before)
+        page = _read_previous_page(session, criteria, limit, before, order)
         if page is not None:
             return page
-    found = search.find(session.cursor, criteria, schema=session.schema, limit=limit, after=after)
+    found = search.find(session.cursor, criteria, schema=session.schema, limit=limit, after=after, order=order)
     return JobsPage(found.ids, found.first_token if after else None, found.next_token, found.examined)
 
 
-def _read_previous_page(session: Session, criteria: Criteria, limit: int, before: str) -> JobsPage | None:
+def _read_previous_page(
+    session: Session, criteria: Criteria, limit: int, before: str, order: Order | None
+) -> JobsPage | None:
     """Read the page before a position; None when that would be only a part of the first page."""
-    found = search.find(session.cursor, criteria, schema=session.schema, limit=limit, after=before, is_backwards=True)
+    cursor, schema = session
+    found = search.find(cursor, criteria, schema=schema, limit=limit, after=before, is_backwards=True, order=order)
     if found.next_token is None:
         return None
     # When no job was found, the next page begins where this search began.

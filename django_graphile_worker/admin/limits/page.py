@@ -95,7 +95,7 @@ class LimitKeyAdmin(PageAdmin):
         alias = databases.selected_alias(request)
         with databases.writing(alias):
             if form is None:
-                reset_limit(limit.name, using=alias)
+                reset_limit(limit.name, changed_by=request.user.get_username(), using=alias)
                 message = audit.Message(gettext_noop("Numbers of the code."))
             else:
                 override_limit(limit.name, form.numbers, changed_by=request.user.get_username(), using=alias)

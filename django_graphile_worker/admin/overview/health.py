@@ -6,10 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from django_graphile_worker import conf, registry
 from django_graphile_worker.admin import formatting
 from django_graphile_worker.admin.formatting import byte_size, duration
+from django_graphile_worker.crontab import CronItem
 from django_graphile_worker.sql.inspection.lock_holders import Holder
 from django_graphile_worker.sql.inspection.overview import Health, TaskBacklog
 
@@ -28,10 +30,34 @@ class HealthProblem:
     level: str
     cause: str
     remedy: str
+    # For an alarm that the user may dismiss: the kind of its events, and the time of the last of them.
+    dismissed_kind: str = ""
+    dismissed_until: str = ""
 
 
 def is_alive(holder: Holder) -> bool:
     return holder.is_alive(conf.current().worker_timeout)
+
+
+def host_of(holder: Holder) -> str:
+    """Return the host of a worker, or its id if it has registered no host."""
+    host = holder.metadata.get("host")
+    return host if isinstance(host, str) and host else str(holder.id)
+
+
+def late_schedules(late: Sequence[tuple[CronItem, float]]) -> Iterator[HealthProblem]:
+    """Yield the problem that recurring tasks are late, given each with the seconds since it was due."""
+    if not late:
+        return
+    item, seconds = late[0]
+    text = ngettext(
+        "Schedule late: %(name)s was due %(duration)s ago.",
+        "%(number)s schedules late: %(name)s was due %(duration)s ago.",
+        len(late),
+    )
+    values = {"name": item.name, "duration": duration(seconds, 1), "number": len(late)}
+    remedy = _("No worker with this crontab is running, or its worker does not reach the database. See Recurring.")
+    yield HealthProblem("error", text % values, remedy)
 
 
 def tasks_of(holder: Holder) -> list[str]:
@@ -69,20 +95,31 @@ def health_problems(
 
 def _worker_problems(holders: Sequence[Holder], is_any_ready: bool) -> Iterator[HealthProblem]:
     alive = [holder for holder in holders if is_alive(holder)]
-    if is_any_ready and not alive:
-        cause, remedy = _("Jobs are ready, but no worker is running."), _("Start a worker with “manage.py runworker”.")
-        yield HealthProblem("error", cause, remedy)
-    if dead := [str(holder.id) for holder in holders if holder.is_registered and not is_alive(holder)]:
-        yield _no_heartbeat(dead)
+    if not alive:
+        yield _no_worker(is_any_ready)
+    if dead := [holder for holder in holders if holder.is_registered and not is_alive(holder)]:
+        yield _lost(dead)
     polling = [str(holder.id) for holder in alive if holder.metadata.get("is_listening") is False]
     if polling and conf.current().listen:
         yield _only_polling(polling)
 
 
-def _no_heartbeat(names: Sequence[str]) -> HealthProblem:
+def _no_worker(is_any_ready: bool) -> HealthProblem:
+    remedy = _("Start a worker with “manage.py runworker”.")
+    if is_any_ready:
+        return HealthProblem("error", _("Jobs are ready, but no worker is running."), remedy)
+    return HealthProblem("warning", _("No worker is running."), remedy)
+
+
+def _lost(dead: Sequence[Holder]) -> HealthProblem:
+    silences = [
+        _("%(worker)s (no heartbeat for %(duration)s)")
+        % {"worker": host_of(holder), "duration": duration(holder.silent_seconds, 1)}
+        for holder in dead
+    ]
     return HealthProblem(
         "error",
-        _("No heartbeat from %(workers)s.") % {"workers": _listed(names)},
+        _("Worker lost: %(workers)s.") % {"workers": _listed(silences)},
         _(
             "Other workers recover its jobs within about a minute. If no worker is running, start one, "
             "or force-unlock this worker."

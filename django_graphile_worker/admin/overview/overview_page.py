@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -12,15 +12,26 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
+from django_graphile_worker import conf
 from django_graphile_worker.admin import databases, formatting
 from django_graphile_worker.admin.charts import chart_data
-from django_graphile_worker.admin.overview.health import HealthProblem, health_problems, is_alive, known_tasks
+from django_graphile_worker.admin.late_schedules import late_items
+from django_graphile_worker.admin.overview.event_alarms import event_problems
+from django_graphile_worker.admin.overview.health import (
+    HealthProblem,
+    health_problems,
+    is_alive,
+    known_tasks,
+    late_schedules,
+)
 from django_graphile_worker.admin.overview.overview_charts import draw_charts
 from django_graphile_worker.admin.overview.overview_tasks import TaskFigures, read_figures, task_rows
 from django_graphile_worker.admin.pages import PageAdmin, explain_database_errors
+from django_graphile_worker.admin.recurring import read_crontab
 from django_graphile_worker.admin.search.search_query import SearchTerm
 from django_graphile_worker.sql import statistics
-from django_graphile_worker.sql.inspection import lock_holders, overview, queue_depths
+from django_graphile_worker.sql.crontabs import KnownCrontab, known_crontabs
+from django_graphile_worker.sql.inspection import events, lock_holders, overview, queue_depths
 from django_graphile_worker.sql.inspection.counts import Count, count_states, earliest
 from django_graphile_worker.sql.inspection.criteria import Criteria, State
 from django_graphile_worker.sql.statistics import ALL_TASKS, Row
@@ -50,6 +61,8 @@ class OverviewFigures:
     queues: Sequence[queue_depths.QueueDepth]
     statistics: Sequence[Row]
     tasks: TaskFigures
+    alarms: Sequence[events.Alarm]
+    schedules: Mapping[str, KnownCrontab]
 
 
 class OverviewAdmin(PageAdmin):
@@ -66,7 +79,8 @@ class OverviewAdmin(PageAdmin):
         figures = _read(databases.selected_alias(request), span, task, now)
         context = {
             "tiles": self._tiles(request, figures, now),
-            "problems": _problems(figures),
+            "problems": self._problems(request, figures, now),
+            "dismiss_url": self.url(request, "event", "dismiss"),
             "charts": draw_charts(chart_data.rows_by_period(figures.statistics, span, now), span),
             "spans": self._spans(request, span, task),
             "span": span.name,
@@ -111,6 +125,14 @@ class OverviewAdmin(PageAdmin):
         alive = sum(is_alive(holder) for holder in holders)
         return Tile(_("Workers alive"), str(alive), self.url(request, "worker"), "" if alive else "gw-tile-failed")
 
+    def _problems(self, request: HttpRequest, figures: OverviewFigures, now: datetime) -> list[HealthProblem]:
+        is_any_ready = figures.counts[State.READY].number > 0
+        backlogs = figures.tasks.backlog_ages
+        found = health_problems(figures.holders, backlogs, figures.health, time.time(), is_any_ready=is_any_ready)
+        late = late_items(read_crontab()[0], figures.schedules, now)
+        found += [*late_schedules(late), *event_problems(self, request, figures.alarms)]
+        return sorted(found, key=lambda problem: problem.level != "error")
+
     def _spans(self, request: HttpRequest, current: chart_data.Span, task: str | None) -> list[tuple[str, str, bool]]:
         names = {"hour": _("Hour"), "day": _("Day"), "week": _("Week")}
         return [
@@ -124,6 +146,7 @@ class OverviewAdmin(PageAdmin):
             "number": formatting.capped_number(queue.number, queue_depths.MOST_COUNTED),
             "oldest": formatting.duration(queue.oldest_seconds),
             "worker_id": queue.locked_by,
+            "is_lost": queue.holder_state == "lost",
             "locked_at": formatting.relative_time(queue.locked_at) if queue.locked_at else "",
             "jobs_url": self.url(request, "job", q=str(SearchTerm("queue", queue.queue_name)), state=State.READY.value),
         }
@@ -135,16 +158,12 @@ def _read(alias: str, span: chart_data.Span, task: str | None, now: datetime) ->
         oldest_ready = earliest(cursor, State.READY, schema=schema)
         holders = lock_holders.holders(cursor, schema=schema)
         health = overview.health(cursor, schema=schema)
-        queues = queue_depths.busiest_queues(cursor, schema=schema)
+        queues = queue_depths.busiest_queues(cursor, schema=schema, timeout=conf.current().worker_timeout)
         rows = statistics.read(cursor, schema=schema, period=span.period, since=span.since(now), task=task or ALL_TASKS)
         tasks = read_figures(cursor, known_tasks(holders), span, now, schema=schema)
-    return OverviewFigures(counts, oldest_ready, holders, health, queues, rows, tasks)
-
-
-def _problems(figures: OverviewFigures) -> list[HealthProblem]:
-    is_any_ready = figures.counts[State.READY].number > 0
-    backlogs = figures.tasks.backlog_ages
-    return health_problems(figures.holders, backlogs, figures.health, time.time(), is_any_ready=is_any_ready)
+        alarms = events.alarms(cursor, schema=schema)
+        schedules = known_crontabs(cursor, schema=schema)
+    return OverviewFigures(counts, oldest_ready, holders, health, queues, rows, tasks, alarms, schedules)
 
 
 def _oldest_ready_tile(seconds: float | None) -> Tile:

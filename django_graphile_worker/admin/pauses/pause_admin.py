@@ -63,7 +63,7 @@ class PausedWorkAdmin(PageAdmin):
             messages.warning(request, sentences.NOT_PAUSED[PauseKind(kind)] % {"name": name})
         else:
             messages.success(request, sentences.RESUMED[PauseKind(kind)] % {"name": name})
-        return HttpResponseRedirect(self.url(request, "pausedwork"))
+        return HttpResponseRedirect(self.url_or_index(request, "pausedwork"))
 
     def _pause(self, request: HttpRequest, form: PauseForm) -> bool:
         """Pause what the form says; return False if it is refused, and the form has the error."""

@@ -16,7 +16,7 @@ from django.utils.translation import gettext as _
 from django_graphile_worker.admin import error_summary
 from django_graphile_worker.crontab.time_phrases import parse_time_phrase
 from django_graphile_worker.job_options import LARGEST_PRIORITY, SMALLEST_PRIORITY
-from django_graphile_worker.redaction import is_secret, redact_text
+from django_graphile_worker.redaction import redact_text
 from django_graphile_worker.sql.inspection.criteria import Criteria
 from django_graphile_worker.task_labels import SEPARATOR, label_of
 
@@ -134,9 +134,9 @@ def _time(text: str, *, is_end: bool = False) -> datetime | None:
 
 def _payload(name: str, value: str, criteria: Criteria, sees_payloads: bool) -> Criteria:
     path = tuple(name.split(".")[1:])
-    if not sees_payloads and any(is_secret(step) for step in path):
+    if not sees_payloads:
         # A search that finds the job would reveal the hidden value.
-        raise ValueError(_("this part of payloads is hidden from you"))
+        raise ValueError(_("payloads are hidden from you"))
     return replace(criteria, payload=(*criteria.payload, (path, value)), payload_branches=sees_payloads)
 
 

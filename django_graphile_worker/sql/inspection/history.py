@@ -121,7 +121,7 @@ def _open_since(indexed_days: list[datetime]) -> Any:
 
 def _days_of(criteria: HistoryCriteria, indexed_days: list[datetime]) -> list[datetime]:
     """Return the days that a search for words reads."""
-    if not (criteria.payload or criteria.anywhere):
+    if not (criteria.payload or (criteria.anywhere and criteria.searches_payloads)):
         return []
     since, until = criteria.ended_at
     one_day = timedelta(days=1)

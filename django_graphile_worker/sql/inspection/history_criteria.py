@@ -26,6 +26,8 @@ class HistoryCriteria:
     payload: tuple[str, ...] = ()
     # Words that are an id, a key, a task or a queue, or in the payload.
     anywhere: tuple[str, ...] = ()
+    # Whether the words of `anywhere` are also searched in payloads, which a user without the permission does not see.
+    searches_payloads: bool = True
     ended_at: tuple[datetime | None, datetime | None] = (None, None)
 
 
@@ -77,12 +79,13 @@ class Ranges:
 
     def _anywhere(self, criteria: HistoryCriteria) -> list[str]:
         words = " or ".join(f"({_has_words('history', f'word_{number}')})" for number in range(len(criteria.anywhere)))
+        in_payloads = [self._day_by_day(f"({words}) {_INDEXED}")] if criteria.searches_payloads else []
         return [
             self._unordered("history.job_id = any (%(numbers)s::bigint[])"),
             self._each("anywhere", "job_key"),
             self._each("anywhere", "queue_name"),
             self._each("anywhere", "task_identifier", _INDEXED),
-            self._day_by_day(f"({words}) {_INDEXED}"),
+            *in_payloads,
         ]
 
     def of_open_days(self) -> str:
@@ -135,13 +138,15 @@ def conditions_of(criteria: HistoryCriteria) -> list[str]:
     conditions += [f"strpos(candidate.error, %(error_{number})s::text) > 0" for number, _ in enumerate(criteria.errors)]
     if criteria.payload:
         conditions.append(_has_words("candidate", "payload"))
-    return conditions + [_has_anywhere(number) for number, _ in enumerate(criteria.anywhere)]
+    return conditions + [_has_anywhere(criteria, number) for number, _ in enumerate(criteria.anywhere)]
 
 
-def _has_anywhere(number: int) -> str:
+def _has_anywhere(criteria: HistoryCriteria, number: int) -> str:
     columns = ("job_id::text", "job_key", "task_identifier", "queue_name")
     matches = [f"candidate.{column} = %(word_{number})s::text" for column in columns]
-    return f"({' or '.join(matches)} or ({_has_words('candidate', f'word_{number}')}))"
+    if criteria.searches_payloads:
+        matches.append(f"({_has_words('candidate', f'word_{number}')})")
+    return f"({' or '.join(matches)})"
 
 
 def is_met_by_range(criteria: HistoryCriteria) -> bool:

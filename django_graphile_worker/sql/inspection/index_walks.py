@@ -70,7 +70,7 @@ def walk(criteria: Criteria, order: Order | None = None, *, has_place: bool = Fa
 
 def _bounds_of_place(criteria: Criteria, order: Order) -> list[str]:
     """Return the bounds of a walk by level: the rest of the level where the last page ended, and all later levels."""
-    if criteria.state is not State.READY or criteria.ids or criteria.keys:
+    if "priority" not in order.columns or criteria.ids or criteria.keys:
         return []
     beginning = "infinity" if order.is_descending else "-infinity"
     return [

@@ -12,13 +12,26 @@ from django_graphile_worker.sql.schema import statement
 MOST_COUNTED = 1_000
 MOST_TASKS = 2_000
 
+# The default of ``timeout``: the seconds without a heartbeat after which a worker that states none counts as lost.
+TIMEOUT = 60.0
+
+# Workers of Node.js do not register. A pause holds a queue without a worker.
+_HOLDER_STATE = """case when queue.locked_at is null or queue.locked_at = 'infinity' then null
+    when holder.id is null then
+        case when starts_with(queue.locked_by, 'django-worker-') then 'lost' else 'unregistered' end
+    when extract(epoch from now() - holder.last_heartbeat_at)::float8
+        >= coalesce(holder.timeout_seconds, %(timeout)s::float8) then 'lost'
+    else 'alive' end"""
+
 # One index has the jobs of a queue side by side, whatever their tasks.
 _DEPTHS = f"""
 select queue.id, queue.queue_name, {readable("queue.locked_at")}, :SCHEMA._private_worker_of(queue.locked_by),
     depth.number,
     {readable("depth.oldest")}, extract(epoch from now() - depth.oldest)::float8, running.id, running.identifier,
-    {readable("pause.paused_at")}, {readable("pause.paused_until")}, pause.reason, pause.paused_by
+    {readable("pause.paused_at")}, {readable("pause.paused_until")}, pause.reason, pause.paused_by,
+    {_HOLDER_STATE}
 from chosen as queue
+left join :SCHEMA._private_workers as holder on holder.id = :SCHEMA._private_worker_of(queue.locked_by)
 left join :SCHEMA._private_pauses as pause
     on pause.kind = 'queue' and pause.name = queue.queue_name and pause.handed_to is null
 cross join lateral (
@@ -105,6 +118,48 @@ order by depth.number desc, queue.queue_name
 limit %(limit)s"""
 
 
+# How many queues with jobs, and how many held queues, are put in order; how many jobs of each decide the order.
+MOST_ACTIVE = 1_000
+MOST_RANKED = 50
+
+# Queues that a lost worker holds come first, then those with most jobs. The walk goes from one queue to the next.
+ACTIVE = f"""/* gw:active-queues */
+with recursive waiting (id) as (
+    (select job.job_queue_id from :SCHEMA._private_jobs as job where {IS_AVAILABLE_IN_QUEUE}
+    order by job.job_queue_id, job.task_id, job.priority, job.run_at, job.id limit 1)
+    union all
+    select (select job.job_queue_id from :SCHEMA._private_jobs as job
+        where {IS_AVAILABLE_IN_QUEUE} and job.job_queue_id > waiting.id
+        order by job.job_queue_id, job.task_id, job.priority, job.run_at, job.id limit 1)
+    from waiting where waiting.id is not null
+), candidate as materialized (
+    (select id from waiting where id is not null limit {MOST_ACTIVE})
+    union
+    (select id from :SCHEMA._private_job_queues where locked_at is not null order by locked_at limit {MOST_ACTIVE})
+), ranked as materialized (
+    select queue.id, queue.queue_name, queue.locked_at, queue.locked_by, counted.number,
+        coalesce(({_HOLDER_STATE}) = 'lost', false) as is_lost
+    from candidate
+    join :SCHEMA._private_job_queues as queue on queue.id = candidate.id
+    left join :SCHEMA._private_workers as holder on holder.id = :SCHEMA._private_worker_of(queue.locked_by)
+    cross join lateral (
+        select count(*) as number from (
+            select from :SCHEMA._private_jobs as job where {IS_AVAILABLE_IN_QUEUE} and job.job_queue_id = queue.id
+            limit {MOST_RANKED}) as job) as counted
+), chosen as materialized (
+    select ranked.*, row_number() over (order by is_lost desc, number desc, locked_at, queue_name) as place,
+        count(*) over () as active
+    from ranked
+    order by place offset %(offset)s limit %(limit)s)
+{_DEPTHS.replace("from chosen as queue", ", queue.active from chosen as queue")}
+order by queue.place"""
+
+# Up to one more than this many queues are counted.
+MOST_QUEUES = 10_000
+COUNT = f"""/* gw:count-queues */
+select count(*) from (select from :SCHEMA._private_job_queues limit {MOST_QUEUES + 1}) as queue"""
+
+
 class QueueDepth(NamedTuple):
     """A queue; the number of waiting jobs is at most one more than the limit."""
 
@@ -121,6 +176,8 @@ class QueueDepth(NamedTuple):
     paused_until: Any = None
     pause_reason: str | None = None
     paused_by: str | None = None
+    # "alive", "lost" or "unregistered"; None if no worker holds the queue.
+    holder_state: str | None = None
 
     @property
     def is_paused(self) -> bool:
@@ -136,6 +193,7 @@ def queues(
     before: str = "",
     search: str = "",
     only_held: bool = False,
+    timeout: float = TIMEOUT,
 ) -> list[QueueDepth]:
     """Return a page of queues, sorted by name: the first queues after a name, or the last queues before a name."""
     parameters = {
@@ -145,6 +203,7 @@ def queues(
         "only_held": only_held,
         "limit": limit,
         "most": MOST_COUNTED + 1,
+        "timeout": timeout,
     }
     cursor.execute(statement(PAGE_BEFORE if before else PAGE, schema), parameters)
     return [QueueDepth._make(row) for row in cursor.fetchall()]
@@ -158,14 +217,38 @@ def held_first(
     name: str | None = None,
     only_held: bool = False,
     most: int = MOST_COUNTED,
+    timeout: float = TIMEOUT,
 ) -> list[QueueDepth]:
     """Return queues, or the queue with this name; held queues come first."""
-    parameters = {"limit": limit, "name": name, "only_held": only_held, "most": most + 1}
+    parameters = {"limit": limit, "name": name, "only_held": only_held, "most": most + 1, "timeout": timeout}
     cursor.execute(statement(HELD_FIRST, schema), parameters)
     return [QueueDepth._make(row) for row in cursor.fetchall()]
 
 
-def busiest_queues(cursor: Any, *, schema: str, limit: int = 10) -> list[QueueDepth]:
+def busiest_queues(cursor: Any, *, schema: str, limit: int = 10, timeout: float = TIMEOUT) -> list[QueueDepth]:
     """Return some of the queues with the most waiting jobs."""
-    cursor.execute(statement(BUSIEST, schema), {"limit": limit, "most": MOST_COUNTED + 1})
+    parameters = {"limit": limit, "most": MOST_COUNTED + 1, "timeout": timeout}
+    cursor.execute(statement(BUSIEST, schema), parameters)
     return [QueueDepth._make(row) for row in cursor.fetchall()]
+
+
+class ActiveQueues(NamedTuple):
+    """Queues that are held or have jobs: some of them, in order, and how many there are; and the number of queues.
+
+    Numbers are at most one more than the limit of what is counted.
+    """
+
+    queues: list[QueueDepth]
+    active: int
+    total: int
+
+
+def active_queues(cursor: Any, *, schema: str, limit: int, offset: int = 0, timeout: float = TIMEOUT) -> ActiveQueues:
+    """Return queues that are held or have jobs: those of lost workers first, then those with most jobs."""
+    parameters = {"limit": limit, "offset": offset, "most": MOST_COUNTED + 1, "timeout": timeout}
+    cursor.execute(statement(ACTIVE, schema), parameters)
+    rows = cursor.fetchall()
+    cursor.execute(statement(COUNT, schema))
+    (total,) = cursor.fetchone()
+    active = rows[0][-1] if rows else 0
+    return ActiveQueues([QueueDepth._make(row[:-1]) for row in rows], active, total)

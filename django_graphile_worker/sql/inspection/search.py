@@ -58,11 +58,15 @@ def find(
     limit: int,
     after: str | None = None,
     is_backwards: bool = False,
+    order: Order | None = None,
 ) -> Found:
-    """Return the first jobs that meet the criteria, in their order; backwards, the last jobs in the reverse order."""
+    """Return the first jobs that meet the criteria, in their order or in the order of ``sort_of``.
+
+    Backwards, return the last jobs in the reverse order.
+    """
     looked_at = looked_at_by(criteria)
     most = _budget(criteria, looked_at, limit)
-    order = order_of(criteria)
+    order = order or order_of(criteria)
     order = order.reversed() if is_backwards else order
     text, parameters = _statement(criteria, looked_at, order, most=most, wanted=limit + 1, after=after)
     cursor.execute(statement(text, schema), parameters)

@@ -16,16 +16,28 @@ READ = """/* gw:limit_overrides */
     select limit_name, concurrency, rate_count, rate_seconds, burst, changed_by, changed_at
     from :SCHEMA._private_limit_overrides"""
 
+# The event is committed with the numbers.
 STORE = """/* gw:store_limit_override */
+    with stored as (
     insert into :SCHEMA._private_limit_overrides as known
         (limit_name, concurrency, rate_count, rate_seconds, burst, changed_by, changed_at)
     values (%s, %s, %s, %s, %s, %s, pg_catalog.clock_timestamp())
     on conflict (limit_name) do update
     set concurrency = excluded.concurrency, rate_count = excluded.rate_count, rate_seconds = excluded.rate_seconds,
-        burst = excluded.burst, changed_by = excluded.changed_by, changed_at = excluded.changed_at"""
+        burst = excluded.burst, changed_by = excluded.changed_by, changed_at = excluded.changed_at
+    returning known.limit_name, known.concurrency, known.rate_count, known.rate_seconds, known.burst, known.changed_by)
+    select :SCHEMA._private_add_event_v1('limit_changed', 1, stored.limit_name, jsonb_build_object(
+        'name', stored.limit_name, 'concurrency', stored.concurrency, 'rate_count', stored.rate_count,
+        'rate_seconds', stored.rate_seconds, 'burst', stored.burst, 'by', nullif(stored.changed_by, '')))
+    from stored"""
 
 DELETE = """/* gw:delete_limit_override */
-    delete from only :SCHEMA._private_limit_overrides where limit_name = %s"""
+    with deleted as (
+        delete from only :SCHEMA._private_limit_overrides as known where known.limit_name = %s
+        returning known.limit_name)
+    select :SCHEMA._private_add_event_v1('limit_reset', 1, deleted.limit_name, jsonb_build_object(
+        'name', deleted.limit_name, 'by', nullif(%s::text, '')))
+    from deleted"""
 
 
 class LimitOverride(NamedTuple):
@@ -51,10 +63,10 @@ def store_override(cursor: Cursor, name: str, numbers: LimitNumbers, *, changed_
     cursor.execute(statement(STORE, schema), values)
 
 
-def delete_override(cursor: Cursor, name: str, *, schema: str) -> bool:
+def delete_override(cursor: Cursor, name: str, *, changed_by: str, schema: str) -> bool:
     """Delete the stored numbers of a limit; return False if there were none."""
-    cursor.execute(statement(DELETE, schema), [name])
-    return cursor.rowcount > 0
+    cursor.execute(statement(DELETE, schema), [name, changed_by])
+    return cursor.fetchone() is not None
 
 
 # A claim looks at a key when it opens, and makes as many of the waiting lanes ready as may start a job by the new

@@ -1,4 +1,4 @@
-/* Automatic refresh, selection, copying, and a keyboard shortcut. Every page works without this file. */
+/* Automatic refresh and copying. Every page works without this file. */
 'use strict';
 {
     const KEY = 'graphile_worker.refresh';
@@ -112,27 +112,6 @@
         }
     }
 
-    /* The checkbox in the header selects all jobs of the page. “All that match” disables the other checkboxes. */
-    function prepareSelection() {
-        for (const box of document.querySelectorAll('[data-select-page]')) {
-            box.hidden = false;
-            box.addEventListener('change', () => {
-                for (const other of document.querySelectorAll('input[name="id"]')) {
-                    other.checked = box.checked;
-                }
-            });
-        }
-        const all = document.querySelector('[data-select-all-matches]');
-        if (all && !all.dataset.ready) {
-            all.dataset.ready = '1';
-            all.addEventListener('change', () => {
-                for (const other of document.querySelectorAll('input[name="id"], [data-select-page]')) {
-                    other.disabled = all.checked;
-                }
-            });
-        }
-    }
-
     /* A button that copies the code beside it. */
     function prepareCopyButtons() {
         if (!navigator.clipboard) {
@@ -161,18 +140,7 @@
         }
     }, true);
 
-    /* “/” moves the focus to the search box. */
-    document.addEventListener('keydown', event => {
-        const searchBox = document.getElementById('gw-q');
-        const isTyping = event.target.closest?.('input, textarea, select, [contenteditable]');
-        if (event.key === '/' && searchBox && !isTyping && !event.ctrlKey && !event.metaKey && !event.altKey) {
-            event.preventDefault();
-            searchBox.focus();
-        }
-    });
-
     function prepare() {
-        prepareSelection();
         prepareCopyButtons();
     }
 

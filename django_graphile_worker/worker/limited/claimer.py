@@ -109,7 +109,9 @@ class SharedClaimer:
         self._look_at = -math.inf
         # Whether the last claim has left jobs that could run. Other threads read it.
         self.is_limited_waiting = False
-        self.is_ordinary_waiting = False
+        self.has_ordinary_backlog = False
+        # The same, or True when the last claim had no room for ordinary jobs, and did not look for any.
+        self._may_ordinary_wait = False
         # Who gets the odd slot.
         self._is_turn_of_limited = True
 
@@ -120,7 +122,7 @@ class SharedClaimer:
     def claim(self, *, max_jobs: int, max_queues: int, max_per_queue: int, free_slots: int, max_bytes: int) -> Claimed:
         """Claim jobs within the limits of ``claims.claim_jobs``. Limited jobs are claimed for free slots only."""
         has_unsorted = self.sort()
-        are_both_waiting = self.is_limited_waiting and self.is_ordinary_waiting
+        are_both_waiting = self.is_limited_waiting and self._may_ordinary_wait
         if are_both_waiting and free_slots < 1:
             # No jobs ahead: they would take the slots of limited jobs. A slot that takes a waiting job calls again.
             return Claimed(claims=[], seconds_until_next=None, has_more=True, is_heavy=True)
@@ -128,7 +130,7 @@ class SharedClaimer:
         limited = self._claim_limited(share)
         room = (free_slots if are_both_waiting else max_jobs) - len(limited.claims)
         if room < 1:
-            self.is_ordinary_waiting = True
+            self._may_ordinary_wait = True
             return Claimed(claims=limited.claims, seconds_until_next=None, has_more=True)
         ordinary = self._ordinary.claim(
             max_jobs=room,
@@ -137,7 +139,7 @@ class SharedClaimer:
             free_slots=max(free_slots - len(limited.claims), 0),
             max_bytes=max_bytes,
         )
-        self.is_ordinary_waiting = ordinary.has_more
+        self._may_ordinary_wait = self.has_ordinary_backlog = ordinary.has_more
         together = self._together(limited, ordinary)
         return replace(together, has_more=True) if has_unsorted else together
 

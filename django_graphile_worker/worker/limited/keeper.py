@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -39,10 +40,12 @@ UNUSED_FOR = 3600.0
 # The keeper rests for this many times the duration of a sorting that has found nothing, or while ordinary jobs wait:
 # they must not wait for the sorting of a backlog.
 REST = 20
-# The same while limited jobs wait in lanes: there is enough to run, but the job of another key may come first.
+# The same while limited jobs wait in lanes: there is enough to run, but the job of another key may come first. Such a
+# rest has a limit in seconds, because on a busy machine a sorting takes long without doing much.
 SHORT_REST = 4
-# While jobs wait, so few are sorted at once: the rest is short, then, and a new job is sorted soon.
-SMALL_BATCH = 50
+LONGEST_SHORT_REST = 0.01
+# While jobs wait, so few are sorted at once: a sorting is short, then, and a new job is sorted soon.
+SMALL_BATCH = 10
 # Seconds. A sorting that has found nothing is short, whatever the clock says: other processes may have kept it waiting.
 LONGEST_REST_AFTER_NOTHING = 0.02
 
@@ -118,13 +121,12 @@ class Keeper(Service):
     def _sort(self) -> float:
         """Sort a batch; return the seconds until there may be more to do."""
         began = self._clock()
-        factor = self._rest_factor()
+        factor, longest = self._rest()
         found = self._sorter.sort(SMALL_BATCH if factor else BATCH)
         ended = self._clock()
-        if found.parked:
-            self._rests_until = ended + factor * (ended - began)
-        else:
-            self._rests_until = ended + min(REST * (ended - began), LONGEST_REST_AFTER_NOTHING)
+        if not found.parked:
+            factor, longest = REST, LONGEST_REST_AFTER_NOTHING
+        self._rests_until = ended + min(factor * (ended - began), longest)
         if found.has_ready:
             self._events.lanes_ready(found.ready_lanes, self._database)
         if found.has_more:
@@ -149,10 +151,11 @@ class Keeper(Service):
             with self._database.cursor() as cursor:
                 sweeping.forget_lanes(cursor, schema=schema, numbers=numbers, seconds=UNUSED_FOR)
 
-    def _rest_factor(self) -> int:
+    def _rest(self) -> tuple[int, float]:
+        """Return how many times its duration the keeper rests after a sorting, and the most seconds of it."""
         if self._events.ordinary_jobs_wait():
-            return REST
-        return SHORT_REST if self._events.limited_jobs_wait() else 0
+            return REST, math.inf
+        return (SHORT_REST, LONGEST_SHORT_REST) if self._events.limited_jobs_wait() else (0, 0.0)
 
     def _unpark(self) -> None:
         """End the parking of jobs whose task has other limits by now."""

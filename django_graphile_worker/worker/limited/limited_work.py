@@ -94,7 +94,7 @@ class LimitedWork:
         self.claimer.sort = self.keeper.sort_now
 
     def ordinary_jobs_wait(self) -> bool:
-        return self.claimer.is_ordinary_waiting
+        return self.claimer.has_ordinary_backlog
 
     def limited_jobs_wait(self) -> bool:
         return self.claimer.is_limited_waiting

@@ -31,6 +31,7 @@ from django_graphile_worker.sql import crontab_ticks, crontabs
 from django_graphile_worker.sql.codecs import naive
 from django_graphile_worker.sql.crontabs import KnownCrontab
 from django_graphile_worker.worker.maintenance.cron_backlog import MINUTE, YIELD_WAIT, Backlog, Backlogs, Ticks
+from django_graphile_worker.worker.maintenance.cron_missed import missed_ticks, write_event
 from django_graphile_worker.worker.maintenance.cron_pending_ticks import UndecidedTicks
 from django_graphile_worker.worker.service import Service, Trouble, jittered
 
@@ -103,7 +104,7 @@ class Cron(Service):
         began = time.monotonic()
         now = self._read_clock()
         if not self._is_registered:
-            self._register()
+            self._register(now)
         minute = now.replace(second=0, microsecond=0)
         is_over = minute == self._minute or self._fire(minute, now)
         pause = min(self._retry_undecided(), self._backlogs.fire_some(minute))
@@ -119,16 +120,26 @@ class Cron(Service):
         with self._database.cursor() as cursor:
             return crontabs.database_now(cursor, now=self._statement_now())
 
-    def _register(self) -> None:
+    def _register(self, now: datetime) -> None:
         names = [item.name for item in self.items]
         known = self.known_crontabs(names)
         missing = [name for name in names if name not in known]
         if missing:
             self._make_known(missing)
             known = self.known_crontabs(names)
+        self._report_missed(known, now)
         self._backlogs.begin(known)
         self._is_registered = True
         self._send(signals.cron_started, items=self.items)
+
+    def _report_missed(self, known: Mapping[str, KnownCrontab], now: datetime) -> None:
+        """Report ticks that were missed and are not backfilled; of several workers, one reports them."""
+        for missed in missed_ticks(self.items, known, now):
+            with self._database.cursor() as cursor:
+                is_news = write_event(cursor, missed, schema=self._schema)
+            if is_news:
+                ticks = {"first_tick": _for_receivers(missed.first), "last_tick": _for_receivers(missed.last)}
+                self._send(signals.cron_missed, identifier=missed.item.name, number=missed.number, **ticks)
 
     def known_crontabs(self, names: Iterable[str]) -> Mapping[str, KnownCrontab]:
         with self._database.cursor() as cursor:
@@ -147,6 +158,9 @@ class Cron(Service):
 
     def _fire(self, minute: datetime, now: datetime) -> bool:
         """Fire this minute's ticks of all items without a backlog; return False if the minute has not begun yet."""
+        if self._minute is not None and minute - self._minute > MINUTE:
+            # The process was suspended, or did not reach the database.
+            self._report_missed(self.known_crontabs(item.name for item in self.items), now)
         self._undecided.begin(minute)
         self._backlogs.find(minute, now)
         behind = self._backlogs.behind

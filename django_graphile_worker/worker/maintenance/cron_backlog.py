@@ -66,7 +66,7 @@ class Backlogs:
     def begin(self, known: Mapping[str, KnownCrontab]) -> None:
         """Start from the rows of the items in the database."""
         for item in self._filling:
-            self._done[item.name] = _last_done(known[item.name])
+            self._done[item.name] = last_done(known[item.name])
 
     @property
     def behind(self) -> frozenset[str]:
@@ -94,8 +94,8 @@ class Backlogs:
         for item in late:
             if item.name in known:
                 row = known[item.name]
-                oldest = _floor(now - item.period - MOMENT)
-                after = max(self._done[item.name], _last_done(row), oldest)
+                oldest = whole_minute(now - item.period - MOMENT)
+                after = max(self._done[item.name], last_done(row), oldest)
                 self._backlogs.append(Backlog(item, after, row.last_execution))
 
     def _may_be_late(self, item: CronItem, minute: datetime) -> bool:
@@ -153,19 +153,19 @@ class Backlogs:
             self._advance(backlog, minute, minute)
         else:
             backlog.seen = row.last_execution
-            self._advance(backlog, max(backlog.after, _last_done(row)), minute)
+            self._advance(backlog, max(backlog.after, last_done(row)), minute)
 
 
-def _floor(instant: datetime) -> datetime:
+def whole_minute(instant: datetime) -> datetime:
     return instant.astimezone(UTC).replace(second=0, microsecond=0)
 
 
-def _last_done(known: KnownCrontab) -> datetime:
+def last_done(known: KnownCrontab) -> datetime:
     """Return the last minute whose ticks have been fired; for a new item, the minute before it became known.
 
     An item that was resumed after a pause counts as known since then: the ticks during the pause are not fired.
     """
-    before_it_was_known = _floor(known.known_since - MOMENT)
+    before_it_was_known = whole_minute(known.known_since - MOMENT)
     if known.last_execution is None:
         return before_it_was_known
-    return max(_floor(known.last_execution), before_it_was_known)
+    return max(whole_minute(known.last_execution), before_it_was_known)

@@ -29,8 +29,14 @@ if TYPE_CHECKING:
         def proof_channel(self) -> str | None:
             """Return the channel on which the listener expects proof that notifications arrive; None for no proof."""
 
-        def lease_lost(self) -> None:
-            """Choose another id: the worker is not in the register any more, and has lost its claims."""
+        def lease_lost(self) -> str:
+            """Choose another id, and return the former: the worker left the register, and has lost its claims."""
+
+        def replaced_process(self) -> Mapping[str, Any] | None:
+            """Return which process of the supervisor this process replaces, and why; None for no such process."""
+
+        def stop_reason(self) -> str:
+            """Return why the worker stops."""
 
         def read_control(self, database: Database) -> None:
             """Read on this connection what is asked of the worker."""
@@ -89,7 +95,7 @@ class Heartbeat(Service):
         self._must_read = True
         super().wake()
 
-    def register(self, database: Database | None = None) -> None:
+    def register(self, database: Database | None = None, *, former_id: str | None = None) -> None:
         """Register the worker, before the first claim, so that every claim belongs to a registered worker."""
         began = self._clock()
         with (database or self._database).cursor() as cursor:
@@ -100,6 +106,8 @@ class Heartbeat(Service):
                 schema=self._database.schema,
                 timeout=self._timeout,
                 heartbeat=self._interval,
+                former_id=former_id,
+                replaced=None if former_id else self._events.replaced_process(),
             )
         self._note_beat(began)
         self._note_server_time(server_time)
@@ -120,8 +128,7 @@ class Heartbeat(Service):
         else:
             # The worker must not hold a lease until the new id is registered: before, it may not claim under that id.
             self._last_beat = -math.inf
-            self._events.lease_lost()
-            self.register()
+            self.register(former_id=self._events.lease_lost())
         return jittered(self._interval)
 
     @property
@@ -140,8 +147,9 @@ class Heartbeat(Service):
         return self._clock() + self._server_offset
 
     def deregister(self) -> None:
+        worker_id, reason = self._events.worker_id(), self._events.stop_reason()
         with self._database.cursor() as cursor:
-            workers.deregister_worker(cursor, self._events.worker_id(), schema=self._database.schema)
+            workers.deregister_worker(cursor, worker_id, schema=self._database.schema, reason=reason)
 
     def close(self) -> None:
         self._database.close()

@@ -87,6 +87,7 @@ class Recovery(Service):
         timeout: float,
         heartbeat_interval: float,
         statistics_retention: float,
+        events_retention: float,
         notify: bool = True,
         clock: Callable[[], float] = lease_clock,
         on_trouble: Trouble | None = None,
@@ -97,6 +98,7 @@ class Recovery(Service):
         self._timeout = timeout
         self._heartbeat_interval = heartbeat_interval
         self._statistics_retention = statistics_retention
+        self._events_retention = events_retention
         self._notify = notify
         self._clock = clock
         self._detector = DeadWorkerDetector(clock)
@@ -170,10 +172,11 @@ class Recovery(Service):
             return recovery.Recovered()
         schema = self._database.schema
         with self._database.cursor() as cursor:
-            removed = recovery.remove_dead_workers(cursor, dead, schema=schema)
+            by = self._events.worker_id()
+            removed = recovery.remove_dead_workers(cursor, dead, schema=schema, by=by)
             worker_ids = list(dict.fromkeys([*removed, *unregistered]))
             recovered = recovery.recover_claims(
-                cursor, worker_ids, schema=schema, now=self._events.now(), keeping=self._events.result_keeping()
+                cursor, worker_ids, schema=schema, now=self._events.now(), keeping=self._events.result_keeping(), by=by
             )
         if recovered.cancelled:
             self._events.cancelled_recovered(recovered.cancelled)
@@ -204,17 +207,21 @@ class Recovery(Service):
 
     def _clean_up(self) -> None:
         # Late import: see _look_at_fleet.
-        from django_graphile_worker.sql import progress, recovery, statistics
+        from django_graphile_worker.sql import events, progress, recovery, statistics
 
+        schema = self._database.schema
         with self._database.cursor() as cursor:
             unlocked = recovery.release_stale_locks(
-                cursor, schema=self._database.schema, now=self._events.now(), keeping=self._events.result_keeping()
+                cursor,
+                schema=schema,
+                now=self._events.now(),
+                keeping=self._events.result_keeping(),
+                by=self._events.worker_id(),
             )
-            recovery.forget_ended(cursor, schema=self._database.schema)
-            statistics.prune(cursor, schema=self._database.schema, older_than=self._statistics_retention)
-            self._progress_after = progress.forget_ended(
-                cursor, schema=self._database.schema, after=self._progress_after
-            )
+            recovery.forget_ended(cursor, schema=schema)
+            statistics.prune(cursor, schema=schema, older_than=self._statistics_retention)
+            events.prune(cursor, schema=schema, older_than=self._events_retention)
+            self._progress_after = progress.forget_ended(cursor, schema=schema, after=self._progress_after)
         if unlocked.cancelled:
             self._events.cancelled_recovered(unlocked.cancelled)
         if unlocked.jobs or unlocked.queues:

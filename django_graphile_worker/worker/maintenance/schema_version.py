@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 from psycopg import errors
@@ -25,7 +26,20 @@ class SchemaVersion:
         error = self.find_error(database)
         if error is not None and not self._is_refused:
             self._is_refused = True
+            self.write_event(database, error)
             self._on_refused(error)
+
+    def write_event(self, database: Database, error: BreakingMigrationError) -> None:
+        """Write the event that tells operators why workers stop: of all workers and starts, one event an hour."""
+        # Late import: needed only by a worker that stops.
+        from django_graphile_worker.sql.events import ERROR, NewEvent
+        from django_graphile_worker.worker.event_writer import write_event
+
+        hour = str(int(time.time() // 3600))
+        event = NewEvent(
+            kind="schema_refused", subject="", severity=ERROR, details={"error": str(error)}, identity=hour
+        )
+        write_event(database, event)
 
     def find_error(self, database: Database) -> BreakingMigrationError | None:
         try:

@@ -57,6 +57,9 @@ class Child:
         self.problem = ""
         # The exit code of the last process, once the supervisor has noted its death.
         self.exit_code: int | None = None
+        # The last process that had begun to work, and why it was replaced: the next process that begins to work writes
+        # the event. The supervisor itself has no connection to the database.
+        self.replaced: dict[str, Any] | None = None
 
     @property
     def is_alive(self) -> bool:
@@ -100,6 +103,7 @@ class Child:
         """Return the process, which retires; another process may start in this place."""
         assert self.process is not None
         process, self.process = self.process, None
+        self.replaced = {"cause": "job_does_not_stop", "former_pid": process.pid}
         self._close()
         return process
 
@@ -118,7 +122,7 @@ class Child:
     def _own_arguments(self) -> dict[str, Any]:
         overdue, self.overdue = self.overdue, None
         records = None if self.watch is None else self.watch.records.path
-        return {"place": self.place, "records": records, "overdue": overdue}
+        return {"place": self.place, "records": records, "overdue": overdue, "replaced": self.replaced}
 
     def _close(self) -> None:
         if self.has_started is not None:
@@ -137,12 +141,21 @@ class Child:
         process, self.process = self.process, None
         self.exit_code = process.exitcode if process is not None else None
         had_started = self.has_begun()
+        self._note_replaced(process, had_started)
         self._close()
         was_quick = self.overdue is None and (now - self.started_at < QUICK_DEATH or not had_started)
         self.quick_deaths = self.quick_deaths + 1 if was_quick else 0
         self.failed_starts = 0 if had_started else self.failed_starts + 1
         delay = min(LONGEST_BACKOFF, 0.1 * 2 ** min(self.quick_deaths, 10)) if self.quick_deaths else 0.0
         self.start_after = now + delay
+
+    def _note_replaced(self, process: SpawnProcess | None, had_started: bool) -> None:
+        if self.overdue is not None:
+            self.replaced = {"cause": "time_limit", "job_ids": [run.job_id for run in self.overdue.runs]}
+        elif had_started or self.replaced is None:
+            self.replaced = {"cause": "ended"}
+        self.replaced["former_pid"] = None if process is None else process.pid
+        self.replaced["exit_code"] = self.exit_code
 
 
 def send_signal(process: SpawnProcess, number: int) -> None:

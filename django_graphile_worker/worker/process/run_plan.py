@@ -64,6 +64,8 @@ def run_as_child(request: StopState, arguments: dict[str, Any]) -> int:
     plan: Plan = arguments["plan"]
     set_up_logging(verbosity=plan.verbosity, is_colored=plan.is_colored)
     runners = _build(plan)
+    for runner in runners:
+        runner.parts.replaced_process = arguments.get("replaced")
     _record_runs(runners, arguments.get("records"))
     if arguments.get("overdue") is not None:
         _end_overdue_runs(runners, request, arguments["overdue"])

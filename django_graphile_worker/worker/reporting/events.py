@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +22,15 @@ if TYPE_CHECKING:
     from django_graphile_worker.sql.cancellations import CancelledJob
     from django_graphile_worker.sql.exhausted_jobs import Exhausted
     from django_graphile_worker.sql.recovery import Recovered, Unlocked
+    from django_graphile_worker.worker.database.connection import Database
 
 # Seconds between two checks whether an outage is over.
 OUTAGE_CHECK_INTERVAL = 0.25
+# An outage of this many seconds is an event that operators see later.
+LONG_OUTAGE = 10.0
+# How many events wait until they are written, and how many names an event has.
+MOST_NOTED = 20
+MOST_NAMES = 20
 
 
 class Outage:
@@ -89,6 +96,8 @@ class WorkerEvents:
         self._worker_id = worker_id
         self._about = {"database": database, "installation": installation}
         self._job_of = job_of
+        # Events that no statement of the worker writes: kind, subject and details. The recovery writes them.
+        self._noted: deque[tuple[str, str, dict[str, Any]]] = deque(maxlen=MOST_NOTED)
 
     def send(self, signal: signals.Event, **arguments: Any) -> None:
         about = {"worker_id": self._worker_id(), **self._about}
@@ -103,7 +112,21 @@ class WorkerEvents:
         return self._outage.check()
 
     def _database_answered(self, duration: float) -> None:
+        if duration >= LONG_OUTAGE:
+            self._noted.append(("database_lost", "", {"seconds": round(duration)}))
         self.send(signals.database_answered, duration=duration)
+
+    def write_noted(self, database: Database) -> None:
+        """Write the events that were noted. Other workers note the same events: they are merged."""
+        if not self._noted:
+            return
+        # Late import: events of this kind are rare.
+        from django_graphile_worker.sql.events import NewEvent
+        from django_graphile_worker.worker.event_writer import write_event
+
+        while self._noted:
+            kind, subject, details = self._noted.popleft()
+            write_event(database, NewEvent(kind=kind, subject=subject, details=details, merges=True))
 
     def listening_started(self) -> None:
         self.send(signals.listening_started)
@@ -150,9 +173,11 @@ class WorkerEvents:
         self._permanently_failed(unlocked.exhausted)
 
     def indexes_missed(self, missing: Sequence[str], incomplete: Sequence[str]) -> None:
+        self._noted.append(("indexes_missed", "", {"missing": list(missing), "incomplete": list(incomplete)}))
         self.send(signals.indexes_missed, missing=tuple(missing), incomplete=tuple(incomplete))
 
     def tasks_unserved(self, identifiers: Sequence[str]) -> None:
+        self._noted.append(("tasks_unserved", "", {"tasks": list(identifiers)[:MOST_NAMES]}))
         self.send(signals.tasks_unserved, identifiers=tuple(identifiers))
 
     def work_paused(self, pauses: Iterable[Pause]) -> None:

@@ -21,7 +21,9 @@ def test_shows_depth_worker_and_running_job(admin_page: Client) -> None:
     assert "eu 3 30 min" in shown
     assert "worker-1 2 min" in shown
     assert f"charge #{running}" in shown
-    assert "us 0" in shown
+    assert "us 0" not in shown
+    assert "1 empty queue is not shown. Show all queues" in shown
+    assert "us 0" in text(admin_page.get(pages.QUEUES, {"show": "all"}))
     assert "us 0" not in text(admin_page.get(pages.QUEUES, {"held": "1"}))
     assert "eu 3" not in text(admin_page.get(pages.QUEUES, {"q": "US"}))
 
@@ -29,7 +31,7 @@ def test_shows_depth_worker_and_running_job(admin_page: Client) -> None:
 def test_pages_by_name(admin_page: Client) -> None:
     for number in range(60):
         make_queue(f"queue {number:02}")
-    first = admin_page.get(pages.QUEUES)
+    first = admin_page.get(pages.QUEUES, {"show": "all"})
     assert "queue 49" in text(first)
     assert "queue 50" not in text(first)
     second = admin_page.get(first.context["next_url"])
@@ -63,3 +65,42 @@ def test_an_empty_page_links_to_the_previous_page(admin_page: Client) -> None:
     page = admin_page.get(pages.QUEUES, {"after": "zz"})
     assert "No queues." in text(page)
     assert "eu" in text(admin_page.get(page.context["previous_url"]))
+
+
+def test_queues_with_a_problem_or_a_backlog_come_first(admin_page: Client) -> None:
+    for number in range(60):
+        make_queue(f"idle {number:02}")
+    make_job("send", queue_name="a little")
+    for _ in range(3):
+        make_job("send", queue_name="more")
+    pages.make_worker("django-worker-alive", host="web-1")
+    pages.make_worker("django-worker-lost", silent=300, host="web-2")
+    for name, worker_id in (
+        ("held", "django-worker-alive"),
+        ("silent", "django-worker-lost"),
+        ("gone", "django-worker-x"),
+    ):
+        make_queue(name, locked_by=worker_id, locked_at=minutes_ago(2))
+    page = admin_page.get(pages.QUEUES)
+    names = [queue["name"] for queue in page.context["queues"]]
+    assert names == ["silent", "gone", "more", "a little", "held"]
+    assert [queue["is_lost"] for queue in page.context["queues"]] == [True, True, False, False, False]
+    assert text(page).count("worker lost") == 2
+    assert "60 empty queues are not shown." in text(page)
+    assert 'href="/admin/graphile_worker/worker/#gw-worker-django-worker-alive"' in pages.body(page)
+    assert 'href="/admin/graphile_worker/event/?worker=django-worker-lost"' in pages.body(page)
+    overview = pages.body(admin_page.get(pages.OVERVIEW))
+    assert overview.count("gw-worker-dead") == 2
+    assert 'id="gw-worker-django-worker-alive"' in pages.body(admin_page.get(pages.WORKERS))
+
+
+def test_active_queues_have_pages(admin_page: Client) -> None:
+    for number in range(60):
+        make_job("send", queue_name=f"queue {number:02}")
+    first = admin_page.get(pages.QUEUES)
+    second = admin_page.get(first.context["next_url"])
+    names = [queue["name"] for page in (first, second) for queue in page.context["queues"]]
+    assert names == [f"queue {number:02}" for number in range(60)]
+    assert (second.context["next_url"], second.context["previous_url"]) == ("", pages.QUEUES + "?page=1")
+    for odd in ("0", "x", "99999999", "9999"):
+        assert admin_page.get(pages.QUEUES, {"page": odd}).status_code == 200

@@ -50,6 +50,22 @@ class TestPage:
         assert "0 4 * * 1-5 paused 5 h ago" in shown
         assert "never (infinity)" not in shown
 
+    def test_an_item_that_no_worker_fired_in_time_is_late(self, admin_page: Client, settings: Any) -> None:
+        lines = "".join(f"* * * * * count_orders ?id={name}\n" for name in ("minutely", "stopped", "new"))
+        settings.GRAPHILE_WORKER = {**settings.GRAPHILE_WORKER, "CRONTAB": lines}
+        execute(
+            "insert into {schema}._private_known_crontabs values"
+            " ('minutely', now() - interval '9 days', now() - interval '44 minutes'),"
+            " ('stopped', now() - interval '9 days', 'infinity'), ('new', now(), null)",
+        )
+        shown = text(admin_page.get(pages.RECURRING))
+        assert re.search(r"44 min [\d s]*ago late was due 4[34] min", shown)
+        assert shown.count(" late was due") == 1
+        assert re.search(r"Schedule late: minutely was due 4[34] min ago\.", text(admin_page.get(pages.OVERVIEW)))
+        execute("update {schema}._private_known_crontabs set last_execution = now() where identifier = 'minutely'")
+        assert " late " not in text(admin_page.get(pages.RECURRING))
+        assert "Schedule late" not in text(admin_page.get(pages.OVERVIEW))
+
     def test_mistakes_are_shown(self, admin_page: Client, settings: Any) -> None:
         settings.GRAPHILE_WORKER = {**settings.GRAPHILE_WORKER, "CRONTAB": "99 * * * * count_orders"}
         shown = text(admin_page.get(pages.RECURRING))

@@ -255,7 +255,7 @@ def test_a_queue_is_released_only_with_the_last_of_its_jobs(
 
 
 def test_a_worker_has_the_timeout_of_its_own_row(cursor: Any, worker_schema: str) -> None:
-    def register(name: str, silent_minutes: float, **promise: float) -> None:
+    def register(name: str, silent_minutes: float, **promise: Any) -> None:
         now = minutes_ago(silent_minutes)
         workers.register_worker(cursor, f"django-worker-{name}", {}, schema=worker_schema, now=now, **promise)
 

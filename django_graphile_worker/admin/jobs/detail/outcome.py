@@ -13,7 +13,7 @@ from django_graphile_worker.admin.jobs.detail.payload_tree import PayloadTree
 from django_graphile_worker.admin.jobs.detail.tracebacks import parse_error
 from django_graphile_worker.payloads import RawPayload
 from django_graphile_worker.progress import Progress
-from django_graphile_worker.redaction import HIDDEN, redact, redact_text
+from django_graphile_worker.redaction import HIDDEN, redact_text
 from django_graphile_worker.results.values import Attempt, Result, ResultStatus, result_from
 from django_graphile_worker.sql import result_rows
 from django_graphile_worker.sql.results import cancellation_text
@@ -63,9 +63,9 @@ def _cancellation(found: Result, sees_payloads: bool) -> str:
 def _value(found: Result, sees_payloads: bool) -> Any:
     if found.status is not ResultStatus.SUCCEEDED:
         return ""
-    if isinstance(found.value, RawPayload):
-        return found.value if sees_payloads else HIDDEN
-    return PayloadTree().render(found.value if sees_payloads else redact(found.value))
+    if not sees_payloads:
+        return HIDDEN
+    return found.value if isinstance(found.value, RawPayload) else PayloadTree().render(found.value)
 
 
 def _attempts(attempts: tuple[Attempt, ...], sees_payloads: bool) -> Iterator[dict[str, Any]]:

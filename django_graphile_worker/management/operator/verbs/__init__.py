@@ -13,6 +13,7 @@ from django_graphile_worker.management.operator.verbs.cleanup import Cleanup
 from django_graphile_worker.management.operator.verbs.complete import Complete
 from django_graphile_worker.management.operator.verbs.crontab import Crontab
 from django_graphile_worker.management.operator.verbs.errors import Errors
+from django_graphile_worker.management.operator.verbs.events import Events
 from django_graphile_worker.management.operator.verbs.fail import Fail
 from django_graphile_worker.management.operator.verbs.grants import Grants
 from django_graphile_worker.management.operator.verbs.history import History
@@ -51,6 +52,7 @@ VERBS: tuple[Verb, ...] = (
     Reschedule(),
     Remove(),
     Workers(),
+    Events(),
     Queues(),
     Pause(),
     Resume(),

@@ -93,7 +93,7 @@ def _numbers_of(console: Console, name: str) -> LimitNumbers | None:
 
 
 def _reset(console: Console, name: str) -> None:
-    was_stored = reset_limit(name, **console.place)
+    was_stored = reset_limit(name, changed_by=getpass.getuser(), **console.place)
     if console.is_json:
         console.dump({"name": name, "was_changed": was_stored})
     elif was_stored:

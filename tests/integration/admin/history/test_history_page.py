@@ -121,8 +121,12 @@ def test_secrets__are_hidden_from_users_without_the_permission(client_with: Make
         assert response.status_code == 200
         assert "hunter2" not in body(response)
         assert "x1" not in body(response)
-    response = client.get(pages.HISTORY, {"q": "error:hunter2"})
-    assert "hidden from you" in text(response)
+        assert '"order"' not in text(response), "a payload is hidden whole"
+    for query in ("error:hunter2", "payload:4711"):
+        assert "hidden from you" in text(client.get(pages.HISTORY, {"q": query}))
+    words = {"q": "4711"}
+    assert client.get(pages.HISTORY, words).context["rows"] == [], "words of payloads are not searched"
+    assert client_with("view_payload").get(pages.HISTORY, words).context["rows"]
 
 
 def test_permission__is_needed(client_with: MakeClient, attempts: None) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
 from django.test import Client
 
-from tests.integration.admin.conftest import MakeClient
 from tests.support import admin_pages as pages
 from tests.support.factories import make_failed_job, make_job, minutes_ago
 from tests.support.operating import execute
@@ -50,11 +48,7 @@ class TestFinding:
         assert shown == {("shop.send", ""), ("shop.send", "emails"), ("shop.pack", "emails"), ("plain", "")}
 
     # What PostgreSQL's json takes and its operators refuse to read, beside what only looks like it.
-    @pytest.mark.parametrize("user", ["superuser", "viewer"])
-    def test_payloads_that_postgresql_cannot_read_are_skipped(
-        self, admin_page: Client, client_with: MakeClient, user: str
-    ) -> None:
-        client = admin_page if user == "superuser" else client_with()
+    def test_payloads_that_postgresql_cannot_read_are_skipped(self, admin_page: Client) -> None:
         for payload in (
             r'{"x": "\u0000"}',
             r'{"\u0000": 1, "x": 1}',
@@ -66,10 +60,10 @@ class TestFinding:
             odd = make_job("odd")
             execute("update {schema}._private_jobs set payload = %s::json where id = %s", [payload, odd])
         others = [make_job("odd", {"x": 1, "y": text}) for text in ("1", "\U0001f600", r"\u0000", r"\\ud800")]
-        assert found(client, q="payload.x:1") == list(reversed(others))
-        assert found(client, q="payload.x:1 task:odd", state="ready") == others
-        assert found(client, q="payload.y:1") == others[:1]
-        assert len(found(client, q="task:odd")) == 10
+        assert found(admin_page, q="payload.x:1") == list(reversed(others))
+        assert found(admin_page, q="payload.x:1 task:odd", state="ready") == others
+        assert found(admin_page, q="payload.y:1") == others[:1]
+        assert len(found(admin_page, q="task:odd")) == 10
 
     def test_errors_are_found_by_text_and_by_name(self, admin_page: Client) -> None:
         wanted = make_failed_job("send", error="KeyError: 'amount'\n\nTraceback in billing.py")

@@ -12,7 +12,7 @@ from django.db import connection, transaction
 from django.test import Client
 from pytest_django import DjangoDbBlocker
 
-from django_graphile_worker.admin.jobs import list_view
+from django_graphile_worker.admin.jobs import list_options, list_view
 from django_graphile_worker.sql.inspection import search
 from tests.support import admin_pages as pages
 from tests.support.factories import make_job, minutes_ago
@@ -40,6 +40,29 @@ ORDERS = {
     "running": ("locked_at is not null", "locked_at, id"),
     "failed": ("locked_at is null and attempts >= max_attempts", "updated_at desc, id desc"),
     "all": ("true", "id desc"),
+}
+
+
+SORTS = [
+    ("ready", "time", "run_at, id"),
+    ("ready", "-time", "run_at desc, id desc"),
+    ("ready", "-priority", "priority desc, run_at desc, id desc"),
+    ("scheduled", "priority", "priority, run_at, id"),
+    ("scheduled", "-priority", "priority desc, run_at desc, id desc"),
+    ("scheduled", "-time", "run_at desc, id desc"),
+    ("retrying", "-time", "run_at desc, id desc"),
+    ("running", "-time", "locked_at desc, id desc"),
+    ("failed", "time", "updated_at, id"),
+    ("all", "id", "id"),
+]
+SORTABLE = {
+    "ready": {"priority", "time"},
+    "scheduled": {"priority", "time"},
+    "retrying": {"time"},
+    "running": {"time"},
+    "failed": {"time"},
+    "limited": {"id"},
+    "all": {"id"},
 }
 
 
@@ -78,7 +101,7 @@ class TestOrderAndPages:
     def test_pages_contain_all_jobs_in_order(
         self, admin_page: Client, monkeypatch: pytest.MonkeyPatch, state: str, query: str
     ) -> None:
-        monkeypatch.setattr(list_view, "PAGE_SIZE", 7)
+        monkeypatch.setattr(list_options, "DEFAULT_SIZE", 7)
         condition, order = ORDERS[state]
         with connection.cursor() as cursor:
             extra = " and ".join(SQL_OF[term] for term in query.split()) or "true"
@@ -98,7 +121,7 @@ class TestOrderAndPages:
     def test_previous_pages_are_the_pages_before(
         self, admin_page: Client, monkeypatch: pytest.MonkeyPatch, state: str, query: str
     ) -> None:
-        monkeypatch.setattr(list_view, "PAGE_SIZE", 5)
+        monkeypatch.setattr(list_options, "DEFAULT_SIZE", 5)
         seen: list[list[int]] = []
         url = f"{pages.JOBS}?state={state}&q={query}"
         while url:
@@ -111,6 +134,35 @@ class TestOrderAndPages:
             page = admin_page.get(page.context["previous_url"])
             assert [line.id for line in page.context["rows"]] == expected
         assert not page.context["previous_url"]
+
+    def test_sorted_pages_contain_all_jobs_in_order_in_both_directions(
+        self, admin_page: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(list_options, "DEFAULT_SIZE", 7)
+        for state, sort, order in SORTS:
+            with connection.cursor() as cursor:
+                cursor.execute(f'select id from "{SCHEMA}"._private_jobs where {ORDERS[state][0]} order by {order}')
+                expected = [job_id for (job_id,) in cursor.fetchall()]
+            seen: list[list[int]] = []
+            url = f"{pages.JOBS}?state={state}&sort={sort}"
+            while url:
+                page = admin_page.get(url)
+                seen.append([line.id for line in page.context["rows"]])
+                url = page.context["next_url"]
+            assert [job_id for each in seen for job_id in each] == expected, (state, sort)
+            for before in seen[-2::-1]:
+                page = admin_page.get(page.context["previous_url"])
+                assert [line.id for line in page.context["rows"]] == before, (state, sort)
+            direction = "descending" if sort.startswith("-") else "ascending"
+            (header,) = [each for each in page.context["headers"] if each.direction]
+            assert (header.name, header.direction) == (sort.removeprefix("-"), direction)
+            assert f'aria-sort="{direction}"' in pages.body(page)
+
+    def test_an_order_without_an_index_is_not_offered(self, admin_page: Client) -> None:
+        for state, expected in SORTABLE.items():
+            page = admin_page.get(pages.JOBS, {"state": state, "sort": "attempts"})
+            assert page.context["sort"] == ""
+            assert {each.name for each in page.context["headers"] if each.url} == expected
 
     def test_counts_are_exact_below_the_cap(self, admin_page: Client) -> None:
         counts = {tab["state"]: tab["count"] for tab in admin_page.get(pages.JOBS).context["tabs"]}

@@ -17,7 +17,7 @@ from tests.support.factories import make_job, minutes_ago
     [
         (None, 0, "Jobs are ready, but no worker is running."),
         ({"tasks": ["other"]}, 1, "No worker has the tasks of some ready jobs: send."),
-        ({"tasks": ["send"]}, 300, "No heartbeat from django-worker-1."),
+        ({"tasks": ["send"]}, 300, "Worker lost: django-worker-1 (no heartbeat for 5 min)."),
         ({"tasks": ["send"], "is_listening": False}, 1, "Polling instead of listening: django-worker-1."),
     ],
 )
@@ -42,3 +42,11 @@ def test_no_problem_is_reported_when_all_is_well(admin_page: Client) -> None:
     # What other tests do to the same database is not what is tested here.
     ours = [each for each in problems if "dead rows" not in each.cause and "has been open" not in each.cause]
     assert ours == []
+
+
+def test_no_worker__is_reported_also_if_nothing_is_ready(admin_page: Client) -> None:
+    assert "No worker is running. Start a worker" in text(admin_page.get(pages.OVERVIEW))
+    make_worker("django-worker-1", silent=62, host="web-1")
+    shown = text(admin_page.get(pages.OVERVIEW))
+    assert "Worker lost: web-1 (no heartbeat for 1 min)." in shown
+    assert "No worker is running." in shown
