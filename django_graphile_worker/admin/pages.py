@@ -24,6 +24,8 @@ from django_graphile_worker.sql.inspection.criteria import Subquery
 TEMPLATES = "admin/graphile_worker"
 # A view returns a page or, if it sends a file, a streaming response.
 View = Callable[..., Any]
+# What a link to the same page of another database keeps. A place in a list is a place among other jobs there.
+KEPT_PARAMETERS = frozenset({"q", "state", "span", "of", "task", "queue", "worker", "tasks"})
 
 
 def explain_database_errors(view: View) -> View:
@@ -109,10 +111,15 @@ class PageAdmin(ModelAdmin):  # type: ignore[type-arg]
             "title": models.page_name(self.model),
             "navigation": self.navigation(request),
             "alias": alias,
-            "databases": [(name, f"?{databases.PARAMETER}={name}", name == alias) for name in known]
+            "databases": [(name, self._same_page(request, name), name == alias) for name in known]
             if len(known) > 1
             else [],
         }
+
+    def _same_page(self, request: HttpRequest, alias: str) -> str:
+        """Return the address of this page for another database, with what the user has searched and selected."""
+        kept = {key: value for key, value in request.GET.items() if key in KEPT_PARAMETERS and value}
+        return f"?{urlencode({**kept, databases.PARAMETER: alias})}"
 
     def has_pause_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return self.has_app_permission(request, "pause_work")

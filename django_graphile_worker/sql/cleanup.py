@@ -56,6 +56,8 @@ TABLES_OF_EVENTS = (
     "_private_known_crontabs",
     "_private_workers",
     "_private_statistics",
+    "_private_named_statistics",
+    "_private_backlog_samples",
     "_private_results",
     "_private_waiters",
     "_private_history",

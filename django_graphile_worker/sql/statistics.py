@@ -104,7 +104,7 @@ class TaskRuns(NamedTuple):
 
 def append(cursor: Any, rows: Iterable[Row], *, schema: str) -> None:
     """Store the counts of some minutes for the next fold(): one new row, which no other session waits for."""
-    cursor.execute(statement(APPEND, schema), [json.dumps([_document(row) for row in rows], separators=(",", ":"))])
+    cursor.execute(statement(APPEND, schema), [json.dumps([document(row) for row in rows], separators=(",", ":"))])
 
 
 def fold(cursor: Any, *, schema: str, at_least_after: float = 0.0) -> bool:
@@ -181,7 +181,7 @@ def together(rows: Sequence[Row], *, started_at: int, task_identifier: str) -> R
     )
 
 
-def _document(row: Row) -> dict[str, Any]:
+def document(row: Row) -> dict[str, Any]:
     """Return the row for JSON, without the empty buckets of its histograms: most buckets are empty."""
     ran = [bucket for bucket, number in enumerate(row.durations) if number]
     waited = [bucket for bucket, number in enumerate(row.waits) if number]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker import signals
 from django_graphile_worker.worker.identity import about_this_process
+from django_graphile_worker.worker.maintenance.backlog_sampler import BacklogSampler
 from django_graphile_worker.worker.outcomes import Cancelled, Outcome
 from django_graphile_worker.worker.parts import Parts
 
@@ -175,6 +176,7 @@ class RecoveryCallbacks:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._unpark_at = 0.0
+        self._sampler = BacklogSampler(now=parts.now, on_trouble=parts.events.database_trouble)
 
     def worker_id(self) -> str:
         return self._parts.worker_id
@@ -201,6 +203,9 @@ class RecoveryCallbacks:
             found_all = self._unpark(database)
             # Again and again: a worker with the code of before may still run, and park more jobs until it stops.
             self._unpark_at = monotonic() + (UNPARK_INTERVAL if found_all else 0.0)
+        # A draining worker looks once, and its first job waits for that look.
+        if not self._parts.is_draining:
+            self._sampler.sample(database)
 
     def _unpark(self, database: Database) -> bool:
         """End the parking of jobs whose tasks have no limits any more; return True if all were found."""

@@ -276,6 +276,7 @@ def _build_statistics(parts: Parts) -> StatisticsRecorder:
         database=_database(parts, "statistics"),
         buffer=parts.statistics_buffer,
         interval=parts.settings.heartbeat_interval,
+        worker_id=lambda: parts.worker_id,
         on_trouble=parts.events.database_trouble,
     )
 

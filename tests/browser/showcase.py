@@ -66,6 +66,8 @@ def fill(schema: str) -> None:
     _limited_jobs()
     _workers(schema)
     _statistics(schema)
+    _named_statistics(schema)
+    _samples(schema)
 
 
 def _jobs() -> None:
@@ -169,6 +171,39 @@ def _statistics(schema: str) -> None:
             _copied[schema] = this_minute
         else:
             cursor.execute(f'insert into "{schema}"._private_statistics table showcase.statistics')
+
+
+NAMED = {
+    ("queue", "warehouse"): "move_stock",
+    ("worker", "django-worker-a3f9c1d20e87b"): "",
+    ("worker", "django-worker-b3f9c1d20e87b"): "send_receipt",
+}
+
+
+def _named_statistics(schema: str) -> None:
+    """Give a queue and two workers the counts of tasks."""
+    with connection.cursor() as cursor:
+        for (kind, name), task in NAMED.items():
+            cursor.execute(
+                f'insert into "{schema}"._private_named_statistics'
+                " select %s, period_seconds, started_at, %s, succeeded, failed, permanently_failed, interrupted,"
+                f' duration_seconds, wait_seconds, durations, waits from "{schema}"._private_statistics'
+                " where task_identifier = %s",
+                [kind, name, task],
+            )
+
+
+def _samples(schema: str) -> None:
+    """Create the samples of a day; for seven minutes of the last hour no worker ran."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f'insert into "{schema}"._private_backlog_samples'
+            " (minute, sampled_at, ready, scheduled, running, retrying, permanently_failed, last_job_id)"
+            " select minute, minute + interval '7 seconds', 60 + round(40 * sin(back / 9.0) + 12 * sin(back / 2.3)),"
+            " 23, 4 + back % 3, 9 + back % 5, 5, 1000000 - back * 150 + round(90 * sin(back / 6.0))"
+            " from (select date_trunc('minute', now()) - back * interval '1 minute' as minute, back"
+            " from generate_series(0, 1440) as back where back not between 31 and 37) as each"
+        )
 
 
 def _add_up(cursor: Any, schema: str, this_minute: int) -> None:

@@ -1,48 +1,20 @@
-"""The scale, the grid and the axes of a chart."""
+"""The axes of a chart: the numbers of the value axis, and the labels of the time axis."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
-from django.utils.html import format_html_join
-from django.utils.safestring import SafeString
+from django.utils import formats, timezone
+from django.utils.translation import gettext as _
 
-WIDTH, HEIGHT = 640, 170
-# The left margin has room for "16 min 40 s". On a narrow screen the style sheet moves these labels into the image.
-LEFT, RIGHT, TOP, BOTTOM = 66, 8, 10, 22
-GRID_LINES = 3
+from django_graphile_worker.admin.charts.chart_data import Span
 
-
-@dataclass(frozen=True, slots=True)
-class Scale:
-    """The mapping of periods and values to coordinates of the image."""
-
-    # The value at the upper end of the value axis.
-    top: float
-    # The width of a period.
-    step: float
-
-    @classmethod
-    def fitting(cls, values: Sequence[float], periods: int) -> Scale:
-        """Return a scale that has room for these values and this number of periods."""
-        return cls(round_up(max(values, default=0.0)), (WIDTH - LEFT - RIGHT) / max(periods, 1))
-
-    def x(self, index: float) -> float:
-        return LEFT + index * self.step
-
-    def y(self, value: float) -> float:
-        return HEIGHT - BOTTOM - value / self.top * (HEIGHT - TOP - BOTTOM)
-
-    def column(self, index: int) -> tuple[float, int, float, int]:
-        """Return x, y, width and height of the area of a period."""
-        return self.x(index), TOP, self.step, HEIGHT - TOP - BOTTOM
-
-    @property
-    def levels(self) -> list[float]:
-        """The values that have a grid line."""
-        return [self.top * part / (GRID_LINES - 1) for part in range(GRID_LINES)]
+# The value axis has this many labels: the end, the middle and zero.
+LEVELS = 3
+MINUTE = 60
 
 
 def round_up(value: float) -> float:
@@ -53,28 +25,55 @@ def round_up(value: float) -> float:
     return next(factor * magnitude for factor in (1, 2, 4, 6, 8, 10) if value <= factor * magnitude * 1.0001)
 
 
-def grid(scale: Scale) -> SafeString:
-    heights = [f"{scale.y(level):.1f}" for level in scale.levels]
-    shape = '<line class="gw-grid" x1="{}" x2="{}" y1="{}" y2="{}"/>'
-    return format_html_join("", shape, ((str(LEFT), str(WIDTH - RIGHT), height, height) for height in heights))
+def levels(top: float) -> list[float]:
+    """Return the values that have a label and a grid line, the highest first."""
+    return [top * part / (LEVELS - 1) for part in range(LEVELS - 1, -1, -1)]
 
 
-def value_axis(scale: Scale, format_value: Callable[[float], str]) -> SafeString:
-    shape = '<text class="gw-axis gw-axis-value{}" x="{}" y="{}" text-anchor="end">{}</text>'
-    labels = (
-        ("" if level else " gw-axis-zero", str(LEFT - 6), f"{scale.y(level) + 3.5:.1f}", format_value(level))
-        for level in scale.levels
-    )
-    return format_html_join("", shape, labels)
+@dataclass(frozen=True, slots=True)
+class Period:
+    """A period of the time axis: its name in tables, and its label on the axis, if it has one."""
+
+    label: str
+    tick: str
+    # On a narrow screen there is room for every other label.
+    is_wide_only: bool
+    is_unfinished: bool
+
+    @property
+    def full_label(self) -> str:
+        return _("%(time)s (so far)") % {"time": self.label} if self.is_unfinished else self.label
 
 
-def time_axis(scale: Scale, labels: Sequence[str]) -> SafeString:
-    indexes = [round(len(labels) * part / 6) for part in range(6)] if len(labels) >= 6 else range(len(labels))
-    shown = [index for index in indexes if index]
-    shape = '<text class="gw-axis{}" x="{}" y="{}" text-anchor="middle">{}</text>'
-    # A narrow screen has room for every other label.
-    texts = (
-        (" gw-axis-wide-only" if number % 2 else "", f"{scale.x(index + 0.5):.1f}", str(HEIGHT - 6), labels[index])
-        for number, index in enumerate(shown)
-    )
-    return format_html_join("", shape, texts)
+def periods(starts: Sequence[int], span: Span) -> list[Period]:
+    """Return the periods that begin at these times; the last period has not ended yet."""
+    last = len(starts) - 1
+    found: list[Period] = []
+    # Of the labels, every other one is for wide screens only.
+    is_next_narrow = True
+    for index, start in enumerate(starts):
+        local = timezone.localtime(datetime.fromtimestamp(start, UTC))
+        to_end = min(index, last - index)
+        # A label at an end of the axis would not fit; on a narrow screen, it needs a larger part of the axis.
+        has_tick = _has_tick(local, span) and to_end >= len(starts) // 24
+        fits_narrow = has_tick and to_end >= len(starts) // 12
+        is_wide_only = has_tick and not (fits_narrow and is_next_narrow)
+        is_next_narrow ^= fits_narrow
+        tick = _tick(local, span) if has_tick else ""
+        found.append(Period(_label(local, span), tick, is_wide_only, index == last))
+    return found
+
+
+def _has_tick(local: datetime, span: Span) -> bool:
+    if span.name == "hour":
+        return local.minute % 10 == 0
+    return local.minute < span.period // MINUTE and local.hour % (4 if span.name == "day" else 24) == 0
+
+
+def _tick(local: datetime, span: Span) -> str:
+    return formats.date_format(local, "j M" if span.name == "week" else "H:i")
+
+
+def _label(local: datetime, span: Span) -> str:
+    """Return the name of a period: with its date, unless all periods are of one hour."""
+    return formats.date_format(local, "H:i" if span.name == "hour" else "D j M H:i")

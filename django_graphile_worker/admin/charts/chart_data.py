@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -42,17 +42,23 @@ SPANS = {
 }
 
 
-def rows_by_period(rows: Iterable[Row], span: Span, now: datetime) -> list[Row]:
-    """Return one row for each period, with the sums of all tasks; periods without jobs have a row of zeros."""
-    groups: dict[int, list[Row]] = {start: [] for start in span.starts(now)}
+def rows_by_period(rows: Iterable[Row], starts: Sequence[int], unknown: Collection[int] = ()) -> list[Row | None]:
+    """Return one row for each period, with the sums of all rows of the period.
+
+    A period without rows had no jobs, so its row has zeros; if its start is in ``unknown``, it has None.
+    """
+    groups: dict[int, list[Row]] = {start: [] for start in starts}
     for row in rows:
         if row.started_at in groups:
             groups[row.started_at].append(row)
-    return [together(group, started_at=start, task_identifier="") for start, group in groups.items()]
+    return [
+        None if start in unknown and not group else together(group, started_at=start, task_identifier="")
+        for start, group in groups.items()
+    ]
 
 
-def total(rows: Sequence[Row]) -> Row:
-    return together(rows, started_at=0, task_identifier="")
+def total(rows: Iterable[Row | None]) -> Row:
+    return together([row for row in rows if row is not None], started_at=0, task_identifier="")
 
 
 def percentile(histogram: Sequence[int], share: float) -> float | None:

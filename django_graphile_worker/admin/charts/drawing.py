@@ -1,68 +1,84 @@
-"""Renders charts as SVG on the server. They need no script and no style attribute: colours are CSS classes."""
+"""Draws the image of a chart as SVG, without text, without a script, and without a style attribute.
+
+The image has no coordinates of its own: bars have percentages, so that a chart of any width has lines of the same
+thickness. Paths cannot have percentages, so each is in an inner image that is stretched. Colours are CSS classes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from django.utils.html import format_html, format_html_join
-from django.utils.safestring import SafeString
+from django.utils.safestring import SafeString, mark_safe
 
-from django_graphile_worker.admin.charts.chart_axes import HEIGHT, WIDTH, Scale, grid, time_axis, value_axis
-from django_graphile_worker.admin.formatting import EMPTY_VALUE
+from django_graphile_worker.admin.charts.chart_axes import LEVELS
 
-Format = Callable[[float], str]
+# Small values stay visible: a bar has at least this height, in percent.
+LEAST_HEIGHT = 1.0
+# The part of a period that its bar takes.
+BAR_SHARE = 0.84
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A name, a CSS class for the colour, and a value for each period (None: no value)."""
+    """A name, a CSS class for colour and line style, and a value for each period (None: unknown)."""
 
     name: str
     css_class: str
     values: Sequence[float | None]
+    is_striped: bool = False
 
     @property
-    def numbers(self) -> list[float]:
-        return [value or 0.0 for value in self.values]
+    def fill(self) -> SafeString:
+        """The attribute of a bar that fills it with the stripes that overview.html defines."""
+        return mark_safe(' fill="url(#gw-stripes)"') if self.is_striped else SafeString()
 
 
-@dataclass(frozen=True, slots=True)
-class Chart:
-    """An SVG image, with its title, its summary and its legend."""
-
-    title: str
-    summary: str
-    svg: SafeString
-    series: Sequence[Series]
+def highest_bar(series: Sequence[Series]) -> float:
+    stacks = zip(*(each.values for each in series), strict=True)
+    return max((sum(value or 0.0 for value in stack) for stack in stacks), default=0.0)
 
 
-def bar_chart(title: str, summary: str, labels: Sequence[str], series: Sequence[Series], format_value: Format) -> Chart:
-    """Draw stacked bars."""
-    heights = [sum(values) for values in zip(*(each.numbers for each in series), strict=True)]
-    scale = Scale.fitting(heights, len(labels))
-    shapes: list[SafeString] = []
-    for index, label in enumerate(labels):
-        figures = [f"{each.name}: {format_value(each.values[index] or 0)}" for each in series]
-        tooltip = _tooltip_area(scale, index, [label, *figures])
-        shapes.append(format_html("<g>{}{}</g>", tooltip, _stacked_bar(series, index, scale)))
-    svg = _image(title, summary, labels, scale, format_value, _joined(shapes))
-    return Chart(title, summary, svg, series)
+def highest_point(series: Sequence[Series]) -> float:
+    return max((value for each in series for value in each.values if value is not None), default=0.0)
 
 
-def line_chart(
-    title: str, summary: str, labels: Sequence[str], series: Sequence[Series], format_value: Format
-) -> Chart:
-    """Draw lines, with gaps where a series has no value."""
-    scale = Scale.fitting([number for each in series for number in each.numbers], len(labels))
+def draw_bars(series: Sequence[Series], top: float) -> SafeString:
+    """Draw stacked bars; the bar of the last period is outlined, because the period has not ended."""
+    number = len(series[0].values)
+    shapes: list[tuple[str, ...]] = []
+    for index in range(number):
+        below = 0.0
+        for each in series:
+            value = each.values[index] or 0.0
+            if not value:
+                continue
+            height = max(value / top * 100, LEAST_HEIGHT)
+            unfinished = " gw-unfinished" if index == number - 1 else ""
+            left = (index + (1 - BAR_SHARE) / 2) / number * 100
+            place = (left, 100 - below - height, BAR_SHARE / number * 100, height)
+            shapes.append((each.css_class + unfinished, each.fill, *(f"{part:.2f}" for part in place)))
+            below += height
+    bars = format_html_join("", '<rect class="gw-bar {}"{} x="{}%" y="{}%" width="{}%" height="{}%"/>', shapes)
+    return _image(bars)
+
+
+def draw_lines(series: Sequence[Series], top: float) -> SafeString:
+    """Draw lines, with gaps where a series has no value; the way to the last period is dotted."""
+    number = len(series[0].values)
     shapes = [
-        format_html('<path class="gw-line {}" d="{}"/>', each.css_class, _path(each.values, scale)) for each in series
+        format_html('<path class="gw-line {}" d="{}"/>', f"{each.css_class}{extra}", path)
+        for each in series
+        for extra, path in _paths(each.values, top)
+        if path
     ]
-    for index, label in enumerate(labels):
-        figures = [f"{each.name}: {_value_text(each.values[index], format_value)}" for each in series]
-        shapes.append(_tooltip_area(scale, index, [label, *figures]))
-    svg = _image(title, summary, labels, scale, format_value, _joined(shapes))
-    return Chart(title, summary, svg, series)
+    inner = format_html(
+        '<svg viewBox="0 0 {} 100" preserveAspectRatio="none" width="100%" height="100%">{}</svg>',
+        number,
+        _joined(shapes),
+    )
+    return _image(inner)
 
 
 def sparkline(values: Sequence[float], label: str) -> SafeString:
@@ -87,62 +103,36 @@ def _joined(shapes: Iterable[SafeString]) -> SafeString:
     return format_html_join("", "{}", ((shape,) for shape in shapes))
 
 
-def _value_text(value: float | None, format_value: Format) -> str:
-    return EMPTY_VALUE if value is None else format_value(value)
+def _paths(values: Sequence[float | None], top: float) -> list[tuple[str, str]]:
+    """Return the path through all periods that have ended, and the path from there to the last period."""
+    ended = _path(values[:-1], top, 0)
+    if values[-1] is None:
+        return [("", ended)]
+    before = len(values) - 2
+    last = _path([values[before] if before >= 0 else None, values[-1]], top, max(before, 0))
+    return [("", ended), (" gw-unfinished", last)]
 
 
-def _stacked_bar(series: Sequence[Series], index: int, scale: Scale) -> SafeString:
-    shapes: list[tuple[str, ...]] = []
-    gap = min(1.0, scale.step * 0.15)
-    below = 0.0
-    for each in series:
-        value = each.values[index] or 0.0
-        if value:
-            y = scale.y(below + value)
-            height = max(scale.y(below) - y, 0.8)
-            x = scale.x(index) + gap / 2
-            shapes.append((each.css_class, f"{x:.1f}", f"{y:.1f}", f"{scale.step - gap:.1f}", f"{height:.1f}"))
-            below += value
-    return format_html_join("", '<rect class="gw-bar {}" x="{}" y="{}" width="{}" height="{}"/>', shapes)
-
-
-def _tooltip_area(scale: Scale, index: int, lines: Sequence[str]) -> SafeString:
-    """Draw an invisible rectangle over the whole height of a period, whose tooltip has the figures."""
-    left, top, width, height = scale.column(index)
-    return format_html(
-        '<rect class="gw-tooltip-area" x="{}" y="{}" width="{}" height="{}"><title>{}</title></rect>',
-        f"{left:.1f}",
-        str(top),
-        f"{width:.1f}",
-        str(height),
-        "\n".join(lines),
-    )
-
-
-def _path(values: Sequence[float | None], scale: Scale) -> str:
+def _path(values: Sequence[float | None], top: float, first: int) -> str:
     """Return a path through the middle of each period; a value without neighbours becomes a short dash."""
     parts: list[str] = []
     is_drawing = False
-    for index, value in enumerate(values):
+    for index, value in enumerate(values, first):
         if value is None:
             is_drawing = False
             continue
-        x, y = scale.x(index + 0.5), scale.y(value)
-        parts.append(f"L{x:.1f} {y:.1f}" if is_drawing else f"M{x - scale.step * 0.3:.1f} {y:.1f}L{x:.1f} {y:.1f}")
+        x, y = index + 0.5, 100 - value / top * 100
+        parts.append(f"L{x:g} {y:.2f}" if is_drawing else f"M{x - 0.3:g} {y:.2f}L{x:g} {y:.2f}")
         is_drawing = True
-    return "".join(parts) or "M0 0"
+    return "".join(parts)
 
 
-def _image(
-    title: str, summary: str, labels: Sequence[str], scale: Scale, format_value: Format, shapes: SafeString
-) -> SafeString:
-    return format_html(
-        '<svg class="gw-chart" viewBox="0 0 {} {}" role="img" aria-label="{}">{}{}{}{}</svg>',
-        WIDTH,
-        HEIGHT,
-        f"{title}. {summary}",
-        grid(scale),
-        shapes,
-        value_axis(scale, format_value),
-        time_axis(scale, labels),
-    )
+def _image(shapes: SafeString) -> SafeString:
+    # The table below the chart has the figures, for readers that do not see the image.
+    return format_html('<svg class="gw-chart" aria-hidden="true" focusable="false">{}{}</svg>', _grid(), shapes)
+
+
+def _grid() -> SafeString:
+    heights = [100 * part / (LEVELS - 1) for part in range(LEVELS)]
+    shape = '<line class="gw-grid" x1="0" x2="100%" y1="{}%" y2="{}%"/>'
+    return format_html_join("", shape, ((f"{height:g}", f"{height:g}") for height in heights))

@@ -1,62 +1,186 @@
-"""The charts of the overview: throughput, failures, wait time and run time."""
+"""The charts of the overview: throughput, failures, waiting time, run time, backlog and added jobs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 
-from django.utils import timezone
 from django.utils.translation import gettext as _
-from django.utils.translation import pgettext
+from django.utils.translation import ngettext, pgettext
 
 from django_graphile_worker.admin import formatting
-from django_graphile_worker.admin.charts.chart_data import Span, percentile, total
-from django_graphile_worker.admin.charts.drawing import Chart, Series, bar_chart, line_chart
+from django_graphile_worker.admin.charts.chart import Chart, make_chart, rate, whole_number
+from django_graphile_worker.admin.charts.chart_axes import Period, periods
+from django_graphile_worker.admin.charts.chart_data import Span, percentile, rows_by_period, total
+from django_graphile_worker.admin.charts.drawing import Series
+from django_graphile_worker.sql.backlog_samples import SamplesOfPeriod
+from django_graphile_worker.sql.named_statistics import NamedRows
 from django_graphile_worker.sql.statistics import Row
 
+Rows = Sequence[Row | None]
 
-def draw_charts(rows: Sequence[Row], span: Span) -> list[Chart]:
-    """Draw the charts from one row of statistics for each period."""
-    labels = [_period_label(row.started_at, span) for row in rows]
+
+@dataclass(frozen=True, slots=True)
+class ChartFigures:
+    """What the charts show: counts of ended runs and, for all jobs together, samples of the backlog."""
+
+    counts: NamedRows
+    # None for the charts of a task, a queue or a worker: the samples count all jobs.
+    samples: Sequence[SamplesOfPeriod] | None
+
+
+def draw_charts(figures: ChartFigures, span: Span, now: datetime) -> list[Chart]:
+    """Draw all charts of a time span that ends now."""
+    starts = span.starts(now)
+    axis = periods(starts, span)
+    rows = rows_by_period(figures.counts.rows, starts, figures.counts.unknown_starts)
     sums = total(rows)
-    waits, durations = [row.waits for row in rows], [row.durations for row in rows]
+    charts = [
+        _throughput(rows, sums, axis, span),
+        _failures(rows, sums, axis, span),
+        _waiting_time(rows, sums, axis, span),
+        _run_time(rows, sums, axis, span),
+    ]
+    if figures.samples is not None:
+        samples = {each.started_at: each for each in figures.samples}
+        charts += [_backlog(samples, starts, axis, span), _added(samples, starts, axis, span)]
+    return charts
+
+
+def _throughput(rows: Rows, sums: Row, axis: Sequence[Period], span: Span) -> Chart:
+    summary = ngettext("%(number)s job succeeded", "%(number)s jobs succeeded", sums.succeeded)
+    series = [Series(_("succeeded"), "gw-succeeded", [row and float(row.succeeded) for row in rows])]
+    return make_chart(
+        "throughput",
+        _("Throughput"),
+        summary=summary % {"number": whole_number(sums.succeeded)},
+        unit=_jobs_per_period(span),
+        series=[*series, *_failed_series(rows)],
+        periods=axis,
+        format_value=whole_number,
+        is_stacked=True,
+    )
+
+
+def _failures(rows: Rows, sums: Row, axis: Sequence[Period], span: Span) -> Chart:
+    number = sums.failed + sums.permanently_failed
+    summary = ngettext("%(number)s attempt failed", "%(number)s attempts failed", number)
+    return make_chart(
+        "failures",
+        _("Failures"),
+        summary=summary % {"number": whole_number(number)},
+        unit=_attempts_per_period(span),
+        series=_failed_series(rows),
+        periods=axis,
+        format_value=whole_number,
+        is_stacked=True,
+    )
+
+
+def _failed_series(rows: Rows) -> list[Series]:
+    retrying = [row and float(row.failed) for row in rows]
+    failed = [row and float(row.permanently_failed) for row in rows]
     return [
-        _throughput(rows, sums, labels),
-        _failures(rows, sums, labels),
-        _percentiles(pgettext("chart", "Wait time"), labels, waits, sums.waits),
-        _percentiles(pgettext("chart", "Run time"), labels, durations, sums.durations),
+        Series(pgettext("attempts", "retrying"), "gw-retrying", retrying),
+        Series(pgettext("attempts", "failed"), "gw-failed", failed, is_striped=True),
     ]
 
 
-def _throughput(rows: Sequence[Row], sums: Row, labels: Sequence[str]) -> Chart:
-    summary = _("%(number)s jobs succeeded") % {"number": f"{sums.succeeded:,}"}
-    series = [Series(_("succeeded"), "gw-succeeded", [float(row.succeeded) for row in rows])]
-    return bar_chart(_("Throughput"), summary, labels, series, _whole_number)
+def _waiting_time(rows: Rows, sums: Row, axis: Sequence[Period], span: Span) -> Chart:
+    histograms = [row and row.waits for row in rows]
+    title, meaning = pgettext("chart", "Waiting time"), _("from due to started")
+    return _percentiles("waiting", title, meaning, histograms, sums.waits, axis, span)
 
 
-def _failures(rows: Sequence[Row], sums: Row, labels: Sequence[str]) -> Chart:
-    summary = _("%(number)s attempts failed") % {"number": f"{sums.failed + sums.permanently_failed:,}"}
-    series = [
-        Series(_("retried"), "gw-retrying", [float(row.failed) for row in rows]),
-        Series(_("permanent"), "gw-failed", [float(row.permanently_failed) for row in rows]),
-    ]
-    return bar_chart(_("Failures"), summary, labels, series, _whole_number)
+def _run_time(rows: Rows, sums: Row, axis: Sequence[Period], span: Span) -> Chart:
+    histograms = [row and row.durations for row in rows]
+    title, meaning = pgettext("chart", "Run time"), _("from started to ended")
+    return _percentiles("running", title, meaning, histograms, sums.durations, axis, span)
 
 
-def _percentiles(title: str, labels: Sequence[str], histograms: Sequence[Sequence[int]], sums: Sequence[int]) -> Chart:
+def _percentiles(
+    name: str,
+    title: str,
+    meaning: str,
+    histograms: Sequence[Sequence[int] | None],
+    sums: Sequence[int],
+    axis: Sequence[Period],
+    span: Span,
+) -> Chart:
     p50, p95 = (formatting.duration(percentile(sums, share)) for share in (0.5, 0.95))
     series = [
-        Series("p50", "gw-p50", [percentile(each, 0.5) for each in histograms]),
-        Series("p95", "gw-p95", [percentile(each, 0.95) for each in histograms]),
+        Series(label, css_class, [percentile(each, share) if each else None for each in histograms])
+        for label, css_class, share in (("p50", "gw-p50", 0.5), ("p95", "gw-p95", 0.95))
     ]
-    return line_chart(title, f"p50 {p50}, p95 {p95}", labels, series, formatting.duration)
+    return make_chart(
+        name,
+        title,
+        summary=f"p50 {p50}, p95 {p95}",
+        unit=_("%(meaning)s, %(buckets)s") % {"meaning": meaning, "buckets": _buckets(span)},
+        series=series,
+        periods=axis,
+        format_value=formatting.duration,
+    )
 
 
-def _whole_number(value: float) -> str:
-    """Return a number of jobs; "" for a fraction: the values of grid lines may be fractions."""
-    return f"{value:,.0f}" if value == int(value) else ""
+def _backlog(
+    samples: Mapping[int, SamplesOfPeriod], starts: Sequence[int], axis: Sequence[Period], span: Span
+) -> Chart:
+    found = [samples.get(start) for start in starts]
+    names = {
+        "ready": (_("ready"), "gw-ready"),
+        "retrying": (pgettext("attempts", "retrying"), "gw-waits-for-retry"),
+        "running": (_("running"), "gw-running-jobs"),
+    }
+    series = [
+        Series(label, css_class, [each and float(getattr(each, name)) for each in found])
+        for name, (label, css_class) in names.items()
+    ]
+    is_estimate = any(each.is_estimate for each in found if each is not None)
+    unit = _("jobs, highest count of a minute, %(buckets)s") % {"buckets": _buckets(span)}
+    return make_chart(
+        "backlog",
+        pgettext("chart", "Backlog"),
+        summary=_("partly estimated") if is_estimate else "",
+        unit=unit,
+        series=series,
+        periods=axis,
+        format_value=whole_number,
+    )
 
 
-def _period_label(started_at: int, span: Span) -> str:
-    local = timezone.localtime(datetime.fromtimestamp(started_at, UTC))
-    return f"{local:%a %H:%M}" if span.name == "week" else f"{local:%H:%M}"
+def _added(samples: Mapping[int, SamplesOfPeriod], starts: Sequence[int], axis: Sequence[Period], span: Span) -> Chart:
+    found = [samples.get(start) for start in starts]
+    values = [each and each.added_per_second for each in found]
+    return make_chart(
+        "added",
+        pgettext("chart", "Added"),
+        summary="",
+        unit=_("jobs added or replaced per second, %(buckets)s") % {"buckets": _buckets(span)},
+        series=[Series(_("added per second"), "gw-added", values)],
+        periods=axis,
+        format_value=rate,
+    )
+
+
+def _jobs_per_period(span: Span) -> str:
+    texts = {
+        "hour": _("jobs per minute, 1-minute buckets"),
+        "day": _("jobs per 10 minutes, 10-minute buckets"),
+        "week": _("jobs per hour, 1-hour buckets"),
+    }
+    return texts[span.name]
+
+
+def _attempts_per_period(span: Span) -> str:
+    texts = {
+        "hour": _("failed attempts per minute, 1-minute buckets"),
+        "day": _("failed attempts per 10 minutes, 10-minute buckets"),
+        "week": _("failed attempts per hour, 1-hour buckets"),
+    }
+    return texts[span.name]
+
+
+def _buckets(span: Span) -> str:
+    return {"hour": _("1-minute buckets"), "day": _("10-minute buckets"), "week": _("1-hour buckets")}[span.name]

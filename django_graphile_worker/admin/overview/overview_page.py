@@ -14,52 +14,43 @@ from django.utils.translation import gettext as _
 
 from django_graphile_worker import conf
 from django_graphile_worker.admin import databases, formatting
-from django_graphile_worker.admin.charts import chart_data
+from django_graphile_worker.admin.charts.chart_data import SPANS, Span
 from django_graphile_worker.admin.late_schedules import late_items
+from django_graphile_worker.admin.overview import chart_subject
+from django_graphile_worker.admin.overview.chart_subject import Subject
 from django_graphile_worker.admin.overview.event_alarms import event_problems
-from django_graphile_worker.admin.overview.health import (
-    HealthProblem,
-    health_problems,
-    is_alive,
-    known_tasks,
-    late_schedules,
-)
-from django_graphile_worker.admin.overview.overview_charts import draw_charts
+from django_graphile_worker.admin.overview.health import HealthProblem, health_problems, late_schedules
+from django_graphile_worker.admin.overview.overview_charts import ChartFigures, draw_charts
 from django_graphile_worker.admin.overview.overview_tasks import TaskFigures, read_figures, task_rows
+from django_graphile_worker.admin.overview.overview_tiles import COLUMNS, tiles, workers_tile
+from django_graphile_worker.admin.overview.task_pages import requested_page, task_page_context
 from django_graphile_worker.admin.pages import PageAdmin, explain_database_errors
 from django_graphile_worker.admin.recurring import read_crontab
 from django_graphile_worker.admin.search.search_query import SearchTerm
-from django_graphile_worker.sql import statistics
+from django_graphile_worker.sql import backlog_samples, named_statistics, pauses
+from django_graphile_worker.sql.backlog_samples import Sample
 from django_graphile_worker.sql.crontabs import KnownCrontab, known_crontabs
 from django_graphile_worker.sql.inspection import events, lock_holders, overview, queue_depths
-from django_graphile_worker.sql.inspection.counts import Count, count_states, earliest
+from django_graphile_worker.sql.inspection.counts import Count, OldestReady, count_states, oldest_ready
 from django_graphile_worker.sql.inspection.criteria import Criteria, State
-from django_graphile_worker.sql.statistics import ALL_TASKS, Row
+from django_graphile_worker.sql.inspection.unpaused_jobs import oldest_unpaused
 
-# If the oldest ready job has waited for longer than this, its tile is highlighted.
-LATE_SECONDS = 60
-
-
-@dataclass(frozen=True, slots=True)
-class Tile:
-    """A figure, its label, and the address of the page with its details."""
-
-    label: str
-    value: str
-    url: str
-    css_class: str = ""
+# An older sample says little about the jobs of now.
+NEWEST_SAMPLE_SECONDS = 180.0
 
 
 @dataclass(frozen=True, slots=True)
 class OverviewFigures:
     """The values that the page reads from the database."""
 
-    counts: dict[State, Count]
-    oldest_ready: datetime | None
+    counts: Mapping[State, Count]
+    sample: Sample | None
+    oldest: OldestReady | None
     holders: Sequence[lock_holders.Holder]
     health: overview.Health
     queues: Sequence[queue_depths.QueueDepth]
-    statistics: Sequence[Row]
+    charts: ChartFigures
+    names: Mapping[str, Sequence[str]]
     tasks: TaskFigures
     alarms: Sequence[events.Alarm]
     schedules: Mapping[str, KnownCrontab]
@@ -71,22 +62,20 @@ class OverviewAdmin(PageAdmin):
     @explain_database_errors
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         self.require(self.has_view_permission(request))
-        if self.visible_ids(request, databases.selected_alias(request)) is not None:
+        alias = databases.selected_alias(request)
+        if self.visible_ids(request, alias) is not None:
             return self._restricted(request)
-        span = chart_data.SPANS.get(request.GET.get("span", ""), chart_data.SPANS["hour"])
-        task = request.GET.get("task", "").replace("\x00", "") or None
+        span = SPANS.get(request.GET.get("span", ""), SPANS["hour"])
+        subject = chart_subject.selected_subject(request)
         now = timezone.now()
-        figures = _read(databases.selected_alias(request), span, task, now)
+        figures = _read(alias, span, subject, now, requested_page(request))
         context = {
-            "tiles": self._tiles(request, figures, now),
+            "tiles": tiles(self, request, figures.counts, figures.sample, figures.oldest, figures.holders, now),
             "problems": self._problems(request, figures, now),
             "dismiss_url": self.url(request, "event", "dismiss"),
-            "charts": draw_charts(chart_data.rows_by_period(figures.statistics, span, now), span),
-            "spans": self._spans(request, span, task),
-            "span": span.name,
-            "task": task,
-            "all_tasks_url": self.url(request, "overview", span=span.name),
-            "tasks": task_rows(self, request, figures.tasks, span, now),
+            **self._chart_context(request, figures, span, subject, now),
+            "tasks": task_rows(self, request, figures.tasks, figures.sample, span, now),
+            **task_page_context(self, request, figures.tasks.page, {"span": span.name, **subject.query}),
             "queues": [self._queue_row(request, queue) for queue in figures.queues],
             "queues_url": self.url(request, "jobqueue"),
             **_table_size(figures.health),
@@ -99,31 +88,10 @@ class OverviewAdmin(PageAdmin):
             holders = lock_holders.holders(cursor, schema=schema)
         context = {
             "is_restricted": True,
-            "tiles": [self._workers_tile(request, holders)],
+            "tiles": [workers_tile(self, request, holders)],
             "jobs_url": self.url(request, "job"),
         }
         return self.render(request, "overview.html", context)
-
-    def _tiles(self, request: HttpRequest, figures: OverviewFigures, now: datetime) -> list[Tile]:
-        states = {
-            State.READY: _("Ready"),
-            **({State.LIMITED: _("Limited")} if figures.counts[State.LIMITED].number else {}),
-            State.SCHEDULED: _("Scheduled"),
-            State.RUNNING: _("Running"),
-            State.RETRYING: _("Retrying"),
-            State.FAILED: _("Failed"),
-        }
-        tiles = [self._state_tile(request, state, label, figures.counts) for state, label in states.items()]
-        oldest_tile = _oldest_ready_tile(_seconds_since(figures.oldest_ready, now))
-        return [tiles[0], oldest_tile, *tiles[1:], self._workers_tile(request, figures.holders)]
-
-    def _state_tile(self, request: HttpRequest, state: State, label: str, counts: dict[State, Count]) -> Tile:
-        css_class = f"gw-tile-{state.value}" if counts[state].number else "gw-tile-zero"
-        return Tile(label, formatting.count(counts[state]), self.url(request, "job", state=state.value), css_class)
-
-    def _workers_tile(self, request: HttpRequest, holders: Sequence[lock_holders.Holder]) -> Tile:
-        alive = sum(is_alive(holder) for holder in holders)
-        return Tile(_("Workers alive"), str(alive), self.url(request, "worker"), "" if alive else "gw-tile-failed")
 
     def _problems(self, request: HttpRequest, figures: OverviewFigures, now: datetime) -> list[HealthProblem]:
         is_any_ready = figures.counts[State.READY].number > 0
@@ -133,12 +101,24 @@ class OverviewAdmin(PageAdmin):
         found += [*late_schedules(late), *event_problems(self, request, figures.alarms)]
         return sorted(found, key=lambda problem: problem.level != "error")
 
-    def _spans(self, request: HttpRequest, current: chart_data.Span, task: str | None) -> list[tuple[str, str, bool]]:
-        names = {"hour": _("Hour"), "day": _("Day"), "week": _("Week")}
-        return [
-            (label, self.url(request, "overview", span=name, task=task), name == current.name)
-            for name, label in names.items()
-        ]
+    def _chart_context(
+        self, request: HttpRequest, figures: OverviewFigures, span: Span, subject: Subject, now: datetime
+    ) -> dict[str, Any]:
+        names = {chart_subject.TASK: figures.tasks.page.names, **figures.names}
+        spans = {"hour": _("Hour"), "day": _("Day"), "week": _("Week")}
+        return {
+            "charts": draw_charts(figures.charts, span, now),
+            "charts_title": subject.title,
+            "subject": subject,
+            "subject_groups": chart_subject.subject_groups(names, subject),
+            "all_jobs_url": self.url(request, "overview", span=span.name),
+            "span": span.name,
+            "spans": [
+                (label, self.url(request, "overview", span=name, **subject.query), name == span.name)
+                for name, label in spans.items()
+            ],
+            "database": request.GET.get(databases.PARAMETER, ""),
+        }
 
     def _queue_row(self, request: HttpRequest, queue: queue_depths.QueueDepth) -> dict[str, Any]:
         return {
@@ -152,30 +132,45 @@ class OverviewAdmin(PageAdmin):
         }
 
 
-def _read(alias: str, span: chart_data.Span, task: str | None, now: datetime) -> OverviewFigures:
+def _read(alias: str, span: Span, subject: Subject, now: datetime, task_page: tuple[int, str]) -> OverviewFigures:
+    number, search = task_page
     with databases.reading(alias) as (cursor, schema):
         counts = count_states(cursor, Criteria(), schema=schema)
-        oldest_ready = earliest(cursor, State.READY, schema=schema)
-        holders = lock_holders.holders(cursor, schema=schema)
-        health = overview.health(cursor, schema=schema)
-        queues = queue_depths.busiest_queues(cursor, schema=schema, timeout=conf.current().worker_timeout)
-        rows = statistics.read(cursor, schema=schema, period=span.period, since=span.since(now), task=task or ALL_TASKS)
-        tasks = read_figures(cursor, known_tasks(holders), span, now, schema=schema)
-        alarms = events.alarms(cursor, schema=schema)
-        schedules = known_crontabs(cursor, schema=schema)
-    return OverviewFigures(counts, oldest_ready, holders, health, queues, rows, tasks, alarms, schedules)
+        samples = (
+            None
+            if subject.kind
+            else backlog_samples.read(cursor, schema=schema, period=span.period, since=span.since(now))
+        )
+        return OverviewFigures(
+            counts,
+            _sample(cursor, counts, schema),
+            _oldest(cursor, schema),
+            lock_holders.holders(cursor, schema=schema),
+            overview.health(cursor, schema=schema),
+            queue_depths.busiest_queues(cursor, schema=schema, timeout=conf.current().worker_timeout),
+            ChartFigures(chart_subject.read_counts(cursor, subject, span, now, schema=schema), samples),
+            named_statistics.busiest_names(
+                cursor, schema=schema, period=span.coarse_period, since=span.coarse_since(now)
+            ),
+            read_figures(cursor, span, now, schema=schema, number=number, search=search),
+            events.alarms(cursor, schema=schema),
+            known_crontabs(cursor, schema=schema),
+        )
 
 
-def _oldest_ready_tile(seconds: float | None) -> Tile:
-    is_late = seconds is not None and seconds > LATE_SECONDS
-    return Tile(_("Oldest ready job"), formatting.duration(seconds, 1), "", "gw-tile-late" if is_late else "")
+def _sample(cursor: Any, counts: Mapping[State, Count], schema: str) -> Sample | None:
+    """Return the latest sample; without one, an estimate if a number was not counted to its end."""
+    sample = backlog_samples.latest(cursor, schema=schema, newer_than=NEWEST_SAMPLE_SECONDS)
+    if sample is None and any(counts[state].is_more for state in COLUMNS):
+        return backlog_samples.estimate(cursor, schema=schema)
+    return sample
 
 
-def _seconds_since(value: datetime | None, now: datetime) -> float | None:
-    if value is None:
-        return None
-    began, ended = [timezone.make_aware(each) if timezone.is_naive(each) else each for each in (value, now)]
-    return max(0.0, (ended - began).total_seconds())
+def _oldest(cursor: Any, schema: str) -> OldestReady | None:
+    """Return the job that has been ready for the longest time; jobs of paused work wait because they should."""
+    if paused := pauses.active(cursor, schema=schema):
+        return oldest_unpaused(cursor, paused, schema=schema)
+    return oldest_ready(cursor, schema=schema)
 
 
 def _table_size(health: overview.Health) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The table of tasks on the overview."""
+"""The table of tasks on the overview: tasks that fail come first."""
 
 from __future__ import annotations
 
@@ -13,19 +13,18 @@ from django.utils.translation import gettext as _
 
 from django_graphile_worker.admin import formatting
 from django_graphile_worker.admin.charts import drawing
+from django_graphile_worker.admin.charts.chart import whole_number
 from django_graphile_worker.admin.charts.chart_data import Span, percentile
+from django_graphile_worker.admin.overview.overview_tiles import about
+from django_graphile_worker.admin.overview.task_pages import TaskPage
 from django_graphile_worker.admin.pages import PageAdmin
 from django_graphile_worker.admin.search.search_query import SearchTerm
 from django_graphile_worker.sql import statistics
-from django_graphile_worker.sql.inspection.overview import (
-    MOST_COUNTED,
-    TaskBacklog,
-    backlog_ages,
-    task_backlogs,
-)
-from django_graphile_worker.sql.statistics import TaskRuns
+from django_graphile_worker.sql.backlog_samples import Sample
+from django_graphile_worker.sql.inspection.criteria import State
+from django_graphile_worker.sql.inspection.overview import MOST_COUNTED, TaskBacklog, backlog_ages, task_backlogs
+from django_graphile_worker.sql.statistics import Row, TaskRuns
 
-MOST_TASKS = 50
 NO_RUNS = TaskRuns({}, 0)
 
 
@@ -45,81 +44,121 @@ class TaskRow:
     sparkline: SafeString
     chart_url: str
     jobs_url: str
+    ready_url: str
+    retrying_url: str
+    failed_url: str
 
 
 @dataclass(frozen=True, slots=True)
 class TaskFigures:
     """The tasks that the table shows, and their figures."""
 
-    names: Sequence[str]
-    # The age of the oldest job of each task, without counts: for tasks that no worker has and tasks of the table.
+    page: TaskPage
+    # The age of the oldest job of each task, without counts.
     backlog_ages: Sequence[TaskBacklog]
     backlogs: Mapping[str, TaskBacklog]
     runs: Mapping[str, TaskRuns]
     durations: Mapping[str, Sequence[int]]
 
 
-def read_figures(cursor: Any, served: frozenset[str] | None, span: Span, now: datetime, *, schema: str) -> TaskFigures:
-    """Read the figures of the tasks that ran most, then of the tasks that have waited longest; of others, only ages."""
+def read_figures(
+    cursor: Any, span: Span, now: datetime, *, schema: str, number: int = 1, search: str = ""
+) -> TaskFigures:
+    """Read which tasks have jobs or runs, and the figures of the tasks on one page of the table."""
     since = span.coarse_since(now)
-    busiest = statistics.busiest_tasks(cursor, schema=schema, period=span.coarse_period, since=since, limit=MOST_TASKS)
-    ages = _read_backlog_ages(cursor, served, has_room=len(busiest) < MOST_TASKS, schema=schema)
-    waiting = sorted(filter(_has_backlog, ages), key=lambda each: (-(each.oldest_seconds or 0.0), each.task_identifier))
-    names = list(dict.fromkeys([*busiest, *(each.task_identifier for each in waiting)]))[:MOST_TASKS]
-    backlogs = task_backlogs(cursor, names, schema=schema)
+    totals = statistics.read_totals(cursor, schema=schema, period=span.coarse_period, since=since)
+    ages = backlog_ages(cursor, schema=schema)
+    page = TaskPage.of(ranked_tasks(totals, ages), number=number, search=search)
     return TaskFigures(
-        names,
+        page,
         ages,
-        {each.task_identifier: each for each in backlogs},
-        statistics.read_runs(cursor, names, schema=schema, period=span.period, starts=span.starts(now)),
-        statistics.read_durations(cursor, names, schema=schema, period=span.coarse_period, since=since),
+        {each.task_identifier: each for each in task_backlogs(cursor, page.names, schema=schema)},
+        statistics.read_runs(cursor, page.names, schema=schema, period=span.period, starts=span.starts(now)),
+        statistics.read_durations(cursor, page.names, schema=schema, period=span.coarse_period, since=since),
     )
 
 
-def _read_backlog_ages(cursor: Any, served: frozenset[str] | None, *, has_room: bool, schema: str) -> list[TaskBacklog]:
-    """Read the ages of all tasks while the table has room for more, else only of tasks that no worker runs."""
-    if has_room:
-        return backlog_ages(cursor, schema=schema)
-    return [] if served is None else backlog_ages(cursor, schema=schema, but=served)
+def ranked_tasks(totals: Sequence[Row], ages: Sequence[TaskBacklog]) -> list[str]:
+    """Return the tasks that ran or have jobs: first the tasks that fail, then by runs, then by the oldest job."""
+    runs = {row.task_identifier: row for row in totals}
+    backlogs = {each.task_identifier: each for each in ages if has_backlog(each)}
+
+    def rank(name: str) -> tuple[Any, ...]:
+        row, backlog = runs.get(name), backlogs.get(name)
+        failures = row.failed + row.permanently_failed if row else 0
+        has_failed, retries = (bool(backlog.failed), bool(backlog.retrying)) if backlog else (False, False)
+        ended = row.succeeded + failures if row else 0
+        oldest = (backlog.oldest_seconds or 0.0) if backlog else 0.0
+        fails = bool(failures or has_failed or retries)
+        return (not fails, -failures, not has_failed, not retries, -ended, -oldest, name)
+
+    return sorted({*runs, *backlogs}, key=rank)
 
 
-def task_rows(page: PageAdmin, request: HttpRequest, figures: TaskFigures, span: Span, now: datetime) -> list[TaskRow]:
-    """Return a row for each task that has run or has waiting jobs, the busiest first."""
-
-    def busiest(name: str) -> tuple[int, int, str]:
-        runs = figures.runs.get(name, NO_RUNS).runs
-        return (-sum(runs.values()), -figures.backlogs[name].ready if name in figures.backlogs else 0, name)
-
-    starts = span.starts(now)
-    shown = [name for name in figures.names if name in figures.runs or _has_backlog(figures.backlogs.get(name))]
-    return [_row(page, request, name, figures, starts, span) for name in sorted(shown, key=busiest)]
-
-
-def _has_backlog(backlog: TaskBacklog | None) -> bool:
+def has_backlog(backlog: TaskBacklog | None) -> bool:
     return backlog is not None and bool(backlog.ready or backlog.retrying or backlog.failed)
 
 
+def task_rows(
+    page: PageAdmin, request: HttpRequest, figures: TaskFigures, sample: Sample | None, span: Span, now: datetime
+) -> list[TaskRow]:
+    """Return a row for each task of the page, in the order of the page."""
+    starts = span.starts(now)
+    return [_row(page, request, name, figures, sample, starts, span) for name in figures.page.names]
+
+
 def _row(
-    page: PageAdmin, request: HttpRequest, name: str, figures: TaskFigures, starts: Sequence[int], span: Span
+    page: PageAdmin,
+    request: HttpRequest,
+    name: str,
+    figures: TaskFigures,
+    sample: Sample | None,
+    starts: Sequence[int],
+    span: Span,
 ) -> TaskRow:
     backlog, (runs, failures) = figures.backlogs.get(name), figures.runs.get(name, NO_RUNS)
     durations = figures.durations.get(name, ())
     total = sum(runs.values())
-    label = _("%(runs)s runs") % {"runs": total}
+    term = str(SearchTerm("task", name))
+    ready, retrying, failed = _numbers(name, backlog, sample)
     return TaskRow(
         identifier=name,
-        ready=formatting.capped_number(backlog.ready, MOST_COUNTED) if backlog else "0",
+        ready=ready or "0",
         oldest=formatting.duration(backlog.oldest_seconds if backlog else None),
-        retrying=formatting.capped_number(backlog.retrying, MOST_COUNTED) if backlog and backlog.retrying else "",
-        failed=formatting.capped_number(backlog.failed, MOST_COUNTED) if backlog and backlog.failed else "",
-        runs=f"{total:,}",
-        failures=f"{failures:,} ({_percentage(failures, total)})" if failures else "",
+        retrying=retrying,
+        failed=failed,
+        runs=whole_number(total),
+        failures=f"{whole_number(failures)} ({_percentage(failures, total)})" if failures else "",
         p50=formatting.duration(percentile(durations, 0.5)),
         p95=formatting.duration(percentile(durations, 0.95)),
-        sparkline=drawing.sparkline([float(runs.get(start, 0)) for start in starts], label),
+        sparkline=drawing.sparkline(
+            [float(runs.get(start, 0)) for start in starts], _("%(runs)s runs") % {"runs": total}
+        ),
         chart_url=page.url(request, "overview", span=span.name, task=name),
-        jobs_url=page.url(request, "job", q=str(SearchTerm("task", name))),
+        jobs_url=page.url(request, "job", q=term),
+        ready_url=page.url(request, "job", q=term, state=State.READY.value),
+        retrying_url=page.url(request, "job", q=term, state=State.RETRYING.value),
+        failed_url=page.url(request, "job", q=term, state=State.FAILED.value),
     )
+
+
+def _numbers(name: str, backlog: TaskBacklog | None, sample: Sample | None) -> list[str]:
+    """Return how many jobs are ready, retrying and failed: exact up to a limit, beyond it from the latest sample."""
+    if backlog is None:
+        return ["", "", ""]
+    known = sample.tasks.get(name) if sample else None
+    sampled = known or [0, 0, 0]
+    counted = (backlog.ready, backlog.retrying, backlog.failed)
+    is_estimate = bool(sample and sample.estimated)
+    return [
+        _number(each, sampled[place], is_estimate=is_estimate) if each else "" for place, each in enumerate(counted)
+    ]
+
+
+def _number(counted: int, sampled: int, *, is_estimate: bool) -> str:
+    if counted > MOST_COUNTED and sampled > MOST_COUNTED:
+        return about(sampled, is_estimate=is_estimate)
+    return formatting.capped_number(counted, MOST_COUNTED)
 
 
 def _percentage(part: int, whole: int) -> str:

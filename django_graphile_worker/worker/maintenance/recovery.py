@@ -207,7 +207,14 @@ class Recovery(Service):
 
     def _clean_up(self) -> None:
         # Late import: see _look_at_fleet.
-        from django_graphile_worker.sql import events, progress, recovery, statistics
+        from django_graphile_worker.sql import (
+            backlog_samples,
+            events,
+            named_statistics,
+            progress,
+            recovery,
+            statistics,
+        )
 
         schema = self._database.schema
         with self._database.cursor() as cursor:
@@ -219,7 +226,8 @@ class Recovery(Service):
                 by=self._events.worker_id(),
             )
             recovery.forget_ended(cursor, schema=schema)
-            statistics.prune(cursor, schema=schema, older_than=self._statistics_retention)
+            for kept in (statistics, named_statistics, backlog_samples):
+                kept.prune(cursor, schema=schema, older_than=self._statistics_retention)
             events.prune(cursor, schema=schema, older_than=self._events_retention)
             self._progress_after = progress.forget_ended(cursor, schema=schema, after=self._progress_after)
         if unlocked.cancelled:

@@ -1,4 +1,4 @@
-"""Counts the outcomes of jobs for the dashboard, per minute and task.
+"""Counts the outcomes of jobs for the dashboard, per minute and task, and per minute and named queue.
 
 The releaser counts every job, so this code is written for speed.
 """
@@ -36,10 +36,14 @@ LONGEST = 4096.0
 MEASURED_WHOLE = 8
 SAMPLE = 3
 UNKNOWN_TASK = "?"
+# The counts of so many queues are kept in memory between two writes, and so many are written. Others are added up.
+MOST_QUEUES = 1000
+MOST_WRITTEN_QUEUES = 50
+OTHER_QUEUES = ""
 
 _claim = attrgetter("claim")
 # By position, as access by name costs twice as much.
-_task_id = itemgetter(Claim._fields.index("task_id"))
+_task_id, _queue_id, _queue_name = map(itemgetter, map(Claim._fields.index, ("task_id", "queue_id", "queue_name")))
 _PLAIN = frozenset({Succeeded, Recorded, CompletedAtomically})
 
 
@@ -68,6 +72,13 @@ class Cell:
             self.duration_seconds += duration * weight
             self.wait_seconds += wait * weight
 
+    def count(self, batch: Sequence[Outcome], now: float, *, are_plain: bool) -> None:
+        """Count a batch of outcomes; ``are_plain`` if all of them are successes."""
+        ended = batch if are_plain else self.note_others(batch)
+        self.succeeded += len(batch) if are_plain else sum(type(each) in _PLAIN for each in batch)
+        step = -(-len(ended) // SAMPLE) if len(ended) > MEASURED_WHOLE else 1
+        self.measure(ended[::step], step, now)
+
     def note_others(self, batch: Sequence[Outcome]) -> list[Outcome]:
         """Count the outcomes that are not a success; return the outcomes of jobs that were not interrupted."""
         for outcome in batch:
@@ -95,47 +106,67 @@ class Cell:
         self.waits = [mine + other for mine, other in zip(self.waits, row.waits, strict=True)]
 
 
+Cells = dict[tuple[int, str], Cell]
+
+
 class StatisticsBuffer:
     """The counts that are not in the database yet. The releaser's thread adds, the recorder's thread drains."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._cells: dict[tuple[int, str], Cell] = {}
+        self._cells: Cells = {}
+        self._queue_cells: Cells = {}
 
     def add(self, outcomes: Sequence[Outcome], identifier_of: Callable[[int], str | None]) -> None:
         """Count a batch of released jobs."""
         now = self._clock()
+        minute = int(now // 60)
         are_plain = _PLAIN.issuperset(map(type, outcomes))
+        claims = list(map(_claim, outcomes))
         with self._lock:
-            for task_id, batch in _by_task(outcomes).items():
-                cell = self._cell(int(now // 60), identifier_of(task_id) or UNKNOWN_TASK)
-                ended = batch if are_plain else cell.note_others(batch)
-                cell.succeeded += len(batch) if are_plain else sum(type(each) in _PLAIN for each in batch)
-                step = -(-len(ended) // SAMPLE) if len(ended) > MEASURED_WHOLE else 1
-                cell.measure(ended[::step], step, now)
+            for task_id, batch in _by_task(outcomes, claims).items():
+                identifier = identifier_of(task_id) or UNKNOWN_TASK
+                _cell(self._cells, minute, identifier).count(batch, now, are_plain=are_plain)
+            if any(map(_queue_id, claims)):
+                for name, batch in _by_queue(outcomes, claims).items():
+                    self._queue_cell(minute, name).count(batch, now, are_plain=are_plain)
 
     def drain(self) -> list[Row]:
-        """Remove and return the counts so far."""
+        """Remove and return the counts of tasks so far."""
         with self._lock:
             cells, self._cells = self._cells, {}
-        return [_row(minute, identifier, cell) for (minute, identifier), cell in cells.items()]
+        return _rows(cells)
 
-    def restore(self, rows: Iterable[Row]) -> None:
+    def drain_queues(self) -> list[Row]:
+        """Remove and return the counts of named queues so far; the identifier of a row is the name of the queue."""
+        with self._lock:
+            cells, self._queue_cells = self._queue_cells, {}
+        return _busiest(_rows(cells))
+
+    def restore(self, rows: Iterable[Row], queue_rows: Iterable[Row] = ()) -> None:
         """Add the counts back that could not be written."""
         with self._lock:
             for row in rows:
-                self._cell(row.started_at // 60, row.task_identifier).include(row)
+                _cell(self._cells, row.started_at // 60, row.task_identifier).include(row)
+            for row in queue_rows:
+                self._queue_cell(row.started_at // 60, row.task_identifier).include(row)
 
-    def _cell(self, minute: int, identifier: str) -> Cell:
-        cell = self._cells.get((minute, identifier))
-        if cell is None:
-            cell = self._cells[minute, identifier] = Cell()
-        return cell
+    def _queue_cell(self, minute: int, name: str) -> Cell:
+        is_new = (minute, name) not in self._queue_cells
+        is_full = is_new and len(self._queue_cells) >= MOST_QUEUES
+        return _cell(self._queue_cells, minute, OTHER_QUEUES if is_full else name)
 
 
-def _by_task(outcomes: Sequence[Outcome]) -> Mapping[int, Sequence[Outcome]]:
-    task_ids = set(map(_task_id, map(_claim, outcomes)))
+def _cell(cells: Cells, minute: int, identifier: str) -> Cell:
+    cell = cells.get((minute, identifier))
+    if cell is None:
+        cell = cells[minute, identifier] = Cell()
+    return cell
+
+
+def _by_task(outcomes: Sequence[Outcome], claims: Sequence[Claim]) -> Mapping[int, Sequence[Outcome]]:
+    task_ids = set(map(_task_id, claims))
     if len(task_ids) == 1:
         # A large batch is mostly of one task.
         return {task_ids.pop(): outcomes}
@@ -143,6 +174,34 @@ def _by_task(outcomes: Sequence[Outcome]) -> Mapping[int, Sequence[Outcome]]:
     for outcome in outcomes:
         by_task[outcome.claim.task_id].append(outcome)
     return by_task
+
+
+def _by_queue(outcomes: Sequence[Outcome], claims: Sequence[Claim]) -> Mapping[str, Sequence[Outcome]]:
+    """Return the outcomes of jobs that have a queue, by its name."""
+    by_queue: defaultdict[str, list[Outcome]] = defaultdict(list)
+    for outcome, name in zip(outcomes, map(_queue_name, claims), strict=True):
+        if name is not None:
+            by_queue[name].append(outcome)
+    return by_queue
+
+
+def _busiest(rows: list[Row]) -> list[Row]:
+    """Return the rows of the queues with the most jobs, and in one row for each minute the sum of all others."""
+    if len(rows) <= MOST_WRITTEN_QUEUES:
+        return rows
+    # Late import: see Cell.
+    from django_graphile_worker.sql.statistics import together
+
+    rows.sort(key=lambda row: row.succeeded + row.failed + row.permanently_failed, reverse=True)
+    others: defaultdict[int, list[Row]] = defaultdict(list)
+    for row in rows[MOST_WRITTEN_QUEUES:]:
+        others[row.started_at].append(row)
+    summed = [together(each, started_at=start, task_identifier=OTHER_QUEUES) for start, each in others.items()]
+    return rows[:MOST_WRITTEN_QUEUES] + summed
+
+
+def _rows(cells: Cells) -> list[Row]:
+    return [_row(minute, identifier, cell) for (minute, identifier), cell in cells.items()]
 
 
 def _row(minute: int, identifier: str, cell: Cell) -> Row:

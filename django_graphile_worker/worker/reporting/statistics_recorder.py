@@ -6,7 +6,7 @@ nor a result, only the figures.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from django_graphile_worker.worker.database.connection import Database
@@ -26,11 +26,18 @@ class StatisticsRecorder(Service):
     name = "statistics"
 
     def __init__(
-        self, *, database: Database, buffer: StatisticsBuffer, interval: float, on_trouble: Trouble | None = None
+        self,
+        *,
+        database: Database,
+        buffer: StatisticsBuffer,
+        interval: float,
+        worker_id: Callable[[], str],
+        on_trouble: Trouble | None = None,
     ) -> None:
         super().__init__(on_trouble=on_trouble)
         self._database = database
         self._buffer = buffer
+        self._worker_id = worker_id
         self._interval = interval
         self._is_closed = False
 
@@ -62,15 +69,42 @@ class StatisticsRecorder(Service):
 
     def _record(self, rows: Sequence[Row], *, at_least_after: float) -> None:
         # Late import: nothing is counted before the first job has ended, so the first job does not wait for it.
-        from django_graphile_worker.sql import statistics
+        from django_graphile_worker.sql import named_statistics, statistics
 
         schema = self._database.schema
+        queue_rows = self._buffer.drain_queues()
         try:
             with self._database.cursor() as cursor:
                 statistics.append(cursor, rows, schema=schema)
         except BaseException:
-            self._buffer.restore(rows)
+            self._buffer.restore(rows, queue_rows)
             raise
-        with self._database.cursor() as cursor:
-            while statistics.fold(cursor, schema=schema, at_least_after=at_least_after):
-                continue
+        try:
+            with self._database.cursor() as cursor:
+                named_statistics.append(cursor, self._named(rows, queue_rows), schema=schema)
+        except BaseException:
+            # The counts of tasks are written; the counts of this worker are lost with this error.
+            self._buffer.restore((), queue_rows)
+            raise
+        for module in (statistics, named_statistics):
+            with self._database.cursor() as cursor:
+                while module.fold(cursor, schema=schema, at_least_after=at_least_after):
+                    continue
+
+    def _named(self, rows: Sequence[Row], queue_rows: Sequence[Row]) -> list[tuple[str, Row]]:
+        """Return the counts of the queues, and those of this worker: the sum of its tasks in each minute."""
+        # Late import: see _record.
+        from django_graphile_worker.sql import named_statistics, statistics
+
+        worker_id = self._worker_id()
+        minutes = {row.started_at for row in rows}
+        own = [
+            statistics.together(
+                [row for row in rows if row.started_at == minute], started_at=minute, task_identifier=worker_id
+            )
+            for minute in sorted(minutes)
+        ]
+        return [
+            *((named_statistics.WORKER, row) for row in own),
+            *((named_statistics.QUEUE, row) for row in queue_rows),
+        ]

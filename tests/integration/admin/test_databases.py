@@ -30,6 +30,18 @@ def test_the_selected_database_is_kept_in_links_and_actions(admin_page: Client) 
         databases.clear_cache()
 
 
+@pytest.mark.django_db(databases=["default", "other"])
+def test_a_link_to_another_database__keeps_search_state_and_span(admin_page: Client) -> None:
+    databases.clear_cache()
+    try:
+        jobs = admin_page.get(pages.JOBS, {"q": "task:send mail", "state": "failed", "after": "x"})
+        assert "?q=task%3Asend+mail&state=failed&database=other" in [url for _, url, _ in jobs.context["databases"]]
+        charts = admin_page.get(pages.OVERVIEW, {"span": "week", "queue": "eu", "database": "other"})
+        assert "?span=week&queue=eu&database=default" in [url for _, url, _ in charts.context["databases"]]
+    finally:
+        databases.clear_cache()
+
+
 def test_an_unknown_database_is_ignored(admin_page: Client) -> None:
     assert admin_page.get(pages.JOBS, {"database": "nope"}).status_code == 200
 

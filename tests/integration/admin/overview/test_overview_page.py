@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import re
+from typing import Any
+
 from django.test import Client
 
+from django_graphile_worker import pause
+from django_graphile_worker.admin.formatting import EMPTY_VALUE
 from tests.support import admin_pages as pages
 from tests.support.admin_pages import make_worker, record_statistics, text
 from tests.support.factories import make_failed_job, make_job, make_queue, minutes_ago
+from tests.support.operating import execute
 
 
 def test_tiles_count_each_job_once(admin_page: Client) -> None:
@@ -38,3 +45,108 @@ def test_charts_of_a_task_leave_other_tasks_out(admin_page: Client, worker_schem
     record_statistics(worker_schema, "send", succeeded=10)
     record_statistics(worker_schema, "charge", succeeded=7)
     assert "7 jobs succeeded" in text(admin_page.get(pages.OVERVIEW, {"task": "charge"}))
+
+
+def tile(response: Any, label: str) -> Any:
+    return next(each for each in response.context["tiles"] if each.label == label)
+
+
+def make_many(number: int, *, is_due: bool = True) -> None:
+    make_job("many")
+    execute(
+        "insert into {schema}._private_jobs (task_id, run_at, payload) select (select id from {schema}._private_tasks"
+        " where identifier = 'many'), now() + %s * interval '1 hour', '{}' from generate_series(2, %s)",
+        [-1 if is_due else 1, number],
+    )
+
+
+def sample(**columns: int) -> None:
+    names = "".join(f", {name}" for name in columns)
+    places = ", %s" * len(columns)
+    execute(
+        f"insert into {{schema}}._private_backlog_samples (minute, sampled_at, tasks{names})"
+        f" values (date_trunc('minute', now()), now() - interval '20 seconds', %s{places})",
+        [json.dumps({"many": [columns["ready"], 0, 0]}), *columns.values()],
+    )
+
+
+def test_a_large_backlog__is_counted_by_the_samples(admin_page: Client) -> None:
+    """Beyond the limit of the page the number comes from the last minute, so that a reader sees it shrink."""
+    make_many(5100)
+    sample(ready=61_234)
+    response = admin_page.get(pages.OVERVIEW)
+    ready = tile(response, "Ready")
+    assert ready.value == "about 61,234"
+    assert re.fullmatch("Counted 2. s ago", ready.note)
+    assert response.context["tasks"][0].ready == "about 61,234"
+    assert tile(response, "Scheduled").value == "0", "exact where it is cheap"
+
+
+def test_a_large_backlog_without_samples__is_estimated(admin_page: Client) -> None:
+    make_many(6000)
+    ready = tile(admin_page.get(pages.OVERVIEW), "Ready")
+    assert ready.note.startswith("Estimated")
+    assert ready.value.startswith("about ")
+    assert 5_000 <= int(ready.value.removeprefix("about ").replace(",", "")) <= 7_000
+
+
+def test_oldest_ready_job__is_no_job_of_paused_work(admin_page: Client) -> None:
+    paused = make_job("paused", run_at=minutes_ago(300))
+    job = make_job("send", run_at=minutes_ago(7))
+    assert pages.job_url(paused) in tile(admin_page.get(pages.OVERVIEW), "Oldest ready job").url
+    pause(task="paused")
+    oldest = tile(admin_page.get(pages.OVERVIEW), "Oldest ready job")
+    assert (oldest.value, oldest.url) == ("7 min", pages.job_url(job))
+
+
+def test_axes_and_units__are_text(admin_page: Client, worker_schema: str) -> None:
+    record_statistics(worker_schema, "send", succeeded=1234)
+    units = {
+        "hour": "jobs per minute, 1-minute buckets",
+        "day": "jobs per 10 minutes, 10-minute buckets",
+        "week": "jobs per hour, 1-hour buckets",
+    }
+    for span, unit in units.items():
+        response = admin_page.get(pages.OVERVIEW, {"span": span})
+        assert "<text" not in pages.body(response)
+        throughput = response.context["charts"][0]
+        assert throughput.unit == unit
+        assert throughput.value_labels == ["2,000", "1,000", "0"]
+        assert throughput.table[-1][1] == ["1,234", "0", "0"]
+        assert throughput.table[-1][0].endswith("(so far)")
+
+
+def test_charts_of_a_queue_and_a_worker(admin_page: Client, worker_schema: str) -> None:
+    record_statistics(worker_schema, "send", succeeded=10)
+    execute(
+        "insert into {schema}._private_named_statistics"
+        " select kind, period_seconds, started_at, name, 4, 0, 0, 0, 1, 1, durations, waits"
+        " from {schema}._private_statistics, (values ('queue', 'eu<b>'), ('worker', 'w-1'))"
+        " as each (kind, name) where task_identifier = 'send'"
+    )
+    shown = admin_page.get(pages.OVERVIEW)
+    assert [(group.label, [name for _, name, _ in group.options]) for group in shown.context["subject_groups"]] == [
+        ("Tasks", ["send"]),
+        ("Queues", ["eu<b>"]),
+        ("Workers", ["w-1"]),
+    ]
+    assert [chart.name for chart in shown.context["charts"]][-2:] == ["backlog", "added"]
+    for query in ({"of": "queue:eu<b>"}, {"queue": "eu<b>"}, {"worker": "w-1"}, {"of": "worker:w-1"}):
+        response = admin_page.get(pages.OVERVIEW, query)
+        assert "4 jobs succeeded" in text(response)
+        assert len(response.context["charts"]) == 4
+        assert "Backlog and added jobs are counted for all jobs together." in text(response)
+    assert "0 jobs succeeded" in text(admin_page.get(pages.OVERVIEW, {"queue": "unheard of"}))
+
+
+def test_time_without_a_worker__is_a_gap_in_the_backlog(admin_page: Client) -> None:
+    for minutes in (3, 10, 11):
+        execute(
+            "insert into {schema}._private_backlog_samples (minute, sampled_at, ready, last_job_id) values"
+            " (date_trunc('minute', now()) - %s * interval '1 minute', now() - %s * interval '1 minute', 5, %s)",
+            [minutes, minutes, 5000 - 60 * minutes],
+        )
+    backlog, added = admin_page.get(pages.OVERVIEW).context["charts"][-2:]
+    assert [values[0] for _, values in backlog.table].count("5") == 3
+    assert [values[0] for _, values in backlog.table].count(EMPTY_VALUE) == 57
+    assert [values[0] for _, values in added.table if values[0] != EMPTY_VALUE] == ["1"]

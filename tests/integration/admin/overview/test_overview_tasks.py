@@ -10,7 +10,7 @@ from django.test import Client
 from django_graphile_worker.admin.formatting import EMPTY_VALUE
 from tests.support import admin_pages as pages
 from tests.support.admin_pages import record_statistics
-from tests.support.factories import make_job, minutes_ago
+from tests.support.factories import make_failed_job, make_job, minutes_ago
 from tests.support.operating import execute
 
 
@@ -39,8 +39,8 @@ def test_many_tasks_are_not_read_to_show_the_busiest(admin_page: Client) -> None
         tasks = admin_page.get(pages.OVERVIEW).context["tasks"]
     assert [(line.identifier, line.runs) for line in tasks[:2]] == [("task_300", "18,000"), ("task_299", "17,940")]
     assert len(tasks) == 50
-    assert len(read) <= 23
-    assert sum(read) < 1000
+    assert len(read) <= 29
+    assert sum(read) < 1500
 
 
 def test_a_task_that_waits_is_shown_beside_those_that_ran(admin_page: Client, worker_schema: str) -> None:
@@ -53,3 +53,34 @@ def test_a_task_that_waits_is_shown_beside_those_that_ran(admin_page: Client, wo
         ("send", "3", "0", EMPTY_VALUE),
         ("waits", "0", "2", "1 h 30 min"),
     ]
+
+
+def test_tasks_that_fail__come_first_and_the_rest_is_announced(admin_page: Client, worker_schema: str) -> None:
+    record_statistics(worker_schema, "fails_now", succeeded=1, failed=5)
+    execute(
+        "insert into {schema}._private_statistics select period_seconds, started_at, 'busy_' || number,"
+        " 1000 + number, 0, 0, 0, 1, 1, durations, waits from {schema}._private_statistics,"
+        " generate_series(10, 69) as number where task_identifier = 'fails_now'"
+    )
+    make_failed_job("failed_before")
+    make_job("retries", attempts=1, last_error="no", run_at=minutes_ago(-5))
+    response = admin_page.get(pages.OVERVIEW)
+    names = [line.identifier for line in response.context["tasks"]]
+    assert names[:4] == ["fails_now", "failed_before", "retries", "busy_69"]
+    assert len(names) == 50
+    assert "50 of 63 tasks. Tasks with failures come first." in pages.text(response)
+    second = admin_page.get(response.context["next_tasks_url"])
+    assert "Tasks 51 to 63 of 63." in pages.text(second)
+    assert [line.identifier for line in second.context["tasks"]][-1] == "busy_10"
+    found = admin_page.get(pages.OVERVIEW, {"tasks": "BEFORE", "page": "x"})
+    assert [line.identifier for line in found.context["tasks"]] == ["failed_before"]
+    assert found.context["task_extent"].startswith("1 of 1 matching tasks, of 63 in all.")
+
+
+def test_figures__are_links_to_the_jobs_that_they_count(admin_page: Client) -> None:
+    make_job("send")
+    make_failed_job("send")
+    make_job("send", attempts=1, last_error="no", run_at=minutes_ago(-5))
+    (line,) = admin_page.get(pages.OVERVIEW).context["tasks"]
+    for url in (line.ready_url, line.retrying_url, line.failed_url):
+        assert len(admin_page.get(url).context["rows"]) == 1, url

@@ -15,6 +15,7 @@ from django_graphile_worker.models import Worker as RegisteredWorker
 from django_graphile_worker.sql import statistics
 from django_graphile_worker.sql.statistics import BUCKETS, MINUTE, Row
 from tests.conftest import RawConnection
+from tests.support.operating import execute
 from tests.support.stepped_worker import own_tasks
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -176,3 +177,20 @@ def test_a_statistics_table_that_cannot_be_written_does_not_keep_a_worker_from_s
     add_job("note")
     assert run_once() == 0
     assert not RegisteredWorker.objects.exists()
+
+
+def test_queues_and_the_worker__have_counts_of_their_own(worker_schema: str, wait_until: Wait) -> None:
+    def named() -> set[tuple[str, str, int, int]]:
+        rows = execute(
+            "select kind, name, sum(succeeded)::int, sum(failed)::int from {schema}._private_named_statistics"
+            " where period_seconds = 3600 group by 1, 2"
+        )
+        return {(kind, name, succeeded, failed) for kind, name, succeeded, failed in rows}
+
+    with Worker(concurrency=1, heartbeat_interval=0.1, worker_timeout=60.0):
+        worker_id = RegisteredWorker.objects.get().pk
+        for payload in ("fine", "fail"):
+            add_job("note", payload, queue_name="eu")
+        add_job("note")
+        expected = {("queue", "eu", 1, 1), ("worker", worker_id, 2, 1)}
+        wait_until(lambda: named() == expected)

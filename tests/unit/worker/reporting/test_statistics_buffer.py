@@ -8,15 +8,20 @@ import pytest
 
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.worker.outcomes import CompletedAtomically, Failed, Interrupted, Outcome, Succeeded
+from django_graphile_worker.worker.reporting import statistics_buffer
 from django_graphile_worker.worker.reporting.statistics_buffer import SAMPLE, UNKNOWN_TASK, StatisticsBuffer
 
 NOW = 1_700_000_000.0
 NAMES = {1: "send", 2: "charge"}
 
 
-def claim(task_id: int = 1, *, due_before: float = 0.0, attempts: int = 1, max_attempts: int = 25) -> Claim:
-    run_at = NOW - due_before
-    return Claim(7, task_id, attempts, "{}", None, 0, run_at, max_attempts, None, 0, None, None, NOW, NOW, None, "w/1")
+def claim(
+    task_id: int = 1, *, due_before: float = 0.0, attempts: int = 1, max_attempts: int = 25, queue: str | None = None
+) -> Claim:
+    run_at, queue_id = NOW - due_before, None if queue is None else 3
+    return Claim(
+        7, task_id, attempts, "{}", queue_id, 0, run_at, max_attempts, None, 0, None, None, NOW, NOW, queue, "w/1"
+    )
 
 
 def counted(*outcomes: Outcome) -> StatisticsBuffer:
@@ -85,3 +90,38 @@ def test_drained_rows_are_gone_and_restored_ones_are_added_to_newer_ones() -> No
     assert row.succeeded == 2
     assert sum(row.durations) == 2
     assert row.duration_seconds == pytest.approx(0.2)
+
+
+def test_jobs_of_a_queue__are_counted_for_the_queue_too() -> None:
+    buffer = counted(
+        Succeeded(claim(1, queue="eu"), 0.1),
+        Failed(claim(2, queue="eu"), 0.1, "ValueError: no"),
+        Succeeded(claim(1), 0.1),
+        Succeeded(claim(1, queue="us"), 0.1),
+    )
+    queues = {row.task_identifier: row for row in buffer.drain_queues()}
+    assert {name: (row.succeeded, row.failed, sum(row.waits)) for name, row in queues.items()} == {
+        "eu": (1, 1, 2),
+        "us": (1, 0, 1),
+    }
+    assert sum(row.succeeded for row in buffer.drain()) == 3, "and for the task"
+    assert buffer.drain_queues() == []
+
+
+def test_many_queues__are_bounded_in_memory_and_in_what_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(statistics_buffer, "MOST_QUEUES", 8)
+    monkeypatch.setattr(statistics_buffer, "MOST_WRITTEN_QUEUES", 3)
+    outcomes = [Succeeded(claim(queue=f"q{n}"), 0.1) for n in range(20) for _ in range(n % 8)]
+    buffer = counted(*outcomes)
+    assert len(buffer._queue_cells) == 9
+    rows = buffer.drain_queues()
+    assert len(rows) == 4
+    assert sum(row.succeeded for row in rows) == len(outcomes)
+    assert {row.task_identifier for row in rows} >= {"", "q7"}
+
+
+def test_counts_of_queues__are_restored() -> None:
+    buffer = counted(Succeeded(claim(queue="eu"), 0.1))
+    buffer.restore((), buffer.drain_queues())
+    buffer.add([Succeeded(claim(queue="eu"), 0.1)], NAMES.get)
+    assert [(row.task_identifier, row.succeeded) for row in buffer.drain_queues()] == [("eu", 2)]

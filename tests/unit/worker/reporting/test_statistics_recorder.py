@@ -10,7 +10,9 @@ from django_graphile_worker.worker.reporting.statistics_recorder import Statisti
 
 def test_nothing_to_record_is_no_statement() -> None:
     database = Mock()
-    recorder = StatisticsRecorder(database=database, buffer=StatisticsBuffer(), interval=10.0)
+    recorder = StatisticsRecorder(
+        database=database, buffer=StatisticsBuffer(), interval=10.0, worker_id=lambda: "django-worker-1"
+    )
     recorder.step()
     recorder.close()
     database.cursor.assert_not_called()

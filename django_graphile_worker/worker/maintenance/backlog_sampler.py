@@ -1,0 +1,41 @@
+"""Samples how many jobs there are, for the charts of the admin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from time import monotonic
+
+import psycopg
+
+from django_graphile_worker.worker.database.connection import Database
+from django_graphile_worker.worker.service import Trouble
+
+# Seconds until the next sample after one that failed, for example because it took too long.
+RETRY_INTERVAL = 600.0
+
+
+class BacklogSampler:
+    """The samples of the backlog that this worker takes: in each minute, the first worker that asks takes one.
+
+    An error costs samples and nothing else, so it is reported and not raised.
+    """
+
+    def __init__(self, *, now: Callable[[], datetime | None], on_trouble: Trouble) -> None:
+        self._now = now
+        self._on_trouble = on_trouble
+        self._next_at = 0.0
+
+    def sample(self, database: Database) -> None:
+        """Count the jobs in each state, if no worker has done so in this minute."""
+        if monotonic() < self._next_at:
+            return
+        # Late import: the first job need not wait for it.
+        from django_graphile_worker.sql import backlog_samples
+
+        try:
+            with database.cursor() as cursor:
+                backlog_samples.sample(cursor, schema=database.schema, now=self._now())
+        except psycopg.Error as error:
+            self._next_at = monotonic() + RETRY_INTERVAL
+            self._on_trouble("backlog samples", error, RETRY_INTERVAL)

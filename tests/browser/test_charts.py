@@ -1,0 +1,99 @@
+"""The charts in Chromium: values by mouse, touch and keyboard, axes that can be read, and a refresh that keeps both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.browser.test_admin import refresh_often
+from tests.support.operating import execute
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+OpenPage = Callable[..., Any]
+SMALLEST_TEXT = """() => Math.min(...[...document.querySelectorAll(
+        '.gw-values span, .gw-times span, .gw-unit, .gw-key')]
+    .filter(each => each.textContent.trim() && each.getClientRects().length)
+    .map(each => parseFloat(getComputedStyle(each).fontSize)))"""
+OVERLAPS = """() => [...document.querySelectorAll('.gw-times')].filter(axis => {
+    const boxes = [...axis.querySelectorAll('span')].map(each => each.getBoundingClientRect()).filter(box => box.width);
+    const frame = axis.getBoundingClientRect();
+    return boxes.some((box, place) => box.right > frame.right + 2 || place && box.left < boxes[place - 1].right + 2);
+}).length"""
+
+
+def figures(page: Any, chart: str, row: int) -> list[str]:
+    """Return the cells of a row of the table below a chart, which is closed."""
+    cells = page.evaluate(
+        "([chart, row]) => [...[...document.querySelectorAll(`#gw-chart-${chart} tbody tr`)].at(row).cells]"
+        ".map(cell => cell.textContent)",
+        [chart, row],
+    )
+    return [str(cell) for cell in cells]
+
+
+def readout(page: Any) -> str:
+    return " ".join(page.inner_text(".gw-readout").split())
+
+
+def test_crosshair__shows_values_by_mouse_touch_and_keyboard(open_page: OpenPage) -> None:
+    page = open_page("overview/", viewport={"width": 1360, "height": 900}, has_touch=True)
+    box = page.locator("#gw-plot-throughput").bounding_box()
+    page.mouse.move(box["x"] + box["width"] * 30.5 / 60, box["y"] + 40)
+    label, succeeded, *_ = figures(page, "throughput", 30)
+    assert readout(page).startswith(f"{label} succeeded {succeeded} retrying ")
+    line = page.locator(".gw-crosshair").bounding_box()
+    assert abs(line["x"] - box["x"] - box["width"] * 30.5 / 60) < 2
+    page.mouse.move(5, 5)
+    page.wait_for_selector(".gw-readout", state="hidden")
+
+    page.focus("#gw-plot-backlog")
+    page.keyboard.press("ArrowLeft")
+    assert "(so far)" in readout(page), "the last bucket is not finished"
+    page.keyboard.press("ArrowLeft")
+    label, ready, *_ = figures(page, "backlog", -2)
+    assert readout(page).startswith(f"{label} ready {ready} ")
+    assert page.inner_text(".gw-spoken").startswith(f"{label}, ready: {ready}, ")
+    assert page.get_attribute(".gw-spoken", "aria-live") == "polite"
+    page.keyboard.press("Home")
+    assert readout(page).startswith(figures(page, "backlog", 0)[0])
+    page.keyboard.press("Escape")
+    page.wait_for_selector(".gw-readout", state="hidden")
+
+    box = page.locator("#gw-plot-added").bounding_box()
+    page.touchscreen.tap(box["x"] + box["width"] * 0.5, box["y"] + 30)
+    assert readout(page).startswith(figures(page, "added", 30)[0])
+
+
+def test_refresh__keeps_the_crosshair_and_renews_its_values(open_page: OpenPage) -> None:
+    page = open_page("overview/", viewport={"width": 1360, "height": 900})
+    page.hover("#gw-plot-throughput")
+    label = readout(page).split()[0]
+    refresh_often(page)
+    page.hover("#gw-plot-throughput")
+    execute("update {schema}._private_statistics set succeeded = 777777 where task_identifier = ''")
+    page.wait_for_selector(".gw-readout:has-text('777,777')")
+    assert readout(page).startswith(label)
+
+
+def test_axes__are_text_that_can_be_read_at_every_width(open_page: OpenPage) -> None:
+    page = open_page("overview/", viewport={"width": 1440, "height": 900})
+    for span in ("hour", "day", "week"):
+        page.goto(f"overview/?span={span}")
+        for width in (1440, 1024, 390):
+            page.set_viewport_size({"width": width, "height": 900})
+            assert page.evaluate(SMALLEST_TEXT) >= 11, (width, span)
+            assert page.evaluate(OVERLAPS) == 0, (width, span)
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (width, span)
+
+
+def test_without_scripts__a_table_has_the_values_and_a_button_selects(open_page: OpenPage) -> None:
+    page = open_page("overview/", java_script_enabled=False)
+    assert page.locator(".gw-readout").count() == 0
+    page.click("#gw-chart-throughput summary")
+    assert page.locator("#gw-chart-throughput tbody tr").nth(59).is_visible()
+    page.select_option("#gw-of", "queue:warehouse")
+    page.click(".gw-subject button")
+    assert "Activity of the queue warehouse" in page.inner_text("#gw-charts-title")
