@@ -16,6 +16,7 @@ from django_graphile_worker.routing import APP_LABEL, queue_alias
 from django_graphile_worker.sql.errors import sqlstate, translated
 from django_graphile_worker.sql.inspection import limits
 from django_graphile_worker.sql.install import catalog
+from django_graphile_worker.sql.job_actions import collecting
 
 QUERY_CANCELED = "57014"
 PARAMETER = "database"
@@ -75,25 +76,28 @@ def _has_schema(alias: str) -> bool:
 
 
 @contextmanager
-def reading(alias: str) -> Iterator[Session]:
-    """Open a transaction for reading, with ADMIN_STATEMENT_TIMEOUT for each statement."""
-    with _limited(alias, conf.current().admin_statement_timeout) as session:
+def reading(alias: str, *, timeout: float | None = None) -> Iterator[Session]:
+    """Open a transaction for reading, with ADMIN_STATEMENT_TIMEOUT, or a shorter time, for each statement."""
+    longest = conf.current().admin_statement_timeout
+    with _limited(alias, longest if timeout is None else min(timeout, longest)) as session:
         yield session
 
 
 @contextmanager
-def writing(alias: str) -> Iterator[Session]:
+def writing(alias: str, *, has_one_snapshot: bool = False) -> Iterator[Session]:
     """Open a transaction for changing jobs, with STATEMENT_TIMEOUT for each statement, as in the worker."""
-    with _limited(alias, conf.current().statement_timeout) as session:
+    with _limited(alias, conf.current().statement_timeout, has_one_snapshot=has_one_snapshot) as session:
         yield session
 
 
 @contextmanager
-def _limited(alias: str, timeout: float) -> Iterator[Session]:
+def _limited(alias: str, timeout: float, *, has_one_snapshot: bool = False) -> Iterator[Session]:
     connection, schema = connections[alias], conf.current().schema
     is_outermost = not connection.in_atomic_block
     try:
         with transaction.atomic(using=alias), connection.cursor() as cursor:
+            if has_one_snapshot and is_outermost:
+                collecting.use_one_snapshot(cursor)
             before = limits.limit_statements(cursor, timeout=timeout)
             yield Session(cursor, schema)
             # The limits end with the transaction. Inside a transaction of the caller they would outlast the page.

@@ -16,11 +16,12 @@ from django_graphile_worker.redaction import redact_text
 from django_graphile_worker.sql.inspection import error_groups
 from django_graphile_worker.sql.inspection.criteria import State, Subquery
 
-GROUP_ACTIONS = ("run", "fail")
+# Jobs that have failed permanently cannot be failed: a group without others does not offer it.
+GROUP_ACTIONS = ("retry", "fail", "delete")
 
 
 class ErrorGroupAdmin(PageAdmin):
-    """Jobs in groups by task and exception. A whole group can be retried or failed permanently."""
+    """Jobs in groups by task and exception. A whole group can be retried, failed or deleted."""
 
     @explain_database_errors
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:

@@ -16,7 +16,7 @@ from django.urls import NoReverseMatch, reverse
 from django.utils.translation import gettext as _
 
 from django_graphile_worker import models
-from django_graphile_worker.admin import databases, pause_notice
+from django_graphile_worker.admin import databases, pause_notice, refreshed_regions
 from django_graphile_worker.admin.visible_jobs import ids_subquery
 from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.sql.inspection.criteria import Subquery
@@ -96,7 +96,10 @@ class PageAdmin(ModelAdmin):  # type: ignore[type-arg]
         # The explanation of a database error must not wait for the database again.
         pauses = {} if status >= 500 else self.pauses_context(request)
         context = self.page_context(request) | pauses | context
-        return TemplateResponse(request, f"{TEMPLATES}/{template}", context, status=status)
+        response = TemplateResponse(request, f"{TEMPLATES}/{template}", context, status=status)
+        if refreshed_regions.is_refresh(request):
+            refreshed_regions.send_changes_only(request, response)
+        return response
 
     def render_unavailable(self, request: HttpRequest, title: str, explanation: str) -> HttpResponse:
         return self.render(request, "unavailable.html", {"title": title, "explanation": explanation}, status=503)

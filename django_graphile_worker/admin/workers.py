@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
@@ -15,8 +14,12 @@ from django.utils.translation import ngettext
 from django_graphile_worker.admin import databases, formatting
 from django_graphile_worker.admin.overview import health
 from django_graphile_worker.admin.pages import explain_database_errors, require_post
+from django_graphile_worker.admin.search.search_query import SearchTerm
+from django_graphile_worker.admin.shown_progress import shown_progress
 from django_graphile_worker.admin.unlock import UnlockAdmin
-from django_graphile_worker.sql.inspection import lock_holders
+from django_graphile_worker.models import Job
+from django_graphile_worker.sql.inspection import held_jobs, lock_holders
+from django_graphile_worker.sql.inspection.criteria import State
 
 MOST_RUNNING = 20
 
@@ -36,6 +39,9 @@ class WorkerCard:
     usage_percent: int
     held: str
     running: list[dict[str, Any]]
+    # The address of the jobs that are not shown, and their number.
+    more_url: str
+    more: int
     tasks: list[str]
     can_unlock: bool
 
@@ -50,9 +56,12 @@ class WorkerAdmin(UnlockAdmin):
     @explain_database_errors
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         self.require(self.has_view_permission(request))
-        with databases.reading(databases.selected_alias(request)) as (cursor, schema):
+        alias = databases.selected_alias(request)
+        visible_ids = self.visible_ids(request, alias)
+        with databases.reading(alias) as (cursor, schema):
             holders = lock_holders.holders(cursor, schema=schema)
-        cards = [self._card(request, holder) for holder in holders]
+            held = held_jobs.held_jobs(cursor, schema=schema, most=MOST_RUNNING, within=visible_ids)
+        cards = [self._card(request, holder, held.get(holder.id, [])) for holder in holders]
         context = {
             "workers": [card for card in cards if card.status != "unregistered"],
             "unregistered_workers": [card for card in cards if card.status == "unregistered"],
@@ -65,11 +74,12 @@ class WorkerAdmin(UnlockAdmin):
     def unlock_view(self, request: HttpRequest) -> HttpResponse:
         return self.unlock(request, self.url_or_index(request, "worker"))
 
-    def _card(self, request: HttpRequest, holder: lock_holders.Holder) -> WorkerCard:
+    def _card(self, request: HttpRequest, holder: lock_holders.Holder, jobs: list[held_jobs.HeldJob]) -> WorkerCard:
         metadata = holder.metadata
-        running = self._running_jobs(request, metadata.get("running"))
         concurrency = metadata.get("concurrency")
         slots = concurrency if isinstance(concurrency, int) and concurrency > 0 else None
+        # A worker may hold more jobs than it has slots: the others wait inside it.
+        used = holder.jobs if slots is None else min(holder.jobs, slots)
         status, name = _status(holder, metadata)
         return WorkerCard(
             id=holder.id,
@@ -79,10 +89,12 @@ class WorkerAdmin(UnlockAdmin):
             version=str(metadata.get("version", "")),
             started_at=formatting.relative_time(holder.started_at),
             last_heartbeat=formatting.relative_time(holder.last_heartbeat_at),
-            usage=f"{len(running)} / {slots}" if slots else str(len(running)),
-            usage_percent=min(100, round(100 * len(running) / slots)) if slots else 0,
+            usage=f"{used} / {slots}" if slots else str(used),
+            usage_percent=round(100 * used / slots) if slots else 0,
             held=_held(holder),
-            running=running[:MOST_RUNNING],
+            running=[self._running_job(request, job) for job in jobs],
+            more_url=self._jobs_url(request, holder),
+            more=max(holder.jobs - len(jobs), 0) if len(jobs) == MOST_RUNNING else 0,
             tasks=sorted(health.tasks_of(holder)),
             can_unlock=self._can_unlock(request, holder),
         )
@@ -92,20 +104,24 @@ class WorkerAdmin(UnlockAdmin):
         holds_anything = bool(holder.jobs or holder.queues)
         return self.has_unlock_permission(request) and holds_anything and not health.is_alive(holder)
 
-    def _running_jobs(self, request: HttpRequest, running: Any) -> list[dict[str, Any]]:
-        """Return the jobs that a worker reports as running. Metadata may contain anything, so every part is checked."""
-        entries = [each for each in running if isinstance(each, dict)] if isinstance(running, list) else []
-        return [
-            {
-                "id": each.get("job_id"),
-                "task": str(each.get("task", "")),
-                "started_at": formatting.relative_time(_time(each.get("started_at"))),
-                "url": self.url(request, "job", "change", each["job_id"])
-                if isinstance(each.get("job_id"), int)
-                else "",
-            }
-            for each in entries
-        ]
+    def _may_view_jobs(self, request: HttpRequest) -> bool:
+        page = self.admin_site._registry.get(Job)
+        return page is not None and page.has_view_permission(request)
+
+    def _jobs_url(self, request: HttpRequest, holder: lock_holders.Holder) -> str:
+        if not self._may_view_jobs(request):
+            return ""
+        return self.url(request, "job", state=State.RUNNING.value, q=str(SearchTerm("worker", holder.id)))
+
+    def _running_job(self, request: HttpRequest, job: held_jobs.HeldJob) -> dict[str, Any]:
+        sees_payloads = self.has_app_permission(request, "view_payload")
+        return {
+            "id": job.id,
+            "task": job.task_identifier or _("unknown task"),
+            "started_at": formatting.relative_time(job.locked_at),
+            "progress": shown_progress(job.progress, sees_payloads=sees_payloads, started_at=job.locked_at),
+            "url": self.url(request, "job", "change", job.id) if self._may_view_jobs(request) else "",
+        }
 
 
 def _status(holder: lock_holders.Holder, metadata: dict[str, Any]) -> tuple[str, str]:
@@ -124,14 +140,3 @@ def _held(holder: lock_holders.Holder) -> str:
         parts.append(ngettext("%(number)s queue", "%(number)s queues", holder.queues) % {"number": holder.queues})
     age = f" ({formatting.duration(holder.oldest_lock_seconds)})" if parts else ""
     return ", ".join(parts) + age
-
-
-def _time(value: Any) -> datetime | None:
-    """Return a time that is given in seconds since 1970 or as ISO text; None for anything else."""
-    try:
-        if isinstance(value, int | float):
-            return datetime.fromtimestamp(value, UTC)
-        parsed = datetime.fromisoformat(value)
-    except (TypeError, ValueError, OverflowError, OSError):
-        return None
-    return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)

@@ -23,6 +23,7 @@ from django_graphile_worker.jobs import Job, RemovedJob
 from django_graphile_worker.printable_text import quoted, storable_text
 from django_graphile_worker.routing import place_of
 from django_graphile_worker.sql import jobs as sql_jobs
+from django_graphile_worker.sql.job_actions.changes import FAIL, Change, change_jobs, rescheduling
 
 LARGEST_ID = 2**63 - 1
 
@@ -78,15 +79,20 @@ def permanently_fail_jobs(
     using: str | None = None,
     installation: str | None = None,
 ) -> list[Job]:
-    """Mark jobs as permanently failed, and return them. Running jobs are neither changed nor returned."""
+    """Mark waiting jobs as permanently failed, and return them.
+
+    The message is added to the error that a job has. Jobs that have failed permanently before, and running jobs, are
+    neither changed nor returned.
+    """
     ids = valid_ids(job_ids)
     if error_message is not None and not isinstance(error_message, str):
         raise InvalidTypeError(f"error_message: expected a string, got {error_message!r}.")
     message = None if error_message is None else storable_text(error_message)
     if not ids:
         return []
+    change = Change(action=FAIL) if message is None else Change(action=FAIL, reason=message)
     with open_queue(using, installation) as queue:
-        failed = sql_jobs.permanently_fail_jobs(queue.cursor, ids, message, schema=queue.schema, keeping=queue.keeping)
+        failed = change_jobs(queue.cursor, ids, change, schema=queue.schema, notify=queue.notify, keeping=queue.keeping)
         return queue.found(failed)
 
 
@@ -102,7 +108,8 @@ def reschedule_jobs(
 ) -> list[Job]:
     """Change the time, the priority and the attempts of jobs, and return them. None leaves a value unchanged.
 
-    Running jobs are neither changed nor returned.
+    A permanently failed job that gets a time also gets all its attempts again, unless ``attempts`` is given or
+    ``max_attempts`` leaves it some. Running jobs are neither changed nor returned.
     """
     ids = valid_ids(job_ids)
     changes = sql_jobs.Changes(
@@ -114,9 +121,8 @@ def reschedule_jobs(
     if not ids:
         return []
     with open_queue(using, installation) as queue:
-        return queue.found(
-            sql_jobs.reschedule_jobs(queue.cursor, ids, changes, schema=queue.schema, notify=queue.notify)
-        )
+        moved = change_jobs(queue.cursor, ids, rescheduling(changes), schema=queue.schema, notify=queue.notify)
+        return queue.found(moved)
 
 
 def force_unlock_workers(

@@ -70,6 +70,7 @@ TABLES_OF_EVENTS = (
     "_private_limit_keys",
     "_private_pauses",
     "_private_events",
+    "_private_action_steps",
 )
 
 

@@ -40,22 +40,6 @@ def call_statements(tag: str, columns: str, function: str, *, first: str, rest: 
     }
 
 
-def call_statements_with(
-    clause: str, tag: str, columns: str, function: str, *, first: str, rest: str = ""
-) -> dict[bool, str]:
-    """Return the statements of ``call_statements`` with a further clause that reads the function's rows as ``job``."""
-    return {
-        True: f"""/* gw:{tag} */
-        with job as materialized (select job.* from :SCHEMA.{function}({first}{rest}) as job), {clause}
-        select {columns} from job""",
-        False: f"""/* gw:{tag} */
-        with {_SILENCE}, job as materialized (
-            select job.* from silence cross join lateral {_silenced(function, first, rest)} as job
-        ), {clause}
-        select {columns}, {_END_OF_SILENCE} from silence left join job on true""",
-    }
-
-
 def recorded_call_statements(tag: str, columns: str, function: str, *, first: str, rest: str = "") -> dict[bool, str]:
     """Return the statements of ``call_statements``, which also record that the function ended the jobs it returns."""
     job = f"(select ({CALLED}.job).* from {CALLED}) as job"

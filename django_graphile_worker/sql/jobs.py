@@ -10,15 +10,9 @@ from django_graphile_worker.jobs import Job
 from django_graphile_worker.payloads import decode_leniently
 from django_graphile_worker.sql.codecs import flags_from
 from django_graphile_worker.sql.codecs import within_python_years as readable
-from django_graphile_worker.sql.function_calls import MOMENT, call_statements_with, moment, recorded_call_statements
-from django_graphile_worker.sql.limits.parking import unpark_jobs
+from django_graphile_worker.sql.function_calls import recorded_call_statements
 from django_graphile_worker.sql.parked_jobs import with_true_times
-from django_graphile_worker.sql.result_keeping import (
-    FAILED_BY_OPERATOR,
-    NOTHING_KEPT,
-    REMOVED_BY_OPERATOR,
-    ResultKeeping,
-)
+from django_graphile_worker.sql.result_keeping import NOTHING_KEPT, REMOVED_BY_OPERATOR, ResultKeeping
 from django_graphile_worker.sql.schema import statement
 from django_graphile_worker.sql.workers import worker_of
 
@@ -108,76 +102,13 @@ def complete_jobs(
     return jobs_from(cursor, cursor.fetchall(), schema=schema)
 
 
-PERMANENTLY_FAIL_JOBS = recorded_call_statements(
-    "permanently_fail_jobs",
-    JOB_COLUMNS,
-    "permanently_fail_jobs",
-    first="%(ids)s::bigint[]",
-    rest=", %(error)s::text",
-)
-
-
-def permanently_fail_jobs(
-    cursor: Cursor,
-    job_ids: Sequence[int],
-    error_message: str | None,
-    *,
-    schema: str,
-    keeping: ResultKeeping = NOTHING_KEPT,
-) -> list[Job]:
-    """Use up the attempts of jobs that are not running, and return these jobs."""
-    parameters = {"ids": list(job_ids), "error": error_message, "outcome": FAILED_BY_OPERATOR, **keeping.parameters()}
-    cursor.execute(statement(PERMANENTLY_FAIL_JOBS[True], schema), parameters)
-    return jobs_from(cursor, cursor.fetchall(), schema=schema)
-
-
 class Changes(NamedTuple):
-    """The new values of rescheduled jobs, in the order of the function's arguments; None keeps the old value."""
+    """The new values of rescheduled jobs; None keeps the old value."""
 
     run_at: datetime | timedelta | None
     priority: int | None
     attempts: int | None
     max_attempts: int | None
-
-
-# A job that was cancelled while it ran, and whose worker has been silent for hours, can be rescheduled, and must run
-# then. So the marker of its cancellation is deleted, which would delete the job when the old claim ends. The request to
-# stop it is deleted, too.
-FORGET_CANCELLATIONS = """forgotten as (
-            delete from :SCHEMA._private_cancellations as marker
-            where marker.job_id = any (array(select job.id from job))
-        ), forgotten_requests as (
-            delete from :SCHEMA._private_stop_requests as request
-            where request.job_id = any (array(select job.id from job))
-        )"""
-
-RESCHEDULE_JOBS = call_statements_with(
-    FORGET_CANCELLATIONS,
-    "reschedule_jobs",
-    JOB_COLUMNS,
-    "reschedule_jobs",
-    first="%s::bigint[]",
-    rest=f", {MOMENT}, %s::int, %s::int, %s::int",
-)
-
-
-def reschedule_jobs(
-    cursor: Cursor,
-    job_ids: Sequence[int],
-    changes: Changes,
-    *,
-    schema: str,
-    notify: bool = True,
-) -> list[Job]:
-    """Change jobs that are not running, and return them."""
-    run_at, *numbers = changes
-    parameters = [list(job_ids), *moment(run_at), *numbers]
-    cursor.execute(statement(RESCHEDULE_JOBS[notify], schema), parameters)
-    jobs = jobs_from(cursor, cursor.fetchall(), schema=schema)
-    if run_at is None and jobs:
-        # A limited job that waits has its priority in its lane, too.
-        unpark_jobs(cursor, [job.id for job in jobs], schema=schema)
-    return jobs
 
 
 # The event is committed with the unlocked jobs.

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 
-from django_graphile_worker.admin.jobs.actions import bulk_progress
+from django_graphile_worker.admin.jobs.actions import bulk_progress, confirmation
 from django_graphile_worker.models import Job
-from django_graphile_worker.sql import bulk_actions
+from django_graphile_worker.sql.job_actions import collecting
 from tests.support.factories import make_failed_job, make_job, minutes_ago
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -63,17 +63,16 @@ def test_failed_job__can_be_found_and_run_again(open_page: OpenPage) -> None:
     assert "/srv/shop/tasks.py" in page.inner_text(".gw-frames")
 
     page.click("text=Reschedule…")
-    page.fill("#id_attempts", "0")
     page.fill("#id_run_at", "2020-01-01T00:00:00")
     page.click("button:has-text('Reschedule')")
-    assert "Rescheduled: 1 job." in page.inner_text(".messagelist")
+    assert "1 job was rescheduled." in page.inner_text(".messagelist")
     assert page.inner_text(".gw-status .gw-badge") == "Ready"
     assert "demo" in page.inner_text(".gw-timeline"), "the timeline names the user"
 
     refresh_often(page)
     call_command("runworker", once=True)
-    page.wait_for_selector("text=does not exist")
-    assert "Jobs are deleted when they succeed" in page.inner_text(".gw-page")
+    page.wait_for_selector("text=has ended")
+    assert "Jobs that succeed are deleted" in page.inner_text(".gw-page")
 
 
 def test_add_form__refuses_invalid_json_and_accepts_valid_json(open_page: OpenPage) -> None:
@@ -96,22 +95,97 @@ def test_actions__change_selected_jobs_or_all_that_match(open_page: OpenPage) ->
     boxes = page.locator("input[name=id]")
     boxes.nth(0).check()
     boxes.nth(1).check()
-    page.select_option("#gw-action", "complete")
+    page.select_option("#gw-action", "delete")
     page.click("button:has-text('Go')")
-    assert "Jobs: 2." in page.inner_text(".gw-notice")
-    page.click("button:has-text('Complete')")
-    assert "Completed: 2 jobs." in page.inner_text(".messagelist")
+    assert page.inner_text(".gw-heading h1") == "Delete 2 jobs?"
+    page.click("button:has-text('Delete')")
+    assert "2 jobs were deleted." in page.inner_text(".messagelist")
 
     page.check("[data-select-all-matches]")
     assert boxes.nth(0).is_disabled()
     page.select_option("#gw-action", "fail")
     page.click("button:has-text('Go')")
-    assert f"“Ready task:send_receipt”: {before - 2}." in page.inner_text(".gw-notice")
+    assert page.inner_text(".gw-heading h1") == f"Fail {before - 2} jobs?"
+    assert "Ready task:send_receipt" in page.inner_text(".gw-notice")
     page.fill("#id_reason", "The shop is closed.")
-    page.click("button:has-text('Fail permanently')")
-    assert f"Permanently failed: {before - 2} jobs." in page.inner_text(".messagelist")
+    page.click("button:has-text('Fail')")
+    assert f"{before - 2} jobs were failed." in page.inner_text(".messagelist")
     assert "No jobs." in page.inner_text("#gw-jobs")
     assert Job.objects.filter(last_error="The shop is closed.").count() == before - 2
+
+    page.click(".messagelist a:has-text('Undo')")
+    assert page.inner_text(".gw-heading h1") == f"Undo “Fail” for {before - 2} jobs?"
+    page.click("button:has-text('Undo')")
+    assert f"{before - 2} jobs are as they were before." in page.inner_text(".messagelist")
+    assert not Job.objects.filter(last_error="The shop is closed.").exists()
+
+
+def labels(page: Any) -> list[str]:
+    return [each.strip() for each in page.locator(".gw-heading .gw-buttons .gw-button").all_inner_texts()]
+
+
+def test_job__offers_the_actions_of_its_state_and_does_them(open_page: OpenPage) -> None:
+    """Edit and retry a failed job, run it next, schedule it, run it now, and delete it."""
+    job_id = make_failed_job("send_email", payload={"order": 7}, error=ERROR, run_at=minutes_ago(-300))
+    page = open_page(f"job/{job_id}/change/", viewport=DESKTOP)
+    state = page.locator(".gw-status .gw-badge")
+    assert labels(page)[:4] == ["Retry", "Reschedule…", "Delete…", "Edit and retry…"]
+    page.click("text=Edit and retry…")
+    assert page.inner_text(".gw-heading h1") == f"Edit and retry send_email #{job_id}"
+    page.fill("#id_payload", '{"order": 8}')
+    page.click("button:has-text('Save and retry')")
+    assert "will be retried now" in page.inner_text(".messagelist")
+    assert (state.inner_text(), "8" in page.inner_text(".gw-payload")) == ("Ready", True)
+    assert page.inner_text(".gw-error-summary") == "ValueError: no such order", "it keeps its error"
+
+    assert labels(page)[:4] == ["Run next", "Reschedule…", "Fail…", "Delete…"]
+    page.click("button:has-text('Run next')")
+    assert "1 job will run next." in page.inner_text(".messagelist")
+    assert Job.objects.get(pk=job_id).priority == -1
+    page.click("text=Reschedule…")
+    assert page.inner_text(".gw-heading h1") == f"Reschedule send_email #{job_id}?"
+    page.fill("#id_run_at", "2090-01-02T09:00:00")
+    page.click("button:has-text('Reschedule')")
+    assert state.inner_text() == "Scheduled"
+    assert labels(page)[0] == "Run now"
+    page.click("button:has-text('Run now')")
+    assert "1 job will run now." in page.inner_text(".messagelist")
+    assert state.inner_text() == "Ready"
+    page.click(".messagelist a:has-text('Undo')")
+    page.click("button:has-text('Undo')")
+    assert (state.inner_text(), Job.objects.get(pk=job_id).run_at.year) == ("Scheduled", 2090)
+
+    page.click("text=Delete…")
+    assert page.inner_text(".gw-heading h1") == f"Delete send_email #{job_id}?"
+    address = page.url
+    page.goto(address)
+    assert "Nothing was changed." in page.inner_text(".messagelist"), "the address of a confirmation leads back"
+    page.goto(f"job/{job_id}/change/")
+    page.click("text=Delete…")
+    page.click("button:has-text('Delete')")
+    assert "1 job was deleted." in page.inner_text(".messagelist")
+    running = Job.objects.filter(task__identifier="resize_photo", locked_at__isnull=False).first()
+    page.goto(f"job/{running.pk}/change/")
+    assert labels(page)[0] == "Cancel…"
+
+
+def test_many_jobs__are_deleted_after_their_number_was_typed(
+    open_page: OpenPage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(confirmation, "MOST_UNTYPED", 10)
+    page = open_page("job/?q=task:send_receipt", viewport=DESKTOP, java_script_enabled=False)
+    page.check("[data-select-all-matches]")
+    page.select_option("#gw-action", "delete")
+    page.click("button:has-text('Go')")
+    assert page.inner_text(".gw-heading h1") == "Delete 37 jobs?"
+    assert "Type 37 to confirm" in page.inner_text(".gw-typed")
+    page.fill("#gw-typed", "36")
+    page.click("button:has-text('Delete')")
+    assert "Nothing was changed. Expected the number 37." in page.inner_text(".errornote")
+    take_screenshot(page, "confirm")
+    page.fill("#gw-typed", "37")
+    page.click("button:has-text('Delete')")
+    assert "37 jobs were deleted." in page.inner_text(".messagelist")
 
 
 def test_mistyped_search__offers_no_action_on_all(open_page: OpenPage) -> None:
@@ -130,7 +204,7 @@ def test_mistyped_search__offers_no_action_on_all(open_page: OpenPage) -> None:
 
 
 def test_action_on_many_jobs__continues_by_itself(open_page: OpenPage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bulk_actions, "STEP", 4)
+    monkeypatch.setattr(collecting, "STEP", 4)
     clock = iter(range(10**6))
     monkeypatch.setattr(bulk_progress, "LONGEST_REQUEST", 1.5)
     monkeypatch.setattr(bulk_progress, "monotonic", lambda: next(clock))
@@ -138,17 +212,17 @@ def test_action_on_many_jobs__continues_by_itself(open_page: OpenPage, monkeypat
         make_failed_job("many", error="KeyError: 'x'")
     page = open_page("job/?state=failed&q=task:many", viewport=DESKTOP)
     page.check("[data-select-all-matches]")
-    page.select_option("#gw-action", "run")
+    page.select_option("#gw-action", "retry")
     page.click("button:has-text('Go')")
-    page.click("button:has-text('Run now')")
+    page.click("button:has-text('Retry')")
     page.wait_for_selector("text=The changes so far are committed")
     page.set_viewport_size({"width": 1360, "height": 300})
     take_screenshot(page, "progress")
     page.wait_for_selector(".messagelist")
-    assert "Run now: 10 jobs." in page.inner_text(".messagelist")
+    assert "10 jobs will be retried now." in page.inner_text(".messagelist")
 
 
-def test_page__refreshes_itself_but_not_while_it_is_used(open_page: OpenPage) -> None:
+def test_page__refreshes_itself_also_while_it_is_used(open_page: OpenPage) -> None:
     page = open_page("job/?q=task:fresh")
     page.evaluate("window.keptAlive = true")
     refresh_often(page)
@@ -157,11 +231,8 @@ def test_page__refreshes_itself_but_not_while_it_is_used(open_page: OpenPage) ->
     assert page.evaluate("window.keptAlive"), "the page itself was not loaded again"
     page.check("input[name=id]")
     second = make_job("fresh")
-    page.wait_for_selector("text=paused")
-    assert page.locator(f"text=#{second}").count() == 0
-    page.uncheck("input[name=id]")
-    page.locator("body").click(position={"x": 1, "y": 1})
     page.wait_for_selector(f"text=#{second}")
+    assert page.is_checked(f"input[value='{first}']")
 
     page.select_option("#gw-interval", "2")
     page.reload()
@@ -172,10 +243,10 @@ def test_pages__work_without_javascript(open_page: OpenPage) -> None:
     page = open_page("job/?state=failed&q=task:print_invoice", java_script_enabled=False)
     assert not page.is_visible("#gw-interval")
     page.check("[data-select-all-matches]")
-    page.select_option("#gw-action", "run")
+    page.select_option("#gw-action", "retry")
     page.click("button:has-text('Go')")
-    page.click("button:has-text('Run now')")
-    assert "Run now: 4 jobs." in page.inner_text(".messagelist")
+    page.click("button:has-text('Retry')")
+    assert "4 jobs will be retried now." in page.inner_text(".messagelist")
 
 
 def test_pages__can_be_used_with_the_keyboard_only(open_page: OpenPage) -> None:

@@ -47,7 +47,8 @@ def fields(response: Any) -> dict[str, str]:
 
 
 def messages(response: Any) -> list[str]:
-    return [str(message) for message in response.context["messages"]]
+    """Return what the messages of a page say, without their links."""
+    return [html.unescape(re.sub(r"<[^>]*>", "", str(message))) for message in response.context["messages"]]
 
 
 def act(client: Client, action: str, *ids: int, **data: Any) -> Any:

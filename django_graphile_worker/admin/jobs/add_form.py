@@ -118,8 +118,19 @@ class AddJobForm(forms.Form):
     )
     flags = forms.CharField(label=gettext_lazy("Flags"), required=False, help_text=gettext_lazy("Separated by commas."))
 
-    def __init__(self, *args: Any, tasks: Mapping[str, str], hides_payload: bool = False, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        tasks: Mapping[str, str],
+        hides_payload: bool = False,
+        deletes: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(*args, **kwargs)
+        if deletes is not None:
+            # The id of a failed job: its duplicate can take its place.
+            label = _("And delete #%(id)s") % {"id": deletes}
+            self.fields["delete_original"] = forms.BooleanField(label=label, required=False)
         field: Any = self.fields["task"]
         field.names = field.widget.choices = tasks
         if hides_payload:

@@ -13,6 +13,7 @@ from django_graphile_worker.admin.jobs.states import flag_names
 from django_graphile_worker.payloads import RawPayload, decode_leniently
 from django_graphile_worker.redaction import HIDDEN
 from django_graphile_worker.sql.inspection.add_job_call import add_job_call
+from django_graphile_worker.sql.inspection.criteria import State
 from django_graphile_worker.sql.inspection.job_detail import LONGEST_PAYLOAD, JobDetail
 
 DEFAULT_MAX_ATTEMPTS = 25
@@ -40,8 +41,11 @@ def add_job_code(job: JobDetail, *, sees_payload: bool) -> dict[str, str]:
 
 
 def future_run_at(job: JobDetail) -> datetime | None:
-    """Return the time of a job that is not due yet; None for a due job and for times that Python cannot represent."""
-    is_later = not job.is_due and formatting.EARLIEST < job.run_at < formatting.LATEST
+    """Return the time of a scheduled job; None for all others, and for times that Python cannot represent.
+
+    The time of a job that has failed is that of its next attempt, which a new job does not wait for.
+    """
+    is_later = job.state is State.SCHEDULED and formatting.EARLIEST < job.run_at < formatting.LATEST
     return job.run_at if is_later else None
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import messages
+from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.utils.html import format_html
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
@@ -23,6 +25,7 @@ from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError
 from django_graphile_worker.models import Job
 from django_graphile_worker.payloads import RawPayload, decode_leniently
 from django_graphile_worker.sql.inspection import job_detail, lock_holders, names
+from django_graphile_worker.sql.inspection.criteria import State
 
 
 class JobAddAdmin(JobDetailAdmin):
@@ -39,10 +42,11 @@ class JobAddAdmin(JobDetailAdmin):
             request.POST if is_sent else None,
             tasks=tasks,
             hides_payload=hides_payload,
+            deletes=source.id if source is not None and self._may_replace(request, source) else None,
             initial=_initial(source, hides_payload) | _given(request),
         )
         if is_sent and form.is_valid():
-            response = self._add(request, form, source if hides_payload else None)
+            response = self._add(request, form, source, copies_payload=hides_payload)
             if response:
                 return response
         name = str(form["task"].value() or "")
@@ -79,22 +83,39 @@ class JobAddAdmin(JobDetailAdmin):
         here = registry.tasks.identifiers()
         return {name: short_description(name) for name in here} | dict.fromkeys(sorted(elsewhere - set(here)), "")
 
-    def _add(self, request: HttpRequest, form: AddJobForm, source: job_detail.JobDetail | None) -> HttpResponse | None:
-        """Add the job, with the payload of `source` if given. Return None if it is rejected; the form has the error."""
+    def _may_replace(self, request: HttpRequest, source: job_detail.JobDetail) -> bool:
+        """Return whether the job can be deleted when its duplicate is added."""
+        return source.state is State.FAILED and self.has_complete_permission(request)
+
+    def _add(
+        self, request: HttpRequest, form: AddJobForm, source: job_detail.JobDetail | None, *, copies_payload: bool
+    ) -> HttpResponse | None:
+        """Add the job, with the payload of `source` if asked. Return None if it is rejected; the form has the error."""
         identifier = form.cleaned_data["task"]
-        payload = form.cleaned_data.get("payload") if source is None else decode_leniently(source.payload_text)
+        payload = form.cleaned_data.get("payload")
+        if source is not None and copies_payload:
+            payload = decode_leniently(source.payload_text)
         if isinstance(payload, RawPayload):
             raise Http404
         task = registry.tasks.get(identifier) or identifier
+        alias = databases.selected_alias(request)
+        replaced = source.id if source is not None and form.cleaned_data.get("delete_original") else None
         try:
-            job = api.add_job(task, payload, **form.options(), using=databases.selected_alias(request))
+            with transaction.atomic(using=alias):
+                job = api.add_job(task, payload, **form.options(), using=alias)
+                deleted = api.complete_jobs([replaced], using=alias) if replaced is not None else []
         except (InvalidJobError, InvalidTypeError) as error:
             form.add_error(None, str(error))
             return None
+        name = f"{identifier} #{job.id}"
         entry = audit.Message(gettext_noop("Added in the admin."))
-        audit.log(request, Job, str(job.id), f"{identifier} #{job.id}", entry, audit.ADDITION)
-        messages.success(request, _("Added %(task)s #%(id)s.") % {"task": identifier, "id": job.id})
-        return HttpResponseRedirect(self.url(request, "job", "change", job.id) or self.url_or_index(request, "job"))
+        audit.log(request, Job, str(job.id), name, entry, audit.ADDITION)
+        url = self.url(request, "job", "change", job.id)
+        link = format_html('<a href="{}"><bdi>{}</bdi></a>', url, name) if url else name
+        messages.success(request, format_html(_("Added {}."), link))
+        if replaced is not None:
+            _report_replaced(request, job.id, replaced, is_deleted=bool(deleted))
+        return HttpResponseRedirect(url or self.url_or_index(request, "job"))
 
 
 def _given(request: HttpRequest) -> dict[str, Any]:
@@ -102,6 +123,16 @@ def _given(request: HttpRequest) -> dict[str, Any]:
     if request.method == "POST":
         return {name: request.POST[name] for name in AddJobForm.base_fields if name in request.POST}
     return {"task": request.GET["task"].replace("\x00", "")} if "task" in request.GET else {}
+
+
+def _report_replaced(request: HttpRequest, new_id: int, job_id: int, *, is_deleted: bool) -> None:
+    ids = {"id": str(job_id), "new_id": str(new_id)}
+    if is_deleted:
+        entry = audit.Message(gettext_noop("Replaced by #%(new_id)s."), ids)
+        audit.log(request, Job, str(job_id), f"#{job_id}", entry, audit.DELETION)
+        messages.success(request, _("Deleted #%(id)s.") % ids)
+    else:
+        messages.warning(request, _("#%(id)s was not deleted: a worker is running it, or it has ended.") % ids)
 
 
 def _initial(source: job_detail.JobDetail | None, hides_payload: bool) -> dict[str, Any]:

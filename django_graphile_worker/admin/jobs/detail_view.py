@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from django.contrib.admin.models import LogEntry
@@ -11,8 +12,9 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from django_graphile_worker import conf, registry
-from django_graphile_worker.admin import audit, databases, formatting
-from django_graphile_worker.admin.jobs.actions.job_actions import ACTIONS
+from django_graphile_worker.admin import databases, formatting, refreshed_regions
+from django_graphile_worker.admin.jobs import failure_times, missing_job
+from django_graphile_worker.admin.jobs.actions.job_actions import offered_actions
 from django_graphile_worker.admin.jobs.add_job_code import add_job_code
 from django_graphile_worker.admin.jobs.detail.facts import JobFacts
 from django_graphile_worker.admin.jobs.detail.outcome import outcome_context, read_result
@@ -26,7 +28,8 @@ from django_graphile_worker.admin.search.search_criteria import LARGEST_ID
 from django_graphile_worker.models import Job, PastAttempt
 from django_graphile_worker.payloads import RawPayload, decode_leniently
 from django_graphile_worker.redaction import redact_text
-from django_graphile_worker.sql.inspection import job_detail, search
+from django_graphile_worker.results.values import Result
+from django_graphile_worker.sql.inspection import job_detail, job_endings, search
 from django_graphile_worker.sql.inspection.criteria import Criteria, State
 
 MOST_ENTRIES = 20
@@ -61,6 +64,7 @@ class JobDetailAdmin(JobListAdmin):
             return self._render_missing(request, object_id)
         sees_payload = self.has_view_payload_permission(request)
         task = job.task_identifier or _("unknown task")
+        kept = read_result(databases.selected_alias(request), job.id)
         context: dict[str, Any] = {
             "title": f"{task} #{job.id}",
             "task": task,
@@ -71,10 +75,10 @@ class JobDetailAdmin(JobListAdmin):
             "is_running": job.state is State.RUNNING,
             "is_stopping": job.stop_reason is not None,
             "facts": JobFacts(self, request, job).all(),
-            "timeline": timeline(job, _log_entries(object_id), timezone.now()),
+            "timeline": timeline(job, _log_entries(object_id), timezone.now(), _recorded_failure(request, job, kept)),
             "error": _error(job, sees_payload),
             "sees_payload": sees_payload,
-            **outcome_context(read_result(databases.selected_alias(request), job.id), sees_payloads=sees_payload),
+            **outcome_context(kept, sees_payloads=sees_payload),
             **_payload(job, sees_payload),
             **add_job_code(job, sees_payload=sees_payload),
             **self._actions_and_urls(request, job, object_id),
@@ -82,12 +86,8 @@ class JobDetailAdmin(JobListAdmin):
         return self.render(request, "job.html", context)
 
     def _actions_and_urls(self, request: HttpRequest, job: job_detail.JobDetail, object_id: str) -> dict[str, Any]:
-        is_running = job.locked_at is not None
-        actions = [
-            each
-            for each in ACTIONS.values()
-            if each.is_allowed(self, request) and (each.changes_running or not is_running)
-        ]
+        actions = offered_actions(self, request, job.state)
+        edits = job.state is State.FAILED and self.may_edit(request)
         may_download, may_add = self.has_view_payload_permission(request), self.has_add_permission(request)
         return {
             "actions": [] if job.stop_reason is not None else actions,
@@ -96,8 +96,13 @@ class JobDetailAdmin(JobListAdmin):
             "list_url": self.url(request, "job"),
             "history_url": self._history_url(request, object_id),
             "payload_url": self.url(request, "job", "payload", object_id) if may_download else "",
+            "edit_url": self.url(request, "job", "edit", object_id) if edits else "",
             "add_again_url": self.url(request, "job", "add", **{"from": job.id}) if may_add else "",
         }
+
+    def may_edit(self, request: HttpRequest) -> bool:
+        """Return whether the user may change the payload of a failed job."""
+        return self.has_reschedule_permission(request) and self.has_view_payload_permission(request)
 
     def _history_url(self, request: HttpRequest, object_id: str) -> str:
         page = self.admin_site._registry.get(PastAttempt)
@@ -105,22 +110,19 @@ class JobDetailAdmin(JobListAdmin):
         return self.url(request, "pastattempt", "change", object_id) if may_see else ""
 
     def _render_missing(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        alias = databases.selected_alias(request)
+        alias, job_id = databases.selected_alias(request), int(object_id)
         # If the user may not see every job, the user may not have been allowed to see this job.
-        sees_all = self.visible_ids(request, alias) is None
-        kept = read_result(alias, int(object_id)) if sees_all else None
-        context = {
-            "title": _("Job %(id)s does not exist") % {"id": object_id},
-            "explanation": _("It was completed, removed or cancelled. Jobs are deleted when they succeed."),
-            "entries": _shown_entries(object_id) if sees_all else [],
-            "history_url": self._history_url(request, object_id) if sees_all else "",
-            **outcome_context(kept, sees_payloads=self.has_view_payload_permission(request)),
-        }
-        if kept is not None:
-            context["title"] = f"{kept.task_identifier} #{object_id}"
-        # The script that refreshes an open page shows this response, and would report a 404 as a lost connection.
-        is_refresh = request.headers.get("X-Requested-With") == "XMLHttpRequest"
-        return self.render(request, "missing_job.html", context, status=200 if is_refresh or kept is not None else 404)
+        if self.visible_ids(request, alias) is not None:
+            context = missing_job.hidden_job_context(job_id)
+        else:
+            sees_payloads = self.has_view_payload_permission(request)
+            entries = _log_entries(object_id)
+            context = missing_job.missing_job_context(self, request, job_id, entries, sees_payloads=sees_payloads)
+            context["history_url"] = self._history_url(request, object_id)
+        context["list_url"] = self.url(request, "job")
+        # An open page that refreshes itself shows this response, and would take a 404 for a failure.
+        is_found = context.get("is_known") or refreshed_regions.is_refresh(request)
+        return self.render(request, "missing_job.html", context, status=200 if is_found else 404)
 
     @explain_database_errors
     def payload_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
@@ -148,12 +150,16 @@ def _log_entries(object_id: str) -> list[LogEntry]:
     return list(entries.order_by("-action_time")[:MOST_ENTRIES])
 
 
-def _shown_entries(object_id: str) -> list[dict[str, Any]]:
-    """Return the log of a job that is gone."""
-    return [
-        {"time": formatting.exact_time(each.action_time), "message": audit.message_of(each), "user": each.user}
-        for each in _log_entries(object_id)
-    ]
+def _recorded_failure(request: HttpRequest, job: job_detail.JobDetail, kept: Result | None) -> datetime | None:
+    """Return when the last attempt failed, if the result or the history has it and the job itself does not."""
+    if not job.last_error or failure_times.is_exact(job):
+        return None
+    if kept is not None and (ended := [each.ended_at for each in kept.attempts if each.traceback and each.ended_at]):
+        return max(ended)
+    if conf.current().history is None:
+        return None
+    with databases.reading(databases.selected_alias(request)) as (cursor, schema):
+        return job_endings.last_failure(cursor, job.id, schema=schema)
 
 
 def _error(job: job_detail.JobDetail, sees_payload: bool) -> ParsedError | None:

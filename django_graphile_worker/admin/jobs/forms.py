@@ -71,7 +71,7 @@ class RescheduleForm(forms.Form):
         gettext_lazy("Attempts so far"),
         0,
         LARGEST_MAX_ATTEMPTS,
-        help_text=gettext_lazy("0 gives a permanently failed job all its attempts again."),
+        help_text=gettext_lazy("Empty gives failed jobs that get a time all their attempts again."),
     )
     max_attempts = number_field(gettext_lazy("Maximum attempts"), 1, LARGEST_MAX_ATTEMPTS)
 
@@ -89,7 +89,7 @@ class FailForm(forms.Form):
         label=gettext_lazy("Reason"),
         required=False,
         max_length=2_000,
-        help_text=gettext_lazy("Stored as the last error of the jobs."),
+        help_text=gettext_lazy("Added to the last error of the jobs."),
         widget=forms.TextInput(attrs={"class": "vTextField"}),
     )
 
@@ -134,3 +134,17 @@ def _invalid_json(text: str, error: json.JSONDecodeError) -> str:
         "column": error.colno,
         "problem": error.msg,
     }
+
+
+class EditForm(forms.Form):
+    """The payload of a failed job that is retried."""
+
+    payload = PayloadField(
+        label=gettext_lazy("Payload"), required=False, strip=False, help_text=gettext_lazy("JSON. Empty means {}.")
+    )
+    # The revision of the job that the form shows: a later one has another payload.
+    revision = forms.IntegerField(widget=forms.HiddenInput)
+
+    def clean_payload(self) -> Any:
+        payload = self.cleaned_data["payload"]
+        return {} if payload is None and not self.data.get("payload", "").strip() else payload

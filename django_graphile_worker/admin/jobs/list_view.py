@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
 
+from django.contrib.admin.models import LogEntry
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 
 from django_graphile_worker import registry
 from django_graphile_worker.admin import databases, formatting
-from django_graphile_worker.admin.jobs.actions.job_actions import ACTIONS
+from django_graphile_worker.admin.jobs import failure_times
+from django_graphile_worker.admin.jobs.actions.job_actions import offered_actions
 from django_graphile_worker.admin.jobs.job_rows import JobRow, make_row
 from django_graphile_worker.admin.jobs.list_options import SIZES, ListOptions, headers, read_options, shown_columns
 from django_graphile_worker.admin.jobs.pagination import JobsPage, read_page
@@ -107,12 +110,12 @@ class JobListAdmin(PageAdmin):
         context = {
             **self._search_context(request, query, criteria, counts, options),
             **self._page_urls(request, query, state, page, options),
-            "rows": [self.job_row(request, row, payloads.get(row.id)) for row in rows],
+            "rows": self._job_rows(request, rows, payloads),
             "known_tasks": known_tasks,
             "saved_views": saved_view_links(request, views, self.url(request, "job")),
             "known_labels": sorted({label_of(task) for task in known_tasks} - {DEFAULT_LABEL}),
             "examined": page.examined and formatting.number(page.examined),
-            "actions": [each for each in ACTIONS.values() if each.is_allowed(self, request)],
+            "actions": offered_actions(self, request, state),
             "act_url": self.url(request, "job", "act"),
             "add_url": self.url(request, "job", "add") if self.has_add_permission(request) else "",
             "may_select_all": not query.mistakes and (bool(page.after or page.before) or len(rows) > 1),
@@ -214,8 +217,17 @@ class JobListAdmin(PageAdmin):
 
         return [{"text": str(term), "url": url_without(term)} for term in query.terms]
 
-    def job_row(self, request: HttpRequest, row: search.JobRow, payload: str | None = "") -> JobRow:
-        return make_row(self, request, row, payload, sees_payloads=self.has_view_payload_permission(request))
+    def _job_rows(
+        self, request: HttpRequest, rows: list[search.JobRow], payloads: Mapping[int, str | None]
+    ) -> list[JobRow]:
+        changes = failure_times.entries_about([row for row in rows if row.state is State.FAILED])
+        return [self.job_row(request, row, payloads.get(row.id), changes.get(row.id, ())) for row in rows]
+
+    def job_row(
+        self, request: HttpRequest, row: search.JobRow, payload: str | None = "", changes: Sequence[LogEntry] = ()
+    ) -> JobRow:
+        sees_payloads = self.has_view_payload_permission(request)
+        return make_row(self, request, row, payload, changes, sees_payloads=sees_payloads)
 
 
 def _are_limits_used(limited: Count | None) -> bool:

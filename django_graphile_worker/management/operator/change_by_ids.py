@@ -1,9 +1,10 @@
-"""The base class of verbs that change jobs by their ids: ``complete``, ``fail``, ``reschedule`` and ``retry``."""
+"""The base class of verbs that change jobs by their ids: ``run-now``, ``retry``, ``complete`` and others."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 from django.core.management.base import CommandError, CommandParser
 
@@ -19,6 +20,10 @@ class ChangeByIds(Verb):
     """A verb that takes ids of jobs. It changes the jobs that it can, then raises an error about the others."""
 
     done: str
+    # The states to which the verb does not apply, each with the reason; running jobs have theirs here.
+    unsuited: ClassVar[Mapping[str, str]] = {}
+    # What the jobs were expected to be, for one job and for several.
+    expected: ClassVar[tuple[str, str]] = ("that waits", "that wait")
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("job_ids", nargs="+", type=arguments.job_id, metavar="ID", help="The ids of the jobs.")
@@ -46,15 +51,14 @@ class ChangeByIds(Verb):
     def _complaint(self, console: Console, job_ids: Sequence[int], left: Sequence[int]) -> str:
         with console.reading() as (cursor, schema, _):
             states = {row.id: row.state for row in search.rows(cursor, left, schema=schema)}
-        whys = [f"#{job_id} {_why_left(states.get(job_id))}" for job_id in left]
+        whys = [f"#{job_id} {self._why_left(states.get(job_id))}" for job_id in left]
         count = len(job_ids) - len(left)
-        wait = "that waits" if len(job_ids) == 1 else "that wait"
+        wait = self.expected[len(job_ids) > 1]
         return f"Expected {counted(len(job_ids), 'job')} {wait}, got {count or 'none'}: {'; '.join(whys)}."
 
-
-def _why_left(state: str | None) -> str:
-    if state is None:
-        return "does not exist (completed and removed jobs are deleted)"
-    if state == "running":
-        return "is running, and was not changed"
-    return f"was running a moment ago and is {state} now: try again"
+    def _why_left(self, state: str | None) -> str:
+        if state is None:
+            return "does not exist (completed and removed jobs are deleted)"
+        if state == "running":
+            return "is running, and was not changed"
+        return self.unsuited.get(state) or f"was running a moment ago and is {state} now: try again"

@@ -1,2 +1,5 @@
 /* gw:uninstall */
-select 1;
+drop function :SCHEMA._private_undo_step_v1(uuid, int);
+drop function :SCHEMA._private_change_jobs_v1(
+  bigint[], text, timestamptz, int, int, int, json, int, text, timestamptz, uuid, int);
+drop table :SCHEMA._private_action_steps;

@@ -183,6 +183,7 @@ class JobRow(NamedTuple):
     total: float | None = None
     message: str | None = None
     is_limited: bool = False
+    progress_at: Any = None
 
     @property
     def state(self) -> State:
@@ -191,7 +192,9 @@ class JobRow(NamedTuple):
     @property
     def progress(self) -> Progress | None:
         """How far the running attempt has got; None if it has reported nothing."""
-        return None if self.done is None else Progress(done=self.done, total=self.total, message=self.message or "")
+        if self.done is None:
+            return None
+        return Progress(done=self.done, total=self.total, message=self.message or "", updated_at=self.progress_at)
 
     @property
     def attempts_made(self) -> int:
@@ -211,7 +214,7 @@ select job.id, task.identifier, queue.queue_name, job.priority, {readable(TRUE_R
     job.max_attempts, {readable("job.created_at")}, {readable("job.updated_at")}, job.key,
     {readable("job.locked_at")}, :SCHEMA._private_worker_of(job.locked_by), left(job.flags::text, 1000),
     left(job.last_error, 500), job.is_available, {IS_DUE}, progress.done, progress.total, progress.message,
-    parked.job_id is not null
+    parked.job_id is not null, {readable("progress.updated_at")}
 from :SCHEMA._private_jobs as job
 {JOIN_PARKED}
 left join :SCHEMA._private_tasks as task on task.id = job.task_id

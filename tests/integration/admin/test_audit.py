@@ -14,12 +14,12 @@ from django.utils import timezone, translation
 
 from django_graphile_worker.admin.audit import Message, message_of
 from tests.support.admin_pages import act, job_url, text
-from tests.support.factories import make_job
+from tests.support.factories import make_failed_job, make_job
 
 
 def test_an_entry_belongs_to_the_user(client_with: Any) -> None:
     client = client_with("reschedule_job")
-    act(client, "run", make_job("send"))
+    act(client, "retry", make_failed_job("send"))
     assert LogEntry.objects.get().user == User.objects.get()
 
 

@@ -23,8 +23,8 @@ def test_the_selected_database_is_kept_in_links_and_actions(admin_page: Client) 
         assert "there" in text(listed)
         assert "database=other" in listed.context["tabs"][1]["url"]
         assert "there #" in text(admin_page.get(job_url(there), {"database": "other"}))
-        response = admin_page.post(pages.ACT, {"action": "run", "id": there, "database": "other"}, follow=True)
-        assert "Run now: 1 job." in text(response)
+        response = admin_page.post(pages.ACT, {"action": "run_now", "id": there, "database": "other"}, follow=True)
+        assert "1 job will run now." in text(response)
         assert "database=other" in response.request["QUERY_STRING"]
     finally:
         databases.clear_cache()

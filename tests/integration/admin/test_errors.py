@@ -11,7 +11,7 @@ from django.test import Client
 from django_graphile_worker.models import Job
 from django_graphile_worker.sql.inspection import error_groups
 from tests.support import admin_pages as pages
-from tests.support.admin_pages import act_on_all, body, messages
+from tests.support.admin_pages import act_on_all, body, messages, text
 from tests.support.factories import make_failed_job, make_job, minutes_ago
 
 PATH = "django_graphile_worker.exceptions.PermanentFailure"
@@ -61,15 +61,29 @@ def test_running_jobs_are_in_no_group(admin_page: Client) -> None:
 
 
 def test_a_whole_group_is_retried(admin_page: Client) -> None:
-    make_failed_job("send", error="KeyError: 'x'")
-    make_job("send", attempts=1, last_error="KeyError: 'y'", run_at=minutes_ago(-60))
+    failed = make_failed_job("send", error="KeyError: 'x'")
+    retried = failed, make_job("send", attempts=1, last_error="KeyError: 'y'", run_at=minutes_ago(-60))
     other = make_failed_job("send", error="ValueError: z")
     (group,) = [each for each in admin_page.get(pages.ERRORS).context["groups"] if each["name"] == "KeyError"]
     fields = {"state": "failing", "confirmed": "1", "back": pages.ERRORS}
-    response = act_on_all(admin_page, "run", group["query"], **fields)
-    assert messages(response) == ["Run now: 2 jobs."]
+    response = act_on_all(admin_page, "retry", group["query"], **fields)
+    assert messages(response) == [f"2 jobs will be retried now. #{retried[0]} #{retried[1]} Undo…"]
     assert response.request["PATH_INFO"] == pages.ERRORS
     assert set(Job.objects.filter(attempts__gt=0).values_list("pk", flat=True)) == {other}
+
+
+def test_a_group_that_has_failed_permanently_cannot_be_failed(admin_page: Client) -> None:
+    make_failed_job("send", error="KeyError: 'x'")
+    assert "Fail all…" not in text(admin_page.get(pages.ERRORS))
+    make_job("send", attempts=1, last_error="KeyError: 'y'", run_at=minutes_ago(-60))
+    assert "Retry all… Fail all… Delete all…" in text(admin_page.get(pages.ERRORS))
+    given = {"state": "failing", "reason": "No printer."}
+    asked = act_on_all(admin_page, "fail", "task:send exception:KeyError", **given)
+    assert asked.context["title"] == "Fail 1 job?"
+    response = act_on_all(admin_page, "fail", "task:send exception:KeyError", **given, confirmed="1")
+    assert messages(response)[1] == "1 job was skipped: its state is “Permanently failed”."
+    errors = set(Job.objects.values_list("last_error", flat=True))
+    assert errors == {"KeyError: 'x'", "KeyError: 'y'\n\nNo printer."}, "tracebacks are kept"
 
 
 def test_a_group_shows_its_name_once(admin_page: Client) -> None:

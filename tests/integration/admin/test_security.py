@@ -43,11 +43,11 @@ PAGE_OF = dict(
 )
 # The permission, the address and the fields of every view that changes something.
 CHANGES: dict[str, tuple[str, str, dict[str, str]]] = {
-    "run": ("reschedule_job", pages.ACT, {"action": "run"}),
+    "run now": ("reschedule_job", pages.ACT, {"action": "run_now"}),
+    "retry": ("reschedule_job", pages.ACT, {"action": "retry"}),
     "reschedule": ("reschedule_job", pages.ACT, {"action": "reschedule", "confirmed": "1", "priority": "9"}),
-    "complete": ("complete_job", pages.ACT, {"action": "complete", "confirmed": "1"}),
     "fail": ("complete_job", pages.ACT, {"action": "fail", "confirmed": "1"}),
-    "remove": ("complete_job", pages.ACT, {"action": "remove", "confirmed": "1"}),
+    "delete": ("complete_job", pages.ACT, {"action": "delete", "confirmed": "1"}),
     "add": ("add_job", pages.ADD, {"task": "send_receipt", "payload": "{}"}),
     "unlock worker": ("unlock_worker", pages.WORKERS + "unlock/", {"worker": "node", "confirmed": "1"}),
     "unlock queue": ("unlock_worker", pages.QUEUES + "unlock/", {"worker": "node", "confirmed": "1"}),
@@ -68,7 +68,7 @@ def everything() -> list[Any]:
 def job_id(db: None) -> int:
     make_job("held", locked_by="node", queue_name="eu")
     make_queue("eu", locked_by="node")
-    return make_failed_job("send", run_at="2030-01-01")
+    return make_job("send", run_at="2090-01-01", attempts=3, last_error="It broke.")
 
 
 class TestPermissions:
@@ -104,7 +104,7 @@ class TestPermissions:
 
     def test_actions_need_the_permission_to_view_jobs(self, client_with: MakeClient, job_id: int) -> None:
         client = client_with("complete_job", "reschedule_job", views=())
-        assert client.post(pages.ACT, {"action": "run", "id": job_id}).status_code == 403
+        assert client.post(pages.ACT, {"action": "retry", "id": job_id}).status_code == 403
 
     def test_a_viewer_sees_no_buttons(self, client_with: MakeClient, job_id: int) -> None:
         make_worker("node", silent=900)
@@ -132,7 +132,11 @@ class TestPermissions:
         strict.force_login(User.objects.get(username="root"))
         assert strict.post(url, {**fields, "id": job_id}).status_code == 403
         assert everything() == before
-        if url not in {pages.ADD, pages.PAUSES}:
+        if url == pages.ACT:
+            redirected = admin_page.get(url, follow=True)
+            assert redirected.request["PATH_INFO"] == pages.JOBS
+            assert "Nothing was changed" in pages.messages(redirected)[-1]
+        elif url not in {pages.ADD, pages.PAUSES}:
             assert admin_page.get(url).status_code == 405
 
     @pytest.mark.parametrize("model", ["overview", "jobqueue", "recurringtask", "worker", "errorgroup", "limitkey"])
@@ -166,12 +170,13 @@ class TestRedaction:
         again = f"{pages.ADD}?from={secret_job}"
         for url in [*PAGE_OF.values(), job_url(secret_job), again]:
             assert SECRET not in body(client.get(url)), url
-        asked = client.post(pages.ACT, {"action": "complete", "id": secret_job})
+        asked = client.post(pages.ACT, {"action": "delete", "id": secret_job})
         assert SECRET not in body(asked)
         detail = text(client.get(job_url(secret_job)))
         assert "You do not have permission to see payloads." in detail
         assert "ValueError: token=••••••" in detail
-        client.post(pages.ACT, {"action": "fail", "id": secret_job, "confirmed": "1", "reason": f"token: {SECRET}"})
+        waiting = make_job("send_receipt")
+        client.post(pages.ACT, {"action": "fail", "id": waiting, "confirmed": "1", "reason": f"token: {SECRET}"})
         assert SECRET not in LogEntry.objects.get().change_message
 
     def test_payloads_are_shown_with_the_permission(self, client_with: MakeClient, secret_job: int) -> None:
@@ -215,8 +220,8 @@ class TestRedaction:
             page = hides.get(pages.JOBS, {"q": query})
             assert "the text of errors is hidden from you" in text(page)
             assert page.context["terms"] == []
-            response = hides.post(pages.ACT, {"action": "run", "all": "1", "confirmed": "1", "q": query}, follow=True)
-            assert "Run now" not in " ".join(pages.messages(response))
+            response = hides.post(pages.ACT, {"action": "retry", "all": "1", "confirmed": "1", "q": query}, follow=True)
+            assert "retried" not in " ".join(pages.messages(response))
         assert not Job.objects.get(pk=secret_job).is_available
 
     def test_payloads_cannot_be_guessed_as_a_whole(self, client_with: MakeClient) -> None:
@@ -330,9 +335,9 @@ def test_no_text_becomes_markup(admin_page: Client, worker_schema: str, settings
         admin_page.get(pages.ADD, {"from": waiting}),
         admin_page.post(pages.ADD, {"task": text_, "payload": text_, "priority": text_, "flags": text_}),
         admin_page.post(pages.ACT, {"action": "fail", "id": [failed, waiting], "q": text_, "state": text_}),
-        admin_page.post(pages.ACT, {"action": "run", "all": "1", "q": f"error:{json.dumps(text_)}"}, follow=True),
+        admin_page.post(pages.ACT, {"action": "retry", "all": "1", "q": f"error:{json.dumps(text_)}"}, follow=True),
         admin_page.post(pages.WORKERS + "unlock/", {"worker": text_}),
-        admin_page.post(pages.ACT, {"action": "fail", "id": failed, "confirmed": "1", "reason": text_}, follow=True),
+        admin_page.post(pages.ACT, {"action": "fail", "id": waiting, "confirmed": "1", "reason": text_}, follow=True),
         admin_page.post(pages.WORKERS + "unlock/", {"worker": text_, "confirmed": "1"}, follow=True),
         admin_page.get(job_url(failed)),
         admin_page.get("/admin/"),

@@ -36,6 +36,9 @@ def test_a_live_worker_needs_a_second_consent(admin_page: Client) -> None:
     fields = {"worker": "django-worker-1", "confirmed": "1"}
     refused = admin_page.post(pages.WORKERS + "unlock/", fields)
     assert "is alive" in text(refused)
+    assert "Nothing was unlocked. The worker is alive: to unlock it anyway, tick the box." in text(refused)
+    first = admin_page.post(pages.WORKERS + "unlock/", {"worker": "django-worker-1"})
+    assert "tick the box" not in text(first)
     assert Job.objects.get().locked_by == "django-worker-1"
     admin_page.post(pages.WORKERS + "unlock/", {**fields, "anyway": "1"})
     assert Job.objects.get().locked_by is None

@@ -41,7 +41,7 @@ class TestRestrictedByQueryset:
 
     def test_holds_for_actions_on_ids_and_on_all(self, admin_page: Client) -> None:
         mine, other = make_job("mine%a"), make_job("other")
-        fields = {"action": "complete", "confirmed": "1"}
+        fields = {"action": "delete", "confirmed": "1"}
         admin_page.post(self.base + "act/", {**fields, "id": [other]})
         assert Job.objects.filter(pk=other).exists()
         for state in ("all", "ready"):

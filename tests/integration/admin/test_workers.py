@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from django.test import Client
 
+from tests.integration.admin.conftest import MakeClient
 from tests.support import admin_pages as pages
-from tests.support.admin_pages import make_worker, text
+from tests.support.admin_pages import body, make_worker, text
 from tests.support.factories import make_job, minutes_ago
 from tests.support.operating import execute
 
@@ -19,11 +22,54 @@ def test_shows_the_metadata_of_each_worker(admin_page: Client) -> None:
         version="1.2",
         concurrency=4,
         tasks=["send"],
-        running=[{"job_id": 5, "task": "send", "started_at": 1.7e9}],
     )
     shown = text(admin_page.get(pages.WORKERS))
-    for expected in ("alive", "django-worker-1", "box 7", "1.2", "1 / 4", "send #5", "1 task"):
+    for expected in ("alive", "django-worker-1", "box 7", "1.2", "0 / 4", "1 task"):
         assert expected in shown
+
+
+def test_running_jobs_are_those_that_the_worker_holds_now(admin_page: Client) -> None:
+    """The jobs that it reported with its last heartbeat may have ended."""
+    make_worker("django-worker-1", concurrency=4, running=[{"job_id": 5, "task": "gone", "started_at": 1.7e9}])
+    make_worker("django-worker-10", concurrency=4)
+    job_id = make_job("send", locked_by="django-worker-1/7", locked_at=minutes_ago(1), attempts=1)
+    execute(
+        "insert into {schema}._private_progress values (%s, 1, 300, 1200, 'page', now() - interval '30 seconds')",
+        [job_id],
+    )
+    other = make_job("charge", locked_by="django-worker-10/1", locked_at=minutes_ago(1))
+    response = admin_page.get(pages.WORKERS)
+    shown = text(response)
+    assert "gone" not in shown
+    assert f'<a href="{pages.job_url(job_id)}"><bdi>send</bdi> #{job_id}</a>' in body(response)
+    assert "25 % 300 of 1,200 about 1 min left page" in shown
+    assert "Slots in use 1 / 4 Holds 1 job (1 min" in shown
+    card_of_other = shown[shown.index("django-worker-10") :]
+    assert f"charge #{other}" in card_of_other.split("django-worker-1 ")[0]
+
+
+def test_worker_that_holds_many_jobs_links_to_them(admin_page: Client) -> None:
+    make_worker("django-worker-1", concurrency=4)
+    for _ in range(23):
+        make_job("send", locked_by="django-worker-1/1")
+    response = admin_page.get(pages.WORKERS)
+    assert "Slots in use 4 / 4 Holds 23 jobs" in text(response)
+    assert "3 more jobs" in text(response)
+    assert 'href="/admin/graphile_worker/job/?state=running&amp;q=worker%3Adjango-worker-1"' in body(response)
+
+
+def test_links_to_jobs_are_for_users_who_may_see_them(
+    client_with: MakeClient, settings: Any, admin_page: Client
+) -> None:
+    make_worker("django-worker-1")
+    theirs, mine = (make_job(task, locked_by="django-worker-1/1") for task in ("send", "mine%send"))
+    shown = body(client_with(views=("view_worker",)).get(pages.WORKERS))
+    assert f"#{theirs}" in shown
+    assert pages.job_url(theirs) not in shown
+    settings.ROOT_URLCONF = "tests.integration.admin.restricted_site"
+    restricted = text(admin_page.get("/restricted/graphile_worker/worker/"))
+    assert f"#{mine}" in restricted
+    assert f"#{theirs}" not in restricted
 
 
 @pytest.mark.parametrize(

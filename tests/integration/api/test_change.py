@@ -96,8 +96,26 @@ class TestChangingJobs:
         (failed,) = permanently_fail_jobs([job.id], "no\x00t \ud800 today")
         assert (failed.attempts, failed.last_error) == (3, "no\\x00t \\ud800 today")
         assert failed == as_job(stored(job))
-        (failed,) = permanently_fail_jobs([job.id])
+        assert permanently_fail_jobs([job.id]) == [], "it has failed already, and keeps its error"
+        (failed,) = permanently_fail_jobs([add_job("a").id])
         assert failed.last_error == "Manually marked as failed"
+
+    def test_permanently_fail_jobs_keeps_the_traceback(self) -> None:
+        job_id = make_job("a", attempts=2, last_error="KeyError: 'x'\n\nTraceback", run_at=NOW)
+        (failed,) = permanently_fail_jobs([job_id], "The customer is gone.")
+        assert failed.last_error == "KeyError: 'x'\n\nTraceback\n\nThe customer is gone."
+
+    def test_reschedule_jobs_makes_a_failed_job_runnable(self) -> None:
+        spent: dict[str, Any] = {"attempts": 3, "max_attempts": 3, "last_error": "KeyError: 'x'"}
+        timed, raised, counted, untimed = (make_job("a", **spent) for _ in range(4))
+        (moved,) = reschedule_jobs([timed], run_at=NOW)
+        assert (moved.attempts, moved.max_attempts, moved.last_error) == (0, 3, "KeyError: 'x'")
+        (moved,) = reschedule_jobs([raised], run_at=NOW, max_attempts=5)
+        assert (moved.attempts, moved.max_attempts) == (3, 5), "it has attempts left"
+        (moved,) = reschedule_jobs([counted], run_at=NOW, attempts=2)
+        assert moved.attempts == 2
+        (moved,) = reschedule_jobs([untimed], priority=5)
+        assert (moved.attempts, moved.priority) == (3, 5), "another priority does not retry it"
 
     def test_an_error_message_is_text(self) -> None:
         with pytest.raises(InvalidTypeError) as refused:

@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from django_graphile_worker.sql import bulk_actions, releases
+from django_graphile_worker.sql import releases
 from django_graphile_worker.sql.inspection.criteria import Criteria
-from django_graphile_worker.sql.jobs import Changes, reschedule_jobs
+from django_graphile_worker.sql.job_actions.bulk_steps import Call, run_step
+from django_graphile_worker.sql.job_actions.changes import change_jobs, rescheduling
+from django_graphile_worker.sql.jobs import Changes
 from django_graphile_worker.sql.releases import HeldJob
 from tests.support.factories import cancel_claimed, make_job, minutes_ago
 from tests.support.worker_sql import WorkerSql
@@ -99,15 +101,15 @@ class TestAJobThatWaits:
 
 def reschedule(job_ids: list[int], *, schema: str, notify: bool) -> list[int]:
     with connection.cursor() as cursor:
-        jobs = reschedule_jobs(cursor, job_ids, Changes(None, None, 0, None), schema=schema, notify=notify)
+        change = rescheduling(Changes(None, None, 0, None))
+        jobs = change_jobs(cursor, job_ids, change, schema=schema, notify=notify)
     return [job.id for job in jobs]
 
 
 def reschedule_in_bulk(job_ids: list[int], *, schema: str, notify: bool) -> list[int]:
-    call = bulk_actions.reschedule(Changes(None, None, 0, None), notify=notify)
+    call = Call(change=rescheduling(Changes(None, None, 0, None)), notify=notify)
     with connection.cursor() as cursor:
-        parts = bulk_actions.parts(cursor, Criteria(ids=tuple(job_ids)), schema=schema)
-        step = bulk_actions.step(cursor, call, parts, None, schema=schema, since=None)
+        step = run_step(cursor, call, Criteria(), job_ids, schema=schema)
     return list(step.ids)
 
 

@@ -10,9 +10,11 @@ import pytest
 from django.db import connection
 
 from django_graphile_worker import add_job, complete_jobs, permanently_fail_jobs, registry, remove_job
-from django_graphile_worker.sql import bulk_actions, recovery
+from django_graphile_worker.sql import recovery
 from django_graphile_worker.sql.history import HistoryOutcome
 from django_graphile_worker.sql.inspection.criteria import Criteria
+from django_graphile_worker.sql.job_actions.bulk_steps import Call, run_step
+from django_graphile_worker.sql.job_actions.changes import FAIL, Change
 from django_graphile_worker.sql.result_keeping import NOTHING_KEPT, ResultKeeping, keeping
 from django_graphile_worker.sql.results import ResultStatus
 from tests.support import records
@@ -89,13 +91,14 @@ def test_job_that_an_operator_failed__tells_the_reason(worker_schema: str) -> No
     assert (row.outcome, row.error) == (HistoryOutcome.FAILED_BY_OPERATOR, "the customer has left")
 
 
-@pytest.mark.parametrize("call", [bulk_actions.complete(EVERYTHING), bulk_actions.fail("why", EVERYTHING)])
-def test_bulk_actions__record_every_job(worker_schema: str, call: bulk_actions.Call) -> None:
+@pytest.mark.parametrize(
+    "call", [Call(keeping=EVERYTHING), Call(change=Change(action=FAIL, reason="why"), keeping=EVERYTHING)]
+)
+def test_bulk_actions__record_every_job(worker_schema: str, call: Call) -> None:
     job_ids = [make_job("keeps"), make_job("keeps"), make_job("plain")]
     with connection.cursor() as cursor:
-        parts = bulk_actions.parts(cursor, Criteria(ids=tuple(job_ids)), schema=worker_schema)
-        step = bulk_actions.step(cursor, call, parts, None, schema=worker_schema, since=None, size=None)
-    assert step.changed == 3
+        step = run_step(cursor, call, Criteria(), job_ids, schema=worker_schema)
+    assert step.ids == job_ids
     assert sorted(records.results(worker_schema)) == job_ids[:2]
     assert [row.job_id for row in records.history(worker_schema)] == job_ids
 

@@ -2,29 +2,53 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.contrib import messages
 from django.http import HttpRequest
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from django_graphile_worker.admin import formatting
 from django_graphile_worker.admin.jobs.actions.bulk_progress import BulkProgress
-from django_graphile_worker.admin.jobs.actions.job_actions import Action
+from django_graphile_worker.admin.jobs.actions.job_actions import RETRY, RUN_NEXT, RUN_NOW, Action
+from django_graphile_worker.admin.jobs.states import state_name
+from django_graphile_worker.sql.inspection.criteria import State
+
+# How many jobs a message links to.
+MOST_LINKED = 3
 
 
-def success_message(action: Action, progress: BulkProgress) -> str:
-    return str(action.success_message) % {"jobs": formatting.job_count(progress.changed)}
+def done_message(action: Action, progress: BulkProgress) -> str:
+    return str(action.done % {"count": progress.changed, "number": f"{progress.changed:,}"})
 
 
 def notes(action: Action, progress: BulkProgress) -> list[str]:
     """Return what is to be said about the jobs that the action did not change, or has not ended yet."""
-    found = (stopping_message(progress), *_warnings(action, progress))
-    return [message for message in found if message]
+    return [note for note in (_queue_note(action, progress), stopping_message(progress)) if note] + warnings(
+        action, progress
+    )
 
 
-def _warnings(action: Action, progress: BulkProgress) -> list[str]:
-    found = (_unstoppable_message(progress), _skipped_message(action, progress))
-    return [message for message in found if message]
+def _queue_note(action: Action, progress: BulkProgress) -> str:
+    """Return that a queue may keep jobs from running at once; "" if none of the jobs is in a queue."""
+    if action not in (RUN_NOW, RUN_NEXT, RETRY) or not progress.queued:
+        return ""
+    if action is RUN_NEXT and progress.changed == 1:
+        return _("It is the first job of its queue, and starts when the queue is free.")
+    message = ngettext(
+        "%(number)s of them is in a queue, and starts when the queue is free.",
+        "%(number)s of them are in queues, and start when their queues are free.",
+        progress.queued,
+    )
+    return message % {"number": f"{progress.queued:,}"}
+
+
+def warnings(action: Action, progress: BulkProgress) -> list[str]:
+    """Return which jobs were not changed, and why."""
+    skipped = [_skipped_message(action, State(state), number) for state, number in progress.skipped.items() if number]
+    return [message for message in (_unstoppable_message(progress), *skipped, _ended_message(progress)) if message]
 
 
 def stopping_message(progress: BulkProgress) -> str:
@@ -52,36 +76,72 @@ def _unstoppable_message(progress: BulkProgress) -> str:
     return message % {"number": f"{progress.unstoppable:,}", "ids": f"{ids}{more}"}
 
 
-def _skipped_message(action: Action, progress: BulkProgress) -> str:
-    """Return how many jobs were skipped because a worker is running them, or because they had ended."""
-    if not progress.skipped:
-        return ""
-    if action.changes_running:
-        message = ngettext(
-            "%(number)s job was skipped, because it has ended.",
-            "%(number)s jobs were skipped, because they have ended.",
-            progress.skipped,
-        )
-    else:
+def _skipped_message(action: Action, state: State, number: int) -> str:
+    if state is State.RUNNING:
         message = ngettext(
             "%(number)s job was skipped, because a worker is running it.",
             "%(number)s jobs were skipped, because workers are running them.",
-            progress.skipped,
+            number,
         )
-    return message % {"number": f"{progress.skipped:,}"}
+    elif action is RUN_NEXT and state in action.states:
+        message = ngettext(
+            "%(number)s job was skipped, because it is before all other jobs already.",
+            "%(number)s jobs were skipped, because they are before all other jobs already.",
+            number,
+        )
+    elif state in action.states:
+        message = ngettext(
+            "%(number)s job was skipped, because it was changed meanwhile.",
+            "%(number)s jobs were skipped, because they were changed meanwhile.",
+            number,
+        )
+    else:
+        message = ngettext(
+            "%(number)s job was skipped: its state is “%(state)s”.",
+            "%(number)s jobs were skipped: their state is “%(state)s”.",
+            number,
+        )
+    return message % {"number": f"{number:,}", "state": state_name(state)}
 
 
-def add_messages(request: HttpRequest, action: Action, progress: BulkProgress, *, selected: int | None) -> None:
+def _ended_message(progress: BulkProgress) -> str:
+    if not progress.ended:
+        return ""
+    message = ngettext(
+        "%(number)s job was skipped, because it has ended meanwhile.",
+        "%(number)s jobs were skipped, because they have ended meanwhile.",
+        progress.ended,
+    )
+    return message % {"number": f"{progress.ended:,}"}
+
+
+def add_messages(
+    request: HttpRequest, admin: Any, action: Action, progress: BulkProgress, *, selected: int | None
+) -> None:
     """Add the messages about a finished action; `selected` is the number of selected jobs, None for all that match."""
     if progress.changed:
-        messages.success(request, success_message(action, progress))
-    if progress.stopping:
-        messages.info(request, stopping_message(progress))
-    for warning in _warnings(action, progress):
+        messages.success(request, _linked(request, admin, action, progress))
+    if stopping := stopping_message(progress):
+        messages.info(request, stopping)
+    for warning in warnings(action, progress):
         messages.warning(request, warning)
     missing = 0 if selected is None else selected - progress.found
     if missing > 0:
         message = ngettext("%(number)s job no longer exists.", "%(number)s jobs no longer exist.", missing)
         messages.warning(request, message % {"number": f"{missing:,}"})
-    if not progress.found and not missing:
+    if not progress.found and missing <= 0:
         messages.warning(request, _("No jobs match."))
+
+
+def _linked(request: HttpRequest, admin: Any, action: Action, progress: BulkProgress) -> SafeString:
+    """Return what was done, with links to the jobs if they are few, and to the undo if there is one."""
+    parts = [format_html("{}", done_message(action, progress))]
+    if progress.changed <= MOST_LINKED and action.has_undo:
+        links = [(admin.url(request, "job", "change", each), each) for each in progress.ids]
+        parts.append(format_html_join(" ", '<a href="{}">#{}</a>', links))
+    if note := _queue_note(action, progress):
+        parts.append(format_html("{}", note))
+    if progress.is_undoable and action.has_undo:
+        undo_url = admin.url(request, "job", "undo", progress.action_id)
+        parts.append(format_html('<a href="{}">{}</a>', undo_url, _("Undo…")))
+    return format_html_join(" ", "{}", ((part,) for part in parts))

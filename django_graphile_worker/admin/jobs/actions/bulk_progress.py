@@ -1,49 +1,74 @@
-"""Performs an action on many jobs in steps, for a limited time in each request; further requests continue it."""
+"""Performs an action on many jobs in steps, for a limited time in each request; further requests continue it.
+
+The first request collects the ids of the jobs in one snapshot. So all jobs that matched then are visited, each once,
+whatever state they have by the time of their step.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from time import monotonic
 from typing import Any
+from uuid import UUID, uuid4
 
 from django.core import signing
-from django.db import connections
 from django.http import Http404
 
 from django_graphile_worker import conf
 from django_graphile_worker.admin import databases
 from django_graphile_worker.api.cancelled import send_cancelled
 from django_graphile_worker.routing import place_of
-from django_graphile_worker.sql import bulk_actions
 from django_graphile_worker.sql.cancellations import STOPPING, UNSTOPPABLE, removed_jobs
-from django_graphile_worker.sql.inspection.criteria import Criteria
+from django_graphile_worker.sql.inspection.criteria import Criteria, State
+from django_graphile_worker.sql.job_actions import bulk_steps, collecting, undo
+from django_graphile_worker.sql.job_actions.bulk_steps import Call, PendingStep, StepResult
+from django_graphile_worker.sql.job_actions.changes import RUN_NEXT
+from django_graphile_worker.sql.job_actions.first_priority import first_priority
 
 # Proxies and servers end a request after about 30 seconds, and users do not wait that long. After this time, in
 # seconds, a request responds with its progress.
 LONGEST_REQUEST = 10.0
 SALT = "graphile_worker.progress"
-COUNTS = ("found", "changed", "stopping", "unstoppable")
-KEPT = frozenset({"action", "place", "unstoppable_ids", *COUNTS})
+NOT_KEPT = frozenset({"ids", "changed_now", "is_finished", "has_timed_out"})
 # How many jobs that cannot be stopped a message names.
 MOST_UNSTOPPABLE = 20
 
 
+class NoLowerPriorityError(Exception):
+    """Another job has the lowest priority of all: none can run before it."""
+
+
 @dataclass(frozen=True, slots=True)
 class BulkProgress:
-    """The progress of an action over all its requests. Everything up to `place` is done and committed."""
+    """The progress of an action over all its requests. The steps up to here are done and committed."""
 
     action: str
-    # Jobs that were changed after this time are skipped: the action must not change a job twice.
+    made_by: str
+    action_id: str = ""
+    # When it began.
     since: datetime | None = None
-    place: bulk_actions.Place | None = None
+    # How many jobs and steps have been collected, where collecting continues, and whether it is the second walk.
     found: int = 0
+    collected_steps: int = 0
+    place: collecting.Place | None = None
+    is_collected: bool = False
+    is_second_walk: bool = False
+    # The priority of jobs that run next.
+    priority: int | None = None
+    visited: int = 0
     changed: int = 0
+    queued: int = 0
+    # How many jobs were not changed, by the state that they had, and how many no longer existed.
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    ended: int = 0
     # Of a cancellation: how many jobs run and are being stopped, and the first ids of jobs that cannot be stopped.
     stopping: int = 0
     unstoppable: int = 0
     unstoppable_ids: tuple[int, ...] = ()
+    # Seconds of the requests so far.
+    seconds: float = 0.0
     # The following fields concern the current request only.
     ids: tuple[int, ...] = ()
     changed_now: int = 0
@@ -52,102 +77,200 @@ class BulkProgress:
     has_timed_out: bool = False
 
     @property
-    def skipped(self) -> int:
-        return self.found - self.changed - self.unstoppable
+    def is_undoable(self) -> bool:
+        """Whether the former values of all changed jobs are stored."""
+        return 0 < self.changed <= undo.MOST_UNDONE
 
-    def after(self, step: bulk_actions.Step) -> BulkProgress:
-        unstoppable = [fate.job_id for fate in step.fates if fate.fate == UNSTOPPABLE]
+    def after(self, result: StepResult, visited: int) -> BulkProgress:
+        unstoppable = [fate.job_id for fate in result.fates if fate.fate == UNSTOPPABLE]
+        skipped = dict(self.skipped)
+        for state, ids in result.skipped.items():
+            skipped[state.value] = skipped.get(state.value, 0) + len(ids)
         return replace(
             self,
-            place=step.next_place,
-            found=self.found + step.found,
-            changed=self.changed + step.changed,
-            ids=(*self.ids, *step.ids)[: bulk_actions.MOST_NAMED],
-            changed_now=self.changed_now + step.changed,
-            is_finished=step.next_place is None,
-            stopping=self.stopping + sum(fate.fate == STOPPING for fate in step.fates),
+            visited=self.visited + visited,
+            changed=self.changed + len(result.ids),
+            queued=self.queued + result.queued,
+            skipped=skipped,
+            ended=self.ended + result.ended,
+            ids=(*self.ids, *result.ids)[: bulk_steps.MOST_NAMED],
+            changed_now=self.changed_now + len(result.ids),
+            stopping=self.stopping + sum(fate.fate == STOPPING for fate in result.fates),
             unstoppable=self.unstoppable + len(unstoppable),
             unstoppable_ids=(*self.unstoppable_ids, *unstoppable)[:MOST_UNSTOPPABLE],
         )
 
     def signed(self) -> str:
         """Return the field of the form that continues the action, signed so that a user cannot forge it."""
-        kept = {name: value for name, value in asdict(self).items() if name in KEPT}
+        kept = {name: value for name, value in asdict(self).items() if name not in NOT_KEPT}
         return signing.dumps({**kept, "since": self.since and self.since.isoformat()}, salt=SALT, compress=True)
 
 
-def load_progress(text: str | None, action: str) -> BulkProgress:
+def load_progress(text: str | None, action: str, made_by: str) -> BulkProgress:
     """Return the progress that a form has sent, or the progress of an action that has not begun."""
     if not text:
-        return BulkProgress(action)
+        return BulkProgress(action, made_by)
     try:
         kept: dict[str, Any] = signing.loads(text, salt=SALT)
     except signing.BadSignature:
         raise Http404 from None
-    if kept["action"] != action:
+    if (kept["action"], kept["made_by"]) != (action, made_by):
         raise Http404
     since, place = kept["since"], kept["place"]
-    return BulkProgress(
-        action,
-        since=datetime.fromisoformat(since) if since else None,
-        place=bulk_actions.Place(tuple(place[0]), place[1]) if place else None,
-        unstoppable_ids=tuple(kept["unstoppable_ids"]),
-        **{name: kept[name] for name in COUNTS},
-    )
+    kept |= {
+        "since": datetime.fromisoformat(since) if since else None,
+        "place": collecting.Place(tuple(place[0]), place[1]) if place else None,
+        "unstoppable_ids": tuple(kept["unstoppable_ids"]),
+    }
+    return BulkProgress(**kept)
 
 
-def run_steps(
-    progress: BulkProgress,
-    call: bulk_actions.Call | bulk_actions.CancelCall,
-    criteria: Criteria,
-    alias: str,
-    log: Callable[[BulkProgress], None],
-) -> BulkProgress:
-    """Run the next steps and return the progress. Each step and its entry in the log are one transaction.
+@dataclass(frozen=True, slots=True)
+class BulkAction:
+    """An action on the jobs that meet some criteria."""
 
-    Inside a transaction of the caller, steps would not release their locks: there, one step changes all jobs.
-    """
-    deadline = monotonic() + LONGEST_REQUEST
-    has_steps = not connections[alias].in_atomic_block
-    try:
-        with databases.writing(alias) as (cursor, schema):
-            parts = bulk_actions.parts(cursor, criteria, schema=schema)
-            if progress.since is None and has_steps:
-                progress = replace(progress, since=bulk_actions.beginning(cursor))
-        while not progress.is_finished and monotonic() < deadline:
-            with databases.writing(alias) as session:
-                step = _run_step(session, progress, call, parts, has_steps=has_steps)
-                following = progress.after(step)
-                log(following)
-                _report_cancelled(step, call, alias)
-            # The step has been committed.
+    call: Call
+    criteria: Criteria
+    # The states of the jobs that it changes.
+    states: tuple[State, ...]
+    alias: str
+    # Writes the progress and the jobs of a step into the admin's log, in the transaction of the step.
+    log: Callable[[BulkProgress, StepResult, PendingStep], None]
+
+    def run(self, progress: BulkProgress) -> BulkProgress:
+        """Run the next steps and return the progress. Each step and its entry in the log are one transaction."""
+        began = monotonic()
+        deadline = began + LONGEST_REQUEST
+
+        def is_over() -> bool:
+            return monotonic() >= deadline
+
+        try:
+            progress = self._run(progress, is_over)
+        except _TimedOutError as stopped:
+            progress = replace(stopped.progress, has_timed_out=True)
+        return replace(progress, seconds=progress.seconds + monotonic() - began)
+
+    def _run(self, progress: BulkProgress, is_over: Callable[[], bool]) -> BulkProgress:
+        progress = self._step(progress, self._begin) if not progress.action_id else progress
+        while True:
+            if not progress.is_collected and progress.visited >= progress.found:
+                progress = self._step(progress, lambda each: self._collect(each, is_over))
+            following = self._step(progress, self._run_step)
+            is_done = following is progress
             progress = following
-    except databases.PageTimeoutError:
-        return replace(progress, has_timed_out=True)
-    return progress
+            if is_done and progress.is_collected:
+                return self._step(replace(progress, is_finished=True), self._finish)
+            if is_over():
+                return progress
+
+    def _step(self, progress: BulkProgress, step: Callable[[BulkProgress], BulkProgress]) -> BulkProgress:
+        try:
+            return step(progress)
+        except databases.PageTimeoutError as error:
+            raise _TimedOutError(progress) from error
+
+    def _begin(self, progress: BulkProgress) -> BulkProgress:
+        with databases.writing(self.alias) as (cursor, schema):
+            undo.forget_old(cursor, schema=schema)
+            since = collecting.beginning(cursor)
+            priority = self._priority(cursor, schema)
+        return replace(progress, action_id=str(uuid4()), since=since, priority=priority)
+
+    def _priority(self, cursor: Any, schema: str) -> int | None:
+        if self.call.change is None or self.call.change.action != RUN_NEXT:
+            return None
+        priority = first_priority(cursor, self.criteria.ids, schema=schema)
+        if priority is None:
+            raise NoLowerPriorityError
+        return priority
+
+    def _collect(self, progress: BulkProgress, is_over: Callable[[], bool]) -> BulkProgress:
+        """Store the ids of the jobs as steps.
+
+        If that takes longer than a request, it continues after the steps that it has got, and after its end a second
+        walk finds the jobs that have changed their state between two snapshots.
+        """
+        owner = collecting.Owner(UUID(progress.action_id), progress.action, progress.made_by)
+        criteria = self.criteria
+        if progress.is_second_walk:
+            criteria = replace(criteria, unchanged_since=progress.since)
+        with databases.writing(self.alias, has_one_snapshot=True) as (cursor, schema):
+            parts = collecting.parts(cursor, criteria, self.states, schema=schema)
+            found = collecting.collect(
+                cursor,
+                owner,
+                parts,
+                schema=schema,
+                first=progress.collected_steps,
+                is_over=is_over,
+                place=progress.place,
+            )
+        is_whole = progress.place is None or progress.is_second_walk
+        return replace(
+            progress,
+            found=progress.found + found.jobs,
+            collected_steps=progress.collected_steps + found.steps,
+            place=found.next_place,
+            is_collected=found.next_place is None and is_whole,
+            is_second_walk=progress.is_second_walk or (found.next_place is None and not is_whole),
+        )
+
+    def _run_step(self, progress: BulkProgress) -> BulkProgress:
+        """Run the next step; return the same progress if there is none."""
+        action_id = UUID(progress.action_id)
+        with databases.writing(self.alias) as session:
+            step = bulk_steps.next_step(session.cursor, action_id, progress.made_by, schema=session.schema)
+            if step is None:
+                return progress
+            result = self._change(session, progress, step)
+            following = progress.after(result, 0 if step.is_repeated else len(step.ids))
+            self.log(following, result, step)
+            self._report_cancelled(result)
+        # The step has been committed.
+        return following
+
+    def _change(self, session: databases.Session, progress: BulkProgress, step: PendingStep) -> StepResult:
+        cursor, schema = session
+        action_id, call = UUID(progress.action_id), self._call(progress)
+        is_kept = call.is_undoable and progress.changed + len(step.ids) <= undo.MOST_UNDONE
+        stored_as = (action_id, step.number) if is_kept else None
+        result = bulk_steps.run_step(cursor, call, self.criteria, step.ids, schema=schema, stored_as=stored_as)
+        running = () if step.is_repeated or call.cancellation else result.skipped.get(State.RUNNING, ())
+        if running:
+            bulk_steps.repeat_jobs(cursor, action_id, step.number, running, schema=schema)
+            others: Mapping[State, Sequence[int]] = {
+                state: ids for state, ids in result.skipped.items() if state != State.RUNNING
+            }
+            result = replace(result, skipped=others)
+        if not is_kept:
+            undo.forget_step(cursor, action_id, step.number, schema=schema)
+        return result
+
+    def _call(self, progress: BulkProgress) -> Call:
+        """Return the call with the values of the beginning: all steps have the same time, so the order stays."""
+        change = self.call.change
+        if change is None:
+            return self.call
+        priority = change.priority if progress.priority is None else progress.priority
+        return replace(self.call, change=replace(change, now=progress.since, priority=priority))
+
+    def _report_cancelled(self, result: StepResult) -> None:
+        """Send the signal for the jobs that a step removed, when its transaction commits."""
+        if self.call.cancellation is not None:
+            place = place_of(None if conf.are_installations_named() else self.alias)
+            send_cancelled(place, removed_jobs(result.fates, self.call.cancellation))
+
+    def _finish(self, progress: BulkProgress) -> BulkProgress:
+        with databases.writing(self.alias) as (cursor, schema):
+            if not (self.call.is_undoable and progress.is_undoable):
+                undo.forget(cursor, UUID(progress.action_id), schema=schema)
+        return progress
 
 
-def _report_cancelled(step: bulk_actions.Step, call: bulk_actions.Call | bulk_actions.CancelCall, alias: str) -> None:
-    """Send the signal for the jobs that a step removed, when its transaction commits."""
-    if isinstance(call, bulk_actions.CancelCall):
-        place = place_of(None if conf.are_installations_named() else alias)
-        send_cancelled(place, removed_jobs(step.fates, call.cancellation))
+class _TimedOutError(Exception):
+    """A step did not end within the statement timeout."""
 
-
-def _run_step(
-    session: databases.Session,
-    progress: BulkProgress,
-    call: bulk_actions.Call | bulk_actions.CancelCall,
-    parts: Any,
-    *,
-    has_steps: bool,
-) -> bulk_actions.Step:
-    return bulk_actions.step(
-        session.cursor,
-        call,
-        parts,
-        progress.place,
-        schema=session.schema,
-        since=progress.since,
-        size=bulk_actions.STEP if has_steps else None,
-    )
+    def __init__(self, progress: BulkProgress) -> None:
+        super().__init__()
+        self.progress = progress

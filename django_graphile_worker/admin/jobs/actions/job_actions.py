@@ -1,27 +1,33 @@
-"""The actions on jobs: labels, permissions, forms, and the SQL functions that they call."""
+"""The actions on jobs: labels, permissions, forms, the states to which each applies, and what it does."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
 from django import forms
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import ngettext_lazy
 
 from django_graphile_worker import conf, signals
 from django_graphile_worker.admin import audit
 from django_graphile_worker.admin.jobs.forms import CancelForm, FailForm, RescheduleForm
 from django_graphile_worker.printable_text import storable_text
 from django_graphile_worker.registry import tasks
-from django_graphile_worker.sql import bulk_actions
 from django_graphile_worker.sql.cancellations import Cancellation
+from django_graphile_worker.sql.inspection.criteria import State
+from django_graphile_worker.sql.job_actions import changes
+from django_graphile_worker.sql.job_actions.bulk_steps import Call
+from django_graphile_worker.sql.job_actions.changes import Change, rescheduling
 from django_graphile_worker.sql.jobs import Changes
 from django_graphile_worker.sql.result_keeping import keeping
 
 FormData = dict[str, Any]
+
+WAITING = (State.READY, State.LIMITED, State.SCHEDULED, State.RETRYING)
+NOT_RUNNING = (*WAITING, State.FAILED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,22 +36,36 @@ class Action:
 
     name: str
     label: Any
+    # The heading of the confirmation, for a number of jobs and for one job.
+    question: Any
+    question_of_one: Any
     explanation: Any
+    # What is reported afterwards.
+    done: Any
     # The name of the JobAdmin method that checks the permission, without has_ and _permission.
     permission: str
-    # Returns the call of an SQL function for the data of the form.
-    make_call: Callable[[FormData], bulk_actions.Call | bulk_actions.CancelCall]
-    success_message: Any
+    # The states of the jobs that it changes.
+    states: tuple[State, ...]
+    # Returns the call for the data of the form.
+    make_call: Callable[[FormData], Call]
     form: type[forms.Form] | None = None
     is_destructive: bool = False
-    # Whether it changes jobs that a worker is running; other actions skip them.
-    changes_running: bool = False
     log_flag: int = audit.CHANGE
 
     @property
     def title(self) -> str:
         """The label without the ellipsis of a button that opens another page."""
         return str(self.label).rstrip("…")
+
+    @property
+    def changes_running(self) -> bool:
+        """Whether it changes jobs that a worker is running; other actions skip them."""
+        return State.RUNNING in self.states
+
+    @property
+    def has_undo(self) -> bool:
+        """Whether the jobs still exist afterwards, so that they can get their former values again."""
+        return self.log_flag != audit.DELETION
 
     @property
     def needs_confirmation(self) -> bool:
@@ -55,104 +75,154 @@ class Action:
         return bool(getattr(admin, f"has_{self.permission}_permission")(request))
 
 
-def _run(data: FormData) -> bulk_actions.Call:
-    return _reschedule({"run_at": timedelta(0), "attempts": 0})
+def _changing(change: Change) -> Call:
+    settings = conf.current()
+    return Call(change=change, notify=settings.notify, keeping=keeping(settings, tasks))
 
 
-def _reschedule(data: FormData) -> bulk_actions.Call:
-    changes = Changes(
-        run_at=data.get("run_at"),
-        priority=data.get("priority"),
-        attempts=data.get("attempts"),
-        max_attempts=data.get("max_attempts"),
+def _run_now(data: FormData) -> Call:
+    return _changing(Change(action=changes.RUN_NOW))
+
+
+def _run_next(data: FormData) -> Call:
+    # The priority is computed when the action begins.
+    return _changing(Change(action=changes.RUN_NEXT))
+
+
+def _retry(data: FormData) -> Call:
+    return _changing(Change(action=changes.RETRY))
+
+
+def _reschedule(data: FormData) -> Call:
+    return _changing(rescheduling(Changes(*(data.get(name) for name in Changes._fields))))
+
+
+def _fail(data: FormData) -> Call:
+    reason = storable_text(data.get("reason") or "") or changes.DEFAULT_REASON
+    return _changing(Change(action=changes.FAIL, reason=reason))
+
+
+def _delete(data: FormData) -> Call:
+    return Call(keeping=keeping(conf.current(), tasks))
+
+
+def _cancel(data: FormData) -> Call:
+    cancellation = Cancellation(
+        reason=storable_text(data.get("reason") or ""),
+        by=storable_text(data.get("by") or ""),
+        notify=conf.current().notify,
+        keeping=keeping(conf.current(), tasks),
+        is_read=signals.job_cancelled.is_heard(),
     )
-    return bulk_actions.reschedule(changes, notify=conf.current().notify)
+    return Call(cancellation=cancellation)
 
 
-def _complete(data: FormData) -> bulk_actions.Call:
-    return bulk_actions.complete(keeping(conf.current(), tasks))
+RUN_NOW = Action(
+    "run_now",
+    _("Run now"),
+    ngettext_lazy("Run %(number)s job now?", "Run %(number)s jobs now?", "count"),
+    _("Run %(job)s now?"),
+    _("Jobs that are not due yet become due now. Their attempts, their priority and their order stay."),
+    ngettext_lazy("%(number)s job will run now.", "%(number)s jobs will run now.", "count"),
+    "reschedule",
+    (State.SCHEDULED, State.RETRYING),
+    _run_now,
+)
+RUN_NEXT = Action(
+    "run_next",
+    _("Run next"),
+    ngettext_lazy("Run %(number)s job next?", "Run %(number)s jobs next?", "count"),
+    _("Run %(job)s next?"),
+    _("Due jobs get a priority that puts them before all other jobs. Among each other they keep their order."),
+    ngettext_lazy("%(number)s job will run next.", "%(number)s jobs will run next.", "count"),
+    "reschedule",
+    (State.READY, State.LIMITED),
+    _run_next,
+)
+RETRY = Action(
+    "retry",
+    _("Retry"),
+    ngettext_lazy("Retry %(number)s job?", "Retry %(number)s jobs?", "count"),
+    _("Retry %(job)s?"),
+    _("Jobs that have failed become due now, and get all their attempts again. They keep their last error."),
+    ngettext_lazy("%(number)s job will be retried now.", "%(number)s jobs will be retried now.", "count"),
+    "reschedule",
+    (State.RETRYING, State.FAILED),
+    _retry,
+)
+RESCHEDULE = Action(
+    "reschedule",
+    _("Reschedule…"),
+    ngettext_lazy("Reschedule %(number)s job?", "Reschedule %(number)s jobs?", "count"),
+    _("Reschedule %(job)s?"),
+    _("Empty fields stay unchanged. Failed jobs that get a time also get all their attempts again."),
+    ngettext_lazy("%(number)s job was rescheduled.", "%(number)s jobs were rescheduled.", "count"),
+    "reschedule",
+    NOT_RUNNING,
+    _reschedule,
+    form=RescheduleForm,
+)
+FAIL = Action(
+    "fail",
+    _("Fail…"),
+    ngettext_lazy("Fail %(number)s job?", "Fail %(number)s jobs?", "count"),
+    _("Fail %(job)s?"),
+    _("The jobs are not run, and stay in the list of failed jobs. The errors that they have are kept."),
+    ngettext_lazy("%(number)s job was failed.", "%(number)s jobs were failed.", "count"),
+    "complete",
+    WAITING,
+    _fail,
+    form=FailForm,
+    is_destructive=True,
+)
+CANCEL = Action(
+    "cancel",
+    _("Cancel…"),
+    ngettext_lazy("Cancel %(number)s job?", "Cancel %(number)s jobs?", "count"),
+    _("Cancel %(job)s?"),
+    _("Jobs that wait are removed. Jobs that run are stopped: their workers are told now. None of them is retried."),
+    ngettext_lazy("%(number)s job was cancelled.", "%(number)s jobs were cancelled.", "count"),
+    "cancel",
+    (*WAITING, State.RUNNING),
+    _cancel,
+    form=CancelForm,
+    is_destructive=True,
+    log_flag=audit.DELETION,
+)
+DELETE = Action(
+    "delete",
+    _("Delete…"),
+    ngettext_lazy("Delete %(number)s job?", "Delete %(number)s jobs?", "count"),
+    _("Delete %(job)s?"),
+    _("The jobs are deleted, and do not run. This cannot be undone."),
+    ngettext_lazy("%(number)s job was deleted.", "%(number)s jobs were deleted.", "count"),
+    "complete",
+    NOT_RUNNING,
+    _delete,
+    is_destructive=True,
+    log_flag=audit.DELETION,
+)
 
+ACTIONS = {each.name: each for each in (RUN_NOW, RUN_NEXT, RETRY, RESCHEDULE, FAIL, CANCEL, DELETE)}
 
-def _cancel(data: FormData) -> bulk_actions.CancelCall:
-    return bulk_actions.cancel(
-        Cancellation(
-            reason=storable_text(data.get("reason") or ""),
-            by=storable_text(data.get("by") or ""),
-            notify=conf.current().notify,
-            keeping=keeping(conf.current(), tasks),
-            is_read=signals.job_cancelled.is_heard(),
-        )
-    )
-
-
-def _fail(data: FormData) -> bulk_actions.Call:
-    return bulk_actions.fail(storable_text(data.get("reason") or "") or None, keeping(conf.current(), tasks))
-
-
-ACTIONS = {
-    action.name: action
-    for action in (
-        Action(
-            "run",
-            _("Run now"),
-            _("The jobs become due now, and get all their attempts again."),
-            "reschedule",
-            _run,
-            _("Run now: %(jobs)s."),
-        ),
-        Action(
-            "reschedule",
-            _("Reschedule…"),
-            _("Empty fields leave the jobs unchanged."),
-            "reschedule",
-            _reschedule,
-            _("Rescheduled: %(jobs)s."),
-            form=RescheduleForm,
-        ),
-        Action(
-            "complete",
-            _("Complete…"),
-            _("The jobs are deleted as if they had succeeded, and do not run."),
-            "complete",
-            _complete,
-            _("Completed: %(jobs)s."),
-            is_destructive=True,
-            log_flag=audit.DELETION,
-        ),
-        Action(
-            "cancel",
-            _("Cancel…"),
-            _(
-                "Jobs that wait are removed. Jobs that run are stopped: their workers are told now. None of them is "
-                "retried."
-            ),
-            "cancel",
-            _cancel,
-            _("Cancelled: %(jobs)s."),
-            form=CancelForm,
-            is_destructive=True,
-            changes_running=True,
-            log_flag=audit.DELETION,
-        ),
-        Action(
-            "fail",
-            _("Fail permanently…"),
-            _("The jobs stay in the list of permanently failed jobs, and are not retried."),
-            "complete",
-            _fail,
-            _("Permanently failed: %(jobs)s."),
-            form=FailForm,
-            is_destructive=True,
-        ),
-        Action(
-            "remove",
-            _("Remove…"),
-            _("The jobs are deleted, and do not run. This cannot be undone."),
-            "complete",
-            _complete,
-            _("Removed: %(jobs)s."),
-            is_destructive=True,
-            log_flag=audit.DELETION,
-        ),
-    )
+# What each list offers, and the page of a job in its state: nothing that cannot work.
+OFFERED = {
+    State.READY: (RUN_NEXT, RESCHEDULE, FAIL, DELETE),
+    State.LIMITED: (RUN_NEXT, RESCHEDULE, FAIL, DELETE),
+    State.SCHEDULED: (RUN_NOW, RESCHEDULE, FAIL, DELETE),
+    State.RETRYING: (RUN_NOW, RESCHEDULE, FAIL, DELETE),
+    State.FAILED: (RETRY, RESCHEDULE, DELETE),
+    State.RUNNING: (CANCEL,),
+    State.WAITING: (RUN_NOW, RESCHEDULE, FAIL, DELETE),
+    State.FAILING: (RETRY, RESCHEDULE, FAIL, DELETE),
+    State.ANY: (RUN_NOW, RUN_NEXT, RETRY, RESCHEDULE, FAIL, CANCEL, DELETE),
 }
+
+
+def offered_actions(admin: Any, request: HttpRequest, state: State) -> list[Action]:
+    """Return the actions that work in a state and that the user may perform, the usual one first."""
+    allowed = [each for each in OFFERED[state] if each.is_allowed(admin, request)]
+    if DELETE not in allowed and CANCEL not in allowed and state in WAITING and CANCEL.is_allowed(admin, request):
+        # To delete a waiting job needs another permission than to cancel it, which has the same effect.
+        allowed.append(CANCEL)
+    return allowed

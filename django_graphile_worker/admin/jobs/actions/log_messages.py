@@ -11,12 +11,13 @@ from django_graphile_worker.admin.audit import Message
 
 # By the name of an action.
 SENTENCES = {
-    "run": _("Run now."),
+    "run_now": _("Run now."),
+    "run_next": _("Run next."),
+    "retry": _("Retried."),
     "reschedule": _("Rescheduled: %(changes)s."),
-    "complete": _("Completed."),
     "cancel": _("Cancelled."),
     "fail": _("Failed."),
-    "remove": _("Deleted."),
+    "delete": _("Deleted."),
 }
 # By the name of a field of a form: a part of a sentence, and the label of the field.
 CHANGES = {

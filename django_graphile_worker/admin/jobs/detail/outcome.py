@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 from django.utils.translation import gettext as _
@@ -11,19 +10,12 @@ from django.utils.translation import gettext as _
 from django_graphile_worker.admin import databases, formatting
 from django_graphile_worker.admin.jobs.detail.payload_tree import PayloadTree
 from django_graphile_worker.admin.jobs.detail.tracebacks import parse_error
+from django_graphile_worker.admin.shown_progress import shown_progress
 from django_graphile_worker.payloads import RawPayload
-from django_graphile_worker.progress import Progress
 from django_graphile_worker.redaction import HIDDEN, redact_text
 from django_graphile_worker.results.values import Attempt, Result, ResultStatus, result_from
 from django_graphile_worker.sql import result_rows
 from django_graphile_worker.sql.results import cancellation_text
-
-
-def shown_progress(progress: Progress | None, *, sees_payloads: bool) -> Progress | None:
-    """Return the progress with the message that the user may see."""
-    if progress is None or sees_payloads:
-        return progress
-    return replace(progress, message=redact_text(progress.message))
 
 
 def read_result(alias: str, job_id: int) -> Result | None:
@@ -38,7 +30,8 @@ def outcome_context(found: Result | None, *, sees_payloads: bool) -> dict[str, A
     if found is None:
         return {"outcome": None, "progress": None}
     has_result = bool(found.attempts) or (found.is_finished and found.status is not ResultStatus.FAILED)
-    progress = shown_progress(found.progress, sees_payloads=sees_payloads)
+    started_at = None if found.is_finished else found.last_started_at
+    progress = shown_progress(found.progress, sees_payloads=sees_payloads, started_at=started_at)
     return {"outcome": _outcome(found, sees_payloads) if has_result else None, "progress": progress}
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from django.contrib.admin.models import LogEntry
@@ -13,6 +12,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from django_graphile_worker.admin import audit, error_summary, formatting
+from django_graphile_worker.admin.jobs.failure_times import FailureTime, failure_time
 from django_graphile_worker.sql.inspection.criteria import State
 from django_graphile_worker.sql.inspection.job_detail import JobDetail
 
@@ -30,9 +30,16 @@ class Event:
     time: datetime
 
 
-def timeline(job: JobDetail, entries: list[LogEntry], now: datetime) -> list[Event]:
+def timeline(
+    job: JobDetail, entries: list[LogEntry], now: datetime, recorded_failure: datetime | None = None
+) -> list[Event]:
     """Return the events of a job in order: creation, attempts, changes by users, and the next attempt."""
-    events = [*_past_events(job, now), _current_event(job, now), *(_log_event(entry, now) for entry in entries)]
+    failure = failure_time(job, entries, now, recorded_failure)
+    events = [
+        *_past_events(job, failure, now),
+        _current_event(job, failure, now),
+        *(_log_event(entry, now) for entry in entries),
+    ]
     return sorted(events, key=lambda event: event.time)
 
 
@@ -40,29 +47,34 @@ def _event(label: str, detail: str, at: datetime, css_class: str, now: datetime)
     return Event(label, detail, formatting.relative_time(at, now), formatting.exact_time(at), css_class, at)
 
 
-def _past_events(job: JobDetail, now: datetime) -> Iterator[Event]:
+def _past_events(job: JobDetail, failure: FailureTime, now: datetime) -> Iterator[Event]:
     yield _event(_("Created"), "", job.created_at, "done", now)
     made = job.attempts - (1 if job.state is State.RUNNING else 0)
     # The attempts of a running job that is cancelled are used up, whatever number of them was made.
     if made <= 0 or job.state is State.FAILED or job.stop_reason is not None:
         return
-    at, is_known = failed_at(job, now)
     if job.last_error:
         label = ngettext("%(number)s attempt failed", "%(number)s attempts failed", made) % {"number": made}
-        detail = _("time of the last failure") if is_known else _("estimated time of the last failure")
-        yield _event(label, detail, at, "failed", now)
+        detail = _("estimated time of the last failure") if failure.is_estimate else _("time of the last failure")
+        yield _failure_event(label, detail, failure, now)
     else:
         label = ngettext("%(number)s attempt made", "%(number)s attempts made", made) % {"number": made}
-        yield _event(label, "", at, "done", now)
+        yield _event(label, "", failure.at, "done", now)
 
 
-def _current_event(job: JobDetail, now: datetime) -> Event:
+def _failure_event(label: str, detail: str, failure: FailureTime, now: datetime) -> Event:
+    if failure.changed_by:
+        detail = _("changed by %(user)s since; the time of the failure is not recorded") % {"user": failure.changed_by}
+    return Event(label, detail, failure.shown(now), formatting.exact_time(failure.at), "failed", failure.at)
+
+
+def _current_event(job: JobDetail, failure: FailureTime, now: datetime) -> Event:
     if job.state is State.RUNNING:
         attempt = "" if job.stop_reason is not None else f"{_attempt(job.attempts, job)}, "
         detail = f"{attempt}{job.locked_by}"
         return _event(_("Running"), detail, job.locked_at, "running", now)
     if job.state is State.FAILED:
-        return _event(_("Failed"), _why_no_more(job), failed_at(job, now)[0], "failed", now)
+        return _failure_event(_("Failed"), _why_no_more(job), failure, now)
     if job.state is State.LIMITED:
         label = _("Waiting for its turn") if job.limit_key is None else _("Waiting for a limit")
         return _event(label, _attempt(job.attempts + 1, job), job.run_at, "limited", now)
@@ -79,21 +91,6 @@ def _why_no_more(job: JobDetail) -> str:
     if error_summary.was_given_up(job.last_error):
         return _("the task gave up, so the job is not retried")
     return _("no attempts left (%(number)s of %(most)s)") % {"number": job.attempts, "most": job.max_attempts}
-
-
-def failed_at(job: JobDetail, now: datetime) -> tuple[datetime, bool]:
-    """Return when the last attempt failed or the job was changed after that, and whether that time is known.
-
-    The workers of this package record the time. Other workers, such as Node's, do not: then the time is estimated as
-    the time of the next attempt minus the usual back-off.
-    """
-    if job.updated_at > job.created_at and job.locked_at is None:
-        return job.updated_at, True
-    try:
-        guess = job.run_at - timedelta(seconds=math.exp(min(job.attempts, 10)))
-    except OverflowError:
-        guess = datetime.min.replace(tzinfo=UTC)
-    return max(job.created_at, min(now, max(guess, min(job.updated_at, now)))), False
 
 
 def _log_event(entry: LogEntry, now: datetime) -> Event:

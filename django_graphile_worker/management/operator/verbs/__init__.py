@@ -28,6 +28,8 @@ from django_graphile_worker.management.operator.verbs.result import ShowResult
 from django_graphile_worker.management.operator.verbs.resume import Resume
 from django_graphile_worker.management.operator.verbs.retry import Retry
 from django_graphile_worker.management.operator.verbs.run import Run
+from django_graphile_worker.management.operator.verbs.run_next import RunNext
+from django_graphile_worker.management.operator.verbs.run_now import RunNow
 from django_graphile_worker.management.operator.verbs.show import Show
 from django_graphile_worker.management.operator.verbs.status import Status
 from django_graphile_worker.management.operator.verbs.sweep import Sweep
@@ -44,6 +46,8 @@ VERBS: tuple[Verb, ...] = (
     History(),
     Tasks(),
     Errors(),
+    RunNow(),
+    RunNext(),
     Retry(),
     Add(),
     Cancel(),

@@ -1,4 +1,4 @@
-"""``complete``: delete jobs as if they had succeeded."""
+"""``complete`` or ``delete``: delete jobs, as if they had succeeded."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from django_graphile_worker.management.operator.verb import Options
 
 class Complete(ChangeByIds):
     name = "complete"
+    aliases = ("delete",)
     summary = "Delete jobs as if they had succeeded."
     description = "Waiting and failed jobs are deleted without being run. Running jobs are not changed."
     examples = ("42", "42 43 44")

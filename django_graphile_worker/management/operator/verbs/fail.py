@@ -17,14 +17,16 @@ class Fail(ChangeByIds):
     name = "fail"
     summary = "Mark jobs as permanently failed."
     description = (
-        "The attempts of waiting jobs are used up, and the jobs are kept for inspection. Running jobs are not changed."
+        "The attempts of waiting jobs are used up, and the jobs are kept for inspection. The reason is added to the "
+        "error that a job has. Failed jobs and running jobs are not changed."
     )
     examples = ("42", '42 43 --reason "The customer is gone."')
     done = "Permanently failed"
+    unsuited = {"failed": "has failed permanently already"}
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("--reason", metavar="TEXT", help="Write this text into last_error.")
+        parser.add_argument("--reason", metavar="TEXT", help="Add this text to last_error.")
 
     def change(self, job_ids: Sequence[int], console: Console, options: Options) -> list[Job]:
         return api.permanently_fail_jobs(job_ids, options["reason"], **console.place)

@@ -18,10 +18,10 @@ class Reschedule(ChangeByIds):
     name = "reschedule"
     summary = "Change when, how often and with which priority jobs run."
     description = (
-        "Options that are not given leave their values unchanged. To try a failed job again, give --attempts 0 "
-        "--run-at now. Running jobs are not changed."
+        "Options that are not given leave their values unchanged. A failed job that gets a time gets all its attempts "
+        "again, unless --attempts or --max-attempts say otherwise. Running jobs are not changed."
     )
-    examples = ("42 --run-at now --attempts 0", "42 43 --run-at +1h --priority 5", "42 --run-at 2027-01-01T08:00")
+    examples = ("42 --run-at +1h", "42 43 --run-at +1h --priority 5", "42 --run-at 2027-01-01T08:00")
     done = "Rescheduled"
 
     def add_arguments(self, parser: CommandParser) -> None:

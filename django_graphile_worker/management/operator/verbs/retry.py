@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import timedelta
 
 from django.core.management.base import CommandError, CommandParser
 
-from django_graphile_worker import api
+from django_graphile_worker.api.actions import retry_jobs
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.management.operator import arguments
 from django_graphile_worker.management.operator.arguments import did_you_mean
@@ -31,8 +30,21 @@ class Retry(ChangeByIds):
         "Retry the jobs with these ids, or all permanently failed jobs that --task, --error (as errors lists it) or "
         "--all selects; with --state retrying, jobs that wait for their next attempt. Running jobs are not changed."
     )
-    examples = ("42 43", "--task send_receipt", "--error TimeoutError --dry-run", "--all", "--all --state retrying")
+    examples = (
+        "42 43",
+        "42 --payload '{\"order\": 1}'",
+        "--task send_receipt",
+        "--error TimeoutError --dry-run",
+        "--all",
+        "--all --state retrying",
+    )
     done = "To be tried again:"
+    expected = ("that has failed", "that have failed")
+    unsuited = {
+        "ready": "has not failed (run-next moves it to the front)",
+        "limited": "has not failed, and waits for a limit",
+        "scheduled": "has not failed (use run-now)",
+    }
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("job_ids", nargs="*", type=arguments.job_id, metavar="ID", help="The ids of the jobs.")
@@ -45,6 +57,11 @@ class Retry(ChangeByIds):
             default="failed",
             help="Choose jobs in this state (default: failed).",
         )
+        parser.add_argument(
+            "--payload",
+            metavar="PAYLOAD",
+            help="Give the jobs this payload, as JSON or JSON5; - reads it from standard input. Only with ids.",
+        )
         parser.add_argument("--dry-run", action="store_true", help="Only count the jobs that would be tried again.")
 
     def run(self, console: Console, options: Options) -> None:
@@ -55,6 +72,8 @@ class Retry(ChangeByIds):
         if options["job_ids"]:
             super().run(console, options)
             return
+        if options["payload"] is not None:
+            raise CommandError("--payload: expected ids of jobs, got --task, --error or --all.")
         criteria = self._criteria(console, options)
         count = 0 if criteria is None else sum(self._retry_all(console, criteria, options["dry_run"]))
         verb = "would be" if options["dry_run"] else "will be"
@@ -66,7 +85,8 @@ class Retry(ChangeByIds):
     def change(self, job_ids: Sequence[int], console: Console, options: Options) -> list[Job]:
         if options["dry_run"]:
             raise CommandError("--dry-run: expected --task, --error or --all, got ids.")
-        return api.reschedule_jobs(job_ids, run_at=timedelta(0), attempts=0, **console.place)
+        given = {} if options["payload"] is None else {"payload": arguments.payload(options["payload"])}
+        return retry_jobs(job_ids, **given, **console.place)
 
     def _criteria(self, console: Console, options: Options) -> Criteria | None:
         """Return the chosen criteria; None, after a warning, when the database has no such name."""
@@ -87,16 +107,23 @@ class Retry(ChangeByIds):
     def _retry_all(self, console: Console, criteria: Criteria, is_rehearsal: bool) -> Iterator[int]:
         """Retry batch by batch, each in a transaction of its own, and yield the number of jobs.
 
-        A job that fails again in the meantime is not retried twice.
+        The jobs are found before the first is changed: then none is missed because it changed its state meanwhile,
+        and none that fails again is retried twice.
         """
+        ids = self._ids(console, criteria)
+        if is_rehearsal:
+            yield len(ids)
+            return
+        for start in range(0, len(ids), BATCH):
+            yield len(retry_jobs(ids[start : start + BATCH], **console.place))
+
+    def _ids(self, console: Console, criteria: Criteria) -> list[int]:
+        ids: list[int] = []
         after: str | None = None
-        while True:
-            with console.reading() as (cursor, schema, _):
+        with console.reading() as (cursor, schema, _):
+            while True:
                 found = search.find(cursor, criteria, schema=schema, limit=BATCH, after=after)
-            if is_rehearsal:
-                yield len(found.ids)
-            elif found.ids:
-                yield len(api.reschedule_jobs(found.ids, run_at=timedelta(0), attempts=0, **console.place))
-            after = found.next_token
-            if after is None:
-                return
+                ids += found.ids
+                after = found.next_token
+                if after is None:
+                    return ids

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -10,7 +11,9 @@ from django.db import connection
 from django.test import Client
 
 from django_graphile_worker import signals
+from django_graphile_worker.admin.jobs.actions import confirmation
 from django_graphile_worker.models import Job
+from django_graphile_worker.sql.inspection import match_counts
 from tests.support import admin_pages as pages
 from tests.support.admin_pages import StatementRecorder, act, act_on_all, log_entries, messages, text
 from tests.support.factories import make_failed_job, make_job, minutes_ago
@@ -19,9 +22,9 @@ from tests.support.rows import in_quotes, query
 
 def test_running_jobs_are_skipped_and_counted(admin_page: Client) -> None:
     free, running = make_job("send"), make_job("send", locked_by="worker")
-    reported = messages(act(admin_page, "complete", free, running, 777_777, confirmed="1"))
+    reported = messages(act(admin_page, "delete", free, running, 777_777, confirmed="1"))
     assert reported == [
-        "Completed: 1 job.",
+        "1 job was deleted.",
         "1 job was skipped, because a worker is running it.",
         "1 job no longer exists.",
     ]
@@ -32,22 +35,23 @@ def test_all_that_match_asks_with_the_number_and_does_it_in_one_statement(admin_
     for _ in range(130):
         make_failed_job("send", error="KeyError: 'x'")
     other = make_failed_job("charge", error="KeyError: 'x'")
-    asked = act_on_all(admin_page, "run", "task:send", state="failed")
-    assert "All jobs that match “Failed task:send”: 130." in text(asked)
+    asked = act_on_all(admin_page, "retry", "task:send", state="failed")
+    assert asked.context["title"] == "Retry 130 jobs?"
+    assert "Search: Failed task:send" in text(asked)
     recorder = StatementRecorder()
     with connection.execute_wrapper(recorder):
-        act_on_all(admin_page, "run", "task:send", state="failed", confirmed="1")
-    assert sum("gw:reschedule-all" in statement for statement in recorder.statements) == 1
+        act_on_all(admin_page, "retry", "task:send", state="failed", confirmed="1")
+    assert sum("gw:retry-all" in statement for statement in recorder.statements) == 1
     assert Job.objects.filter(is_available=True).count() == 130
     assert not Job.objects.get(pk=other).is_available
     ((name, message),) = log_entries()
     assert name == "130 jobs"
-    assert message.startswith("Run now. Search: Failed task:send. Jobs: #")
+    assert message.startswith("Retried. Search: Failed task:send. Jobs: #")
 
 
 def test_all_that_match_is_refused_when_the_search_has_a_mistake(admin_page: Client) -> None:
     job_id = make_job("send")
-    response = act_on_all(admin_page, "remove", "tusk:send", confirmed="1")
+    response = act_on_all(admin_page, "delete", "tusk:send", confirmed="1")
     assert "tusk:send: expected one of" in messages(response)[0]
     assert Job.objects.filter(pk=job_id).exists()
 
@@ -59,7 +63,7 @@ def test_a_mistyped_search_never_means_the_whole_tab(admin_page: Client) -> None
     assert 'name="all"' not in pages.body(page)
     sent = pages.fields(page)
     assert sent["q"] == "taks:send"
-    response = act_on_all(admin_page, "run", sent["q"], state=sent["state"], confirmed="1")
+    response = act_on_all(admin_page, "retry", sent["q"], state=sent["state"], confirmed="1")
     assert response.status_code == 200
     (reported,) = messages(response)
     assert "No jobs were changed" in reported
@@ -70,7 +74,7 @@ def test_a_mistyped_search_never_means_the_whole_tab(admin_page: Client) -> None
 
 def test_an_unknown_state_never_means_all_states(admin_page: Client) -> None:
     make_job("send")
-    (reported,) = messages(act_on_all(admin_page, "remove", "task:send", state="faild", confirmed="1"))
+    (reported,) = messages(act_on_all(admin_page, "delete", "task:send", state="faild", confirmed="1"))
     assert "state: expected one of ready" in reported
     assert Job.objects.count() == 1
 
@@ -84,21 +88,21 @@ def test_all_in_each_state(admin_page: Client) -> None:
         "running": make_job("send", locked_by="worker"),
     }
     for state in ("ready", "scheduled", "retrying", "failed"):
-        act_on_all(admin_page, "complete", state=state, confirmed="1")
+        act_on_all(admin_page, "delete", state=state, confirmed="1")
         del jobs[state]
         assert set(Job.objects.values_list("pk", flat=True)) == set(jobs.values())
-    assert "skipped" in messages(act_on_all(admin_page, "complete", state="running", confirmed="1"))[0]
+    assert "skipped" in messages(act_on_all(admin_page, "delete", state="running", confirmed="1"))[0]
 
 
 def test_a_missing_selection_is_reported(admin_page: Client) -> None:
     make_job("send")
-    assert messages(act(admin_page, "run")) == ["Select jobs, or all that match."]
+    assert messages(act(admin_page, "run_now")) == ["Select jobs, or all that match."]
     assert messages(act(admin_page, "", 1)) == ["Select an action."]
 
 
 @pytest.mark.parametrize("back", ["https://evil.example/", "//evil.example", "/\\evil.example", "javascript:alert(1)"])
 def test_redirects_to_this_site_only(admin_page: Client, back: str) -> None:
-    response = admin_page.post(pages.ACT, {"action": "run", "id": make_job("send"), "back": back})
+    response = admin_page.post(pages.ACT, {"action": "run_now", "id": make_job("send"), "back": back})
     assert response["Location"].startswith(pages.JOBS)
 
 
@@ -113,7 +117,7 @@ class TestCancelling:
         assert "Jobs that run are stopped: their workers are told now." in text(asked)
         assert "are skipped" not in text(asked)
         done = act(admin_page, "cancel", job_id, back=pages.job_url(job_id), confirmed="1", reason="sent twice")
-        assert messages(done) == ["Cancelled: 1 job.", "1 of them is running: its worker is told to stop it."]
+        assert messages(done) == ["1 job was cancelled.", "1 of them is running: its worker is told to stop it."]
         table = f"{in_quotes(worker_schema)}._private_stop_requests"
         assert query(f"select job_id, reason, requested_by from {table}") == [(job_id, "sent twice", "root")]
         assert "This job was cancelled. Its worker is told to stop it." in text(done)
@@ -136,10 +140,10 @@ class TestCancelling:
         finally:
             signals.job_cancelled.disconnect(receiver)
         assert messages(done) == [
-            "Cancelled: 2 jobs.",
+            "2 jobs were cancelled.",
             "1 of them is running: its worker is told to stop it.",
             f"1 job is run by a worker of Node.js, which cannot be told to stop: #{node}. It is not retried.",
-            "1 job was skipped, because it has ended.",
+            "1 job was skipped: its state is “Permanently failed”.",
             "1 job no longer exists.",
         ]
         assert set(Job.objects.values_list("pk", flat=True)) == {running, node, failed}
@@ -152,7 +156,7 @@ class TestCancelling:
             make_job("send")
         kept, running = make_job("charge"), make_job("send", locked_by=self.OURS, attempts=1)
         done = act_on_all(admin_page, "cancel", "task:send", confirmed="1")
-        assert messages(done)[0] == "Cancelled: 6 jobs."
+        assert messages(done)[0] == "6 jobs were cancelled."
         assert set(Job.objects.values_list("pk", flat=True)) == {kept, running}
 
     def test_needs_its_permission(self, client: Client, django_user_model: Any) -> None:
@@ -163,4 +167,90 @@ class TestCancelling:
         job_id = make_job("send")
         assert client.post(pages.ACT, {"action": "cancel", "id": job_id, "confirmed": "1"}).status_code == 403
         user.user_permissions.add(Permission.objects.get(codename="cancel_job"))
-        assert messages(act(client, "cancel", job_id, confirmed="1")) == ["Cancelled: 1 job."]
+        assert messages(act(client, "cancel", job_id, confirmed="1")) == ["1 job was cancelled."]
+
+
+class TestConfirmation:
+    def test_names_the_job_and_the_effect(self, admin_page: Client) -> None:
+        job_id = make_job("send")
+        asked = act(admin_page, "delete", job_id, back=pages.job_url(job_id))
+        assert asked.context["title"] == f"Delete send #{job_id}?"
+        crumbs = pages.body(asked).split('class="breadcrumbs"')[1].split("</div>")[0]
+        assert f'<a href="{pages.JOBS}">Jobs</a>' in crumbs
+        assert f'<a href="{pages.job_url(job_id)}"><bdi>send #{job_id}</bdi></a>' in crumbs
+
+    def test_says_how_many_jobs_of_which_state_it_changes(self, admin_page: Client) -> None:
+        make_job("send"), make_job("send", run_at=minutes_ago(-9)), make_job("send", run_at=minutes_ago(-9))
+        make_job("send", run_at=minutes_ago(-9), attempts=1, last_error="no"), make_failed_job("send")
+        make_job("send", locked_by="worker")
+        asked = act_on_all(admin_page, "run_now", state="all")
+        assert asked.context["title"] == "Run 3 jobs now?"
+        assert "Changed: 2 scheduled, 1 retrying." in text(asked)
+        assert act_on_all(admin_page, "delete", state="all").context["title"] == "Delete 5 jobs?"
+        chosen = act(admin_page, "delete", *Job.objects.values_list("pk", flat=True))
+        assert (chosen.context["title"], chosen.context["untouched"]) == ("Delete 5 jobs?", "1 running")
+
+    def test_of_many_jobs_asks_to_type_the_number(self, admin_page: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(confirmation, "MOST_UNTYPED", 3)
+        for _ in range(5):
+            make_job("send")
+        asked = act_on_all(admin_page, "delete", "task:send")
+        assert "Type 5 to confirm the number of jobs:" in text(asked)
+        sent = pages.fields(asked)
+        for typed in ({}, {"typed": ""}, {"typed": "4"}, {"typed": "5", "counted": sent["counted"] + "x", "q": ""}):
+            again = admin_page.post(pages.ACT, {**sent, "confirmed": "1", **typed}, follow=True)
+            if typed.get("typed") != "5":
+                assert "Type 5 to confirm" in text(again)
+                assert Job.objects.count() == 5
+        assert not Job.objects.exists(), "a forged number is counted anew"
+
+    def test_is_not_confirmed_by_the_number_of_another_search(
+        self, admin_page: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(confirmation, "MOST_UNTYPED", 3)
+        make_job("charge")
+        for _ in range(5):
+            make_job("send")
+        few = pages.fields(act_on_all(admin_page, "delete", "task:charge"))
+        asked = admin_page.post(pages.ACT, {**few, "q": "task:send", "confirmed": "1"})
+        assert "Type 5 to confirm" in text(asked)
+
+    def test_of_more_jobs_than_are_counted_is_an_estimate(
+        self, admin_page: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(match_counts, "MOST_COUNTED", 3)
+        for _ in range(5):
+            make_job("send")
+        title = act_on_all(admin_page, "delete", "task:send", state="ready").context["title"]
+        assert re.fullmatch(r"Delete about [0-9,]+ jobs?\?", title)
+        assert [match_counts.rounded(number) for number in (7, 123, 2_345_678)] == [7, 120, 2_300_000]
+
+
+def test_each_list_offers_only_what_can_work(admin_page: Client) -> None:
+    jobs = {
+        "ready": make_job("send"),
+        "scheduled": make_job("send", run_at=minutes_ago(-9)),
+        "retrying": make_job("send", run_at=minutes_ago(-9), attempts=1, last_error="no"),
+        "failed": make_failed_job("send"),
+        "running": make_job("send", locked_by="worker"),
+    }
+    offered = {
+        "ready": ["run_next", "reschedule", "fail", "delete"],
+        "scheduled": ["run_now", "reschedule", "fail", "delete"],
+        "retrying": ["run_now", "reschedule", "fail", "delete"],
+        "failed": ["retry", "reschedule", "delete"],
+        "running": ["cancel"],
+    }
+    for state, job_id in jobs.items():
+        for page in (admin_page.get(pages.JOBS, {"state": state}), admin_page.get(pages.job_url(job_id))):
+            assert [action.name for action in page.context["actions"]] == offered[state]
+        edit_url = f"{pages.JOBS}{job_id}/edit/"
+        assert (edit_url in pages.body(page)) is (state == "failed")
+
+
+def test_run_next__is_refused_if_no_priority_is_lower(admin_page: Client) -> None:
+    make_job("send", priority=-32768)
+    job_id = make_job("send")
+    (reported,) = messages(act(admin_page, "run_next", job_id))
+    assert "A job that waits has the priority -32768, the lowest of all" in reported
+    assert Job.objects.get(pk=job_id).priority == 0

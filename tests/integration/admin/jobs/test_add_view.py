@@ -7,7 +7,7 @@ from django.test import Client
 from django_graphile_worker.models import Job
 from tests.support import admin_pages as pages
 from tests.support.admin_pages import log_entries, make_worker, messages
-from tests.support.factories import make_failed_job
+from tests.support.factories import make_failed_job, make_job, minutes_ago
 
 
 def test_adds_with_every_option(admin_page: Client) -> None:
@@ -63,3 +63,28 @@ def test_add_again_with_an_edited_payload(admin_page: Client) -> None:
     assert messages(response) == [f"Added send_receipt #{added.pk}."]
     assert (added.payload, added.job_queue.queue_name, added.priority) == ({"order": 2}, "eu", 4)
     assert Job.objects.filter(pk=job_id).exists(), "the old one stays"
+
+
+def test_duplicate_of_a_failed_job_runs_now_and_can_replace_it(admin_page: Client) -> None:
+    """The time of a failed job is that of an attempt that it no longer has."""
+    job_id = make_failed_job("send_receipt", payload={"order": 1}, run_at=minutes_ago(-360))
+    page = admin_page.get(pages.ADD, {"from": job_id})
+    assert page.context["title"] == f"Duplicate job #{job_id}"
+    assert page.context["form"].initial["run_at"] is None
+    assert "run_at" not in admin_page.get(pages.job_url(job_id)).context["python"]
+    given = {"task": "send_receipt", "payload": "{}", "delete_original": "1"}
+    response = admin_page.post(f"{pages.ADD}?from={job_id}", given, follow=True)
+    added = Job.objects.get()
+    assert added.pk != job_id
+    assert messages(response) == [f"Added send_receipt #{added.pk}.", f"Deleted #{job_id}."]
+    assert log_entries()[1] == (f"#{job_id}", f"Replaced by #{added.pk}.")
+
+
+def test_duplicate_keeps_the_time_of_a_scheduled_job_only(admin_page: Client) -> None:
+    then = minutes_ago(-360)
+    scheduled = make_job("send_receipt", run_at=then)
+    form = admin_page.get(pages.ADD, {"from": scheduled}).context["form"]
+    assert form.initial["run_at"] == then
+    assert "delete_original" not in form.fields, "the job will run: it is not replaced"
+    retrying = make_job("send_receipt", run_at=then, attempts=1, last_error="no")
+    assert admin_page.get(pages.ADD, {"from": retrying}).context["form"].initial["run_at"] is None

@@ -7,6 +7,7 @@ import re
 import pytest
 from django.test import Client
 
+from django_graphile_worker.admin.refreshed_regions import HEADER
 from tests.support import admin_pages as pages
 from tests.support.admin_pages import body, job_url, text
 from tests.support.factories import make_job, make_task, minutes_ago
@@ -48,7 +49,41 @@ def test_shows_everything_about_a_job(admin_page: Client) -> None:
 def test_a_missing_job_is_explained(admin_page: Client) -> None:
     response = admin_page.get(job_url(999_999))
     assert response.status_code == 404
-    assert "Job 999999 does not exist" in text(response)
+    assert "There is no job #999999 The job that was added last is #" in text(response)
+
+
+def test_a_job_that_has_ended_is_told_from_one_that_never_was(admin_page: Client) -> None:
+    job_id = make_job("send")
+    execute("delete from {schema}._private_jobs where id = %s", [job_id])
+    response = admin_page.get(job_url(job_id))
+    assert response.status_code == 404
+    assert f"Job #{job_id} has ended It ended or was deleted." in text(response)
+    assert "HISTORY" in text(response)
+
+
+def test_a_page_that_is_open_when_its_job_ends_shows_the_end(admin_page: Client) -> None:
+    job_id = make_job("send")
+    execute("delete from {schema}._private_jobs where id = %s", [job_id])
+    response = admin_page.get(job_url(job_id), headers={HEADER: "none"})
+    assert response.status_code == 200
+    assert 'id="gw-job" data-refresh data-refresh-end' in body(response)
+    assert 'id="gw-job-error" data-refresh' in body(response), "the error of an earlier attempt disappears"
+    assert "gw-job-payload" not in body(response), "the payload stays as it was last seen"
+
+
+def test_every_part_of_the_page_renews(admin_page: Client) -> None:
+    job_id = make_job("send")
+    before = body(admin_page.get(job_url(job_id), headers={HEADER: "none"}))
+    assert "ValueError: no" not in before
+    execute(
+        "update {schema}._private_jobs set last_error = %s, attempts = 25, payload = %s where id = %s",
+        [TRACEBACK, '{"corrected": 1}', job_id],
+    )
+    after = body(admin_page.get(job_url(job_id), headers={HEADER: "none"}))
+    assert "ValueError: no" in after
+    assert "gw-state-failed" in after
+    assert "corrected" in after
+    assert "25 of 25" in after
 
 
 @pytest.mark.parametrize("object_id", ["abc", "-1", "1.5", "9" * 40, "٣"])

@@ -48,7 +48,7 @@ def test_running_job__has_a_bar_on_its_page_and_in_the_list(admin_page: Client, 
     for url in (pages.job_url(running), pages.JOBS):
         response = admin_page.get(url)
         assert 'value="42"' in body(response)
-        assert "42 % <i>page</i> 3" in text(response)
+        assert "42 % 3 of 7 <i>page</i> 3" in text(response)
         assert "<i>page" not in body(response)
 
 

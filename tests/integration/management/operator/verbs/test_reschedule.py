@@ -26,5 +26,6 @@ def test_reschedule__without_a_change_is_an_error() -> None:
 
 def test_reschedule__says_when_a_job_has_no_attempts_left() -> None:
     job_id = make_failed_job("a")
-    assert f"#{job_id} will still not run" in operate("reschedule", str(job_id), "--run-at", "now").err
-    assert operate("reschedule", str(job_id), "--run-at", "now", "--attempts", "0").err == ""
+    assert f"#{job_id} will still not run" in operate("reschedule", str(job_id), "--priority", "3").err
+    assert operate("reschedule", str(job_id), "--run-at", "now").err == ""
+    assert job_row(job_id, "attempts", "run_at <= now()") == (0, True), "with a time it gets its attempts again"

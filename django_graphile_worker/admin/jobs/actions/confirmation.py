@@ -1,0 +1,128 @@
+"""What a user is asked before an action: the number of jobs, their states, and to type a large number."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+from django.core import signing
+from django.http import HttpRequest
+from django.utils.translation import gettext as _
+
+from django_graphile_worker.admin import databases
+from django_graphile_worker.admin.jobs.actions.job_actions import Action
+from django_graphile_worker.admin.jobs.actions.selection import Selection
+from django_graphile_worker.admin.jobs.states import state_name
+from django_graphile_worker.sql.inspection import match_counts
+from django_graphile_worker.sql.inspection.criteria import STATES, Criteria, State
+from django_graphile_worker.sql.inspection.match_counts import MatchCount
+from django_graphile_worker.sql.job_actions import bulk_steps
+
+# More jobs than this are changed only after the user has typed their number.
+MOST_UNTYPED = 1_000
+# Seconds for counting the jobs of a state exactly.
+COUNTING_SECONDS = 2.0
+SALT = "graphile_worker.confirmation"
+NONE = MatchCount(number=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmation:
+    """The number of jobs that an action would change, and of those in each state."""
+
+    action: Action
+    selection: Selection
+    counts: Mapping[State, MatchCount]
+
+    @property
+    def total(self) -> MatchCount:
+        touched = (count for state, count in self.counts.items() if state in self.action.states)
+        return reduce(MatchCount.__add__, touched, NONE)
+
+    @property
+    def must_be_typed(self) -> bool:
+        return self.total.number > MOST_UNTYPED
+
+    def question(self, name_of_one: str) -> str:
+        """Return the heading; `name_of_one` is the name of the only job, "" for several."""
+        if name_of_one:
+            return str(self.action.question_of_one) % {"job": name_of_one}
+        return str(self.action.question % {"count": self.total.number, "number": shown(self.total)})
+
+    def touched(self) -> str:
+        """Return how many jobs of which state are changed; "" if they are all in one state."""
+        found = [(state, count) for state, count in self.counts.items() if state in self.action.states and count.number]
+        return _listed(found) if len(self.counts) > 1 else ""
+
+    def untouched(self) -> str:
+        """Return how many jobs of which state stay as they are."""
+        found = [(state, count) for state, count in self.counts.items() if state not in self.action.states]
+        return _listed([(state, count) for state, count in found if count.number])
+
+    def signed(self) -> str:
+        """Return the field of the form that has the number, signed so that the user cannot forge it."""
+        return signing.dumps([self.action.name, self.selection.description, self.total.number], salt=SALT)
+
+
+def shown(count: MatchCount) -> str:
+    """Return the number as it is shown: an estimate says that it is one."""
+    number = f"{count.number:,}"
+    return _("about %(number)s") % {"number": number} if count.is_estimate else number
+
+
+def _listed(found: list[tuple[State, MatchCount]]) -> str:
+    return ", ".join(
+        _("%(number)s %(state)s") % {"number": shown(count), "state": state_name(state).lower()}
+        for state, count in found
+    )
+
+
+def count_selection(action: Action, selection: Selection, alias: str) -> Confirmation:
+    """Count the jobs that the action would change."""
+    criteria = selection.criteria
+    if not selection.is_all:
+        with databases.reading(alias) as (cursor, schema):
+            ids = bulk_steps.matching_ids(cursor, criteria, criteria.ids, schema=schema)
+            states = bulk_steps.states_of(cursor, ids, schema=schema)
+        counts = {state: MatchCount(number=len(states[state])) for state in STATES if state in states}
+        return Confirmation(action, selection, counts)
+    if criteria.state is State.FAILING:
+        failing, failed = (_count(alias, criteria, state) for state in (State.FAILING, State.FAILED))
+        retrying = MatchCount(number=max(failing.number - failed.number, 0), is_estimate=failing.is_estimate)
+        return Confirmation(action, selection, {State.RETRYING: retrying, State.FAILED: failed})
+    states_wanted = match_counts.states_to_count(criteria, action.states)
+    return Confirmation(action, selection, {state: _count(alias, criteria, state) for state in states_wanted})
+
+
+def _count(alias: str, criteria: Criteria, state: State) -> MatchCount:
+    try:
+        with databases.reading(alias, timeout=COUNTING_SECONDS) as (cursor, schema):
+            exact = match_counts.count_exactly(cursor, criteria, state, schema=schema)
+    except databases.PageTimeoutError:
+        exact = None
+    if exact is not None:
+        return exact
+    with databases.reading(alias) as (cursor, schema):
+        return match_counts.estimate(cursor, criteria, state, schema=schema)
+
+
+def is_number_typed(request: HttpRequest, action: Action, selection: Selection, alias: str) -> bool:
+    """Return whether the user has typed the number of jobs, if there are so many that it is asked."""
+    number = _signed_number(request.POST.get("counted"), action, selection)
+    if number is None:
+        number = count_selection(action, selection, alias).total.number
+    if number <= MOST_UNTYPED:
+        return True
+    typed = "".join(letter for letter in request.POST.get("typed", "") if letter.isdecimal())
+    return bool(typed) and int(typed) == number
+
+
+def _signed_number(text: str | None, action: Action, selection: Selection) -> int | None:
+    try:
+        kept: Any = signing.loads(text or "", salt=SALT, max_age=3_600)
+    except signing.BadSignature:
+        return None
+    name, description, number = kept
+    return int(number) if (name, description) == (action.name, selection.description) else None

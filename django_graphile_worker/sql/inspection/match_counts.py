@@ -1,0 +1,88 @@
+"""How many jobs an action would change: exactly up to a million, above that as the planner estimates it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from django_graphile_worker.frozen import Frozen
+from django_graphile_worker.sql.inspection import search
+from django_graphile_worker.sql.inspection.criteria import (
+    CONDITIONS,
+    STATES,
+    Criteria,
+    State,
+    where_in_order,
+    where_looked_at,
+    where_named,
+)
+from django_graphile_worker.sql.inspection.index_walks import LIMITS, walk
+from django_graphile_worker.sql.schema import statement
+
+# More jobs are estimated.
+MOST_COUNTED = 1_000_000
+# A page may leave out tasks beyond a limit; the number that a user confirms must not.
+NO_LIMITS = dict.fromkeys(LIMITS)
+
+
+class MatchCount(Frozen):
+    """A number of jobs; with ``is_estimate`` it is only about so many."""
+
+    number: int
+    is_estimate: bool = False
+
+    def __add__(self, other: MatchCount) -> MatchCount:
+        return MatchCount(number=self.number + other.number, is_estimate=self.is_estimate or other.is_estimate)
+
+
+def states_to_count(criteria: Criteria, states: Sequence[State]) -> list[State]:
+    """Return the states among these in which jobs may meet the criteria."""
+    wanted = {
+        State.ANY: STATES,
+        State.WAITING: (State.SCHEDULED, State.RETRYING),
+        State.FAILING: (State.RETRYING, State.FAILED),
+    }.get(criteria.state, (criteria.state,))
+    return [state for state in wanted if state in states]
+
+
+def count_exactly(cursor: Any, criteria: Criteria, state: State, *, schema: str) -> MatchCount | None:
+    """Count the jobs of a state that meet the criteria; None if there are more than a million."""
+    of_state = replace(criteria, state=state)
+    way, looked_at = walk(of_state), search.looked_at_by(of_state)
+    source = f"candidate {search.JOBS_OF_CANDIDATES}" if looked_at.conditions else "candidate"
+    text = f"""/* gw:count-matching */
+    with recursive {f"{way.ctes}, " if way.ctes else ""}
+    candidate as (select * from ({way.body}) as found limit %(most)s)
+    select (select count(*) from {source} where {looked_at.text()}), (select count(*) from candidate)"""
+    parameters = way.parameters | looked_at.parameters | NO_LIMITS | {"most": MOST_COUNTED + 1}
+    cursor.execute(statement(text, schema), parameters)
+    number, examined = cursor.fetchone()
+    return None if examined > MOST_COUNTED else MatchCount(number=number)
+
+
+def estimate(cursor: Any, criteria: Criteria, state: State, *, schema: str) -> MatchCount:
+    """Return the planner's estimate of the number, which reads no jobs, rounded to two digits."""
+    of_state = replace(criteria, state=state)
+    clauses = [where_in_order(of_state), where_named(of_state), where_looked_at(of_state)]
+    conditions = [CONDITIONS[state], *(each.text() for each in clauses)]
+    parameters = {name: value for each in clauses for name, value in each.parameters.items()}
+    if of_state.ids:
+        conditions.append("job.id = any (%(ids)s::bigint[])")
+        parameters["ids"] = list(of_state.ids)
+    if of_state.keys:
+        conditions.append("job.key = any (%(keys)s::text[])")
+        parameters["keys"] = list(of_state.keys)
+    text = f"""/* gw:estimate-matching */ explain (format json)
+    select from :SCHEMA._private_jobs as job where {" and ".join(conditions)}"""
+    cursor.execute(statement(text, schema), parameters)
+    (plan,) = cursor.fetchone()
+    plans = json.loads(plan) if isinstance(plan, str) else plan
+    return MatchCount(number=rounded(int(plans[0]["Plan"]["Plan Rows"])), is_estimate=True)
+
+
+def rounded(number: int) -> int:
+    """Return a number with two digits that are not zero."""
+    digits = len(str(number)) - 2
+    return round(number, -digits) if digits > 0 else number

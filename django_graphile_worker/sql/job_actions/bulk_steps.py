@@ -1,0 +1,196 @@
+"""Changes the jobs that an action has collected, in steps.
+
+Each step is one transaction of the caller: rows are locked only during a step, claims skip only the locked rows of a
+step, and finished steps stay committed. A step says what became of each of its jobs. Jobs that a worker was running are
+visited once more after all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from django_graphile_worker.frozen import Frozen
+from django_graphile_worker.sql import cancellations
+from django_graphile_worker.sql.cancellations import Cancellation, Fate
+from django_graphile_worker.sql.inspection import search
+from django_graphile_worker.sql.inspection.criteria import Criteria, State
+from django_graphile_worker.sql.inspection.orders import order_of
+from django_graphile_worker.sql.job_actions.changes import ARGUMENTS, FAIL, FUNCTION, Change
+from django_graphile_worker.sql.job_actions.collecting import NO_LIMITS
+from django_graphile_worker.sql.result_keeping import (
+    CALLED,
+    FAILED_BY_OPERATOR,
+    IS_RECORDED,
+    NOTHING_KEPT,
+    RECORD_OPERATOR,
+    REMOVED_BY_OPERATOR,
+    ResultKeeping,
+)
+from django_graphile_worker.sql.schema import statement
+from django_graphile_worker.sql.search_path import qualified
+
+# How many ids a step names.
+MOST_NAMED = 1_000
+# Added to the number of a step, it is the number of the step that visits jobs again, which comes after all others.
+REPEATED = 1_000_000_000
+
+SILENCE = "/* gw:silence */ select set_config('graphile_worker.notify', 'off', true)"
+
+NEXT_STEP = """/* gw:next-step */
+select number, job_ids, is_repeated from :SCHEMA._private_action_steps
+where action_id = %(action_id)s::pg_catalog.uuid and made_by = %(made_by)s::text and done_at is null
+order by number limit 1 for update"""
+REPEAT = """/* gw:repeat-jobs */
+insert into :SCHEMA._private_action_steps (action_id, number, action, made_by, job_ids, is_repeated)
+select action_id, number + %(repeated)s::int, action, made_by, %(ids)s::bigint[], true
+from :SCHEMA._private_action_steps where action_id = %(action_id)s::pg_catalog.uuid and number = %(number)s::int"""
+
+CALLS = {
+    "change": f":SCHEMA.{FUNCTION}(%(ids)s::bigint[]{ARGUMENTS})",
+    "delete": ":SCHEMA.complete_jobs(%(ids)s::bigint[])",
+}
+ACT = """/* gw:{tag}-all */
+with {called} as materialized (select job from {call} as job){recorded}
+select coalesce(array_agg(({called}.job).id), '{{}}'),
+    count(*) filter (where ({called}.job).job_queue_id is not null)
+from {called}{condition}"""
+
+# As criteria.state_of() says it, in SQL.
+STATES_OF = """/* gw:states-of */
+select case
+        when job.locked_at is not null then 'running'
+        when not job.is_available then 'failed'
+        when job.run_at = 'infinity' and exists (
+            select from :SCHEMA._private_limited_jobs as parked where parked.job_id = job.id) then 'limited'
+        when job.run_at <= now() then 'ready'
+        when job.attempts > 0 then 'retrying'
+        else 'scheduled'
+    end as state, array_agg(job.id)
+from only :SCHEMA._private_jobs as job where job.id = any (%(ids)s::bigint[]) group by 1"""
+
+
+class Call(Frozen):
+    """What a step does with its jobs: a change, the deletion of jobs (None), or a cancellation."""
+
+    change: Change | None = None
+    cancellation: Cancellation | None = None
+    keeping: ResultKeeping = NOTHING_KEPT
+    notify: bool = True
+
+    @property
+    def is_undoable(self) -> bool:
+        """Whether the former values of the jobs are enough to undo it."""
+        return self.change is not None and self.change.payload is None
+
+
+class PendingStep(NamedTuple):
+    """A step that is to be done."""
+
+    number: int
+    ids: Sequence[int]
+    # Whether workers ran its jobs at the first visit.
+    is_repeated: bool
+
+
+class StepResult(Frozen):
+    """What became of the jobs of a step."""
+
+    ids: Sequence[int]
+    # The jobs that were not changed, by their states.
+    skipped: Mapping[State, Sequence[int]]
+    # How many jobs no longer exist.
+    ended: int
+    # How many of the changed jobs are in a queue.
+    queued: int = 0
+    # What became of each job that a step cancelled; empty for other actions.
+    fates: Sequence[Fate] = ()
+
+
+def next_step(cursor: Any, action_id: UUID, made_by: str, *, schema: str) -> PendingStep | None:
+    """Return the next step of the action, locked; None if all are done."""
+    cursor.execute(statement(NEXT_STEP, schema), {"action_id": action_id, "made_by": made_by})
+    row = cursor.fetchone()
+    return None if row is None else PendingStep(*row)
+
+
+def repeat_jobs(cursor: Any, action_id: UUID, number: int, job_ids: Sequence[int], *, schema: str) -> None:
+    """Let a further step of the action visit these jobs again, after all others."""
+    parameters = {"action_id": action_id, "number": number, "ids": list(job_ids), "repeated": REPEATED}
+    cursor.execute(statement(REPEAT, schema), parameters)
+
+
+def matching_ids(cursor: Any, criteria: Criteria, job_ids: Sequence[int], *, schema: str) -> list[int]:
+    """Return the ids whose jobs still meet the criteria, in whatever state they are now."""
+    chosen = replace(criteria, ids=tuple(job_ids), state=State.ANY)
+    ctes, parameters = search.matching(chosen, order_of(chosen), most=None)
+    text = f"/* gw:still-matching */ with recursive {ctes} select matched.id from matched"
+    cursor.execute(statement(text, schema), {**parameters, **NO_LIMITS})
+    return [row[0] for row in cursor.fetchall()]
+
+
+def states_of(cursor: Any, job_ids: Sequence[int], *, schema: str) -> dict[State, list[int]]:
+    """Return the jobs of each state; ids without a job are left out."""
+    cursor.execute(statement(STATES_OF, schema), {"ids": list(job_ids)})
+    return {State(state): ids for state, ids in cursor.fetchall()}
+
+
+def run_step(
+    cursor: Any,
+    call: Call,
+    criteria: Criteria,
+    job_ids: Sequence[int],
+    *,
+    schema: str,
+    stored_as: tuple[UUID, int] | None = None,
+) -> StepResult:
+    """Change these jobs, and return what became of each. ``stored_as`` is the step that stores the former values."""
+    if not call.notify:
+        # Until the end of the caller's transaction.
+        cursor.execute(qualified(SILENCE))
+    matching = matching_ids(cursor, criteria, job_ids, schema=schema)
+    if call.cancellation is not None:
+        return _cancel(cursor, matching, job_ids, call.cancellation, schema=schema)
+    action_id, number = stored_as or (None, None)
+    changed, queued = _act(cursor, call, matching, {"action_id": action_id, "step": number}, schema=schema)
+    return _result(cursor, changed, job_ids, schema=schema, queued=queued)
+
+
+def _act(
+    cursor: Any, call: Call, job_ids: Sequence[int], stored_as: dict[str, Any], *, schema: str
+) -> tuple[Sequence[int], int]:
+    change = call.change
+    outcome = REMOVED_BY_OPERATOR if change is None else FAILED_BY_OPERATOR
+    is_recorded = change is None or change.action == FAIL
+    text = ACT.format(
+        tag="delete" if change is None else change.action.replace("_", "-"),
+        called=CALLED,
+        call=CALLS["delete" if change is None else "change"],
+        recorded=f", {RECORD_OPERATOR}" if is_recorded else "",
+        condition=f" where {IS_RECORDED}" if is_recorded else "",
+    )
+    parameters: dict[str, Any] = {"ids": list(job_ids)}
+    parameters |= {} if change is None else {**change.parameters(), **stored_as}
+    parameters |= {"outcome": outcome, **call.keeping.parameters()} if is_recorded else {}
+    cursor.execute(statement(text, schema), parameters)
+    changed, queued = cursor.fetchone()
+    return changed, queued
+
+
+def _cancel(
+    cursor: Any, matching: Sequence[int], job_ids: Sequence[int], cancellation: Cancellation, *, schema: str
+) -> StepResult:
+    fates = cancellations.cancel_jobs(cursor, matching, cancellation, schema=schema) if matching else []
+    cancelled = [fate.job_id for fate in fates if fate.fate in (cancellations.REMOVED, cancellations.STOPPING)]
+    told = [*cancelled, *(fate.job_id for fate in fates if fate.fate == cancellations.UNSTOPPABLE)]
+    result = _result(cursor, told, job_ids, schema=schema)
+    return replace(result, ids=cancelled, fates=fates)
+
+
+def _result(cursor: Any, changed: Sequence[int], job_ids: Sequence[int], *, schema: str, queued: int = 0) -> StepResult:
+    left = list(set(job_ids) - set(changed))
+    states = states_of(cursor, left, schema=schema) if left else {}
+    ended = len(left) - sum(len(ids) for ids in states.values())
+    return StepResult(ids=sorted(changed), queued=queued, skipped=states, ended=ended)

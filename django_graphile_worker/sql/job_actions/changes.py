@@ -1,0 +1,91 @@
+"""The changes that actions make to jobs, through one function of the schema: the same for the admin, API and command.
+
+The functions of graphile-worker, such as ``reschedule_jobs``, keep the behaviour that they have there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from django_graphile_worker.frozen import Frozen
+from django_graphile_worker.sql.function_calls import call_statements, moment, recorded_call_statements
+from django_graphile_worker.sql.jobs import JOB_COLUMNS, Changes, jobs_from
+from django_graphile_worker.sql.result_keeping import FAILED_BY_OPERATOR, NOTHING_KEPT, ResultKeeping
+from django_graphile_worker.sql.schema import statement
+
+if TYPE_CHECKING:
+    from django_graphile_worker.jobs import Job
+    from django_graphile_worker.sql.cursor import Cursor
+
+RUN_NOW, RUN_NEXT, RETRY, RESCHEDULE, FAIL = "run_now", "run_next", "retry", "reschedule", "fail"
+# The error of a job that was failed without a reason, as in graphile-worker.
+DEFAULT_REASON = "Manually marked as failed"
+FUNCTION = "_private_change_jobs_v1"
+
+
+class Change(Frozen):
+    """A change of jobs: what is done, and the values that are given. None keeps the value that a job has."""
+
+    action: str
+    run_at: datetime | timedelta | None = None
+    priority: int | None = None
+    attempts: int | None = None
+    max_attempts: int | None = None
+    # JSON text.
+    payload: str | None = None
+    # Only jobs that have this revision are changed: a job with a later one has another payload by now.
+    revision: int | None = None
+    reason: str = DEFAULT_REASON
+    # The time of a test's clock; None is the time of the database.
+    now: datetime | None = None
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the parameters of ARGUMENTS, without those of the step."""
+        run_at, delay = moment(self.run_at)
+        return {
+            "action": self.action,
+            "run_at": run_at,
+            "delay": delay,
+            "new_priority": self.priority,
+            "attempts": self.attempts,
+            "max_attempts": self.max_attempts,
+            "payload": self.payload,
+            "revision": self.revision,
+            "reason": self.reason,
+            "now": self.now,
+        }
+
+
+def rescheduling(changes: Changes) -> Change:
+    """Return the change that gives jobs these values."""
+    return Change(action=RESCHEDULE, **changes._asdict())
+
+
+# The arguments of the function after the ids.
+ARGUMENTS = """, %(action)s::text, coalesce(%(run_at)s::timestamptz, now() + %(delay)s::float8 * interval '1 second'),
+    %(new_priority)s::int, %(attempts)s::int, %(max_attempts)s::int, %(payload)s::json, %(revision)s::int,
+    %(reason)s::text, %(now)s::timestamptz, %(action_id)s::pg_catalog.uuid, %(step)s::int"""
+NOT_STORED = {"action_id": None, "step": None}
+
+_PARTS: dict[str, Any] = {"first": "%(ids)s::bigint[]", "rest": ARGUMENTS}
+CHANGE_JOBS = call_statements("change-jobs", JOB_COLUMNS, FUNCTION, **_PARTS)
+FAIL_JOBS = recorded_call_statements("change-jobs", JOB_COLUMNS, FUNCTION, **_PARTS)
+
+
+def change_jobs(
+    cursor: Cursor,
+    job_ids: Sequence[int],
+    change: Change,
+    *,
+    schema: str,
+    notify: bool = True,
+    keeping: ResultKeeping = NOTHING_KEPT,
+) -> list[Job]:
+    """Change the jobs to which the action applies, and return them; jobs that run are left out."""
+    is_recorded = change.action == FAIL
+    text = (FAIL_JOBS if is_recorded else CHANGE_JOBS)[notify]
+    recorded = {"outcome": FAILED_BY_OPERATOR, **keeping.parameters()} if is_recorded else {}
+    cursor.execute(statement(text, schema), {"ids": list(job_ids), **change.parameters(), **NOT_STORED, **recorded})
+    return jobs_from(cursor, cursor.fetchall(), schema=schema)
