@@ -62,7 +62,7 @@ def _texts(job_id: int, newest: int | None) -> tuple[str, str]:
     title = _("Job #%(id)s has ended") % {"id": job_id}
     if conf.current().history is None:
         return title, _(
-            "It ended or was deleted. Jobs that succeed are deleted: to see here what became of them, set "
+            "It ended or was deleted. Jobs that succeed are deleted: to see their outcome here, set "
             "GRAPHILE_WORKER[“HISTORY”], or keep the results of the task with @task(keep_result=…)."
         )
     return title, _("It ended or was deleted, and the history has no attempt of it.")

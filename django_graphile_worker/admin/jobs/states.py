@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 
 from django.utils.translation import gettext as _
+from django.utils.translation import pgettext
 
 from django_graphile_worker.sql.inspection.criteria import State
 
 
 def state_name(state: State) -> str:
     return {
-        State.ANY: _("All"),
+        State.ANY: pgettext("page", "All"),
         State.READY: _("Ready"),
         State.LIMITED: _("Limited"),
         State.SCHEDULED: _("Scheduled"),
