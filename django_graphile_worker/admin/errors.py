@@ -68,6 +68,8 @@ class ErrorGroupAdmin(PageAdmin):
             "latest_id": group.latest_id,
             "latest_url": self.url(request, "job", "change", group.latest_id),
             "jobs_url": self.url(request, "job", q=query) if query else "",
+            "failed_url": self.url(request, "job", q=query, state=State.FAILED.value) if query else "",
+            "retrying_url": self.url(request, "job", q=f"{query} -state:failed") if query else "",
             "query": query,
         }
 

@@ -13,10 +13,9 @@ from django.urls import URLPattern, URLResolver, path
 from django_graphile_worker import conf, models
 from django_graphile_worker.admin import databases, formatting
 from django_graphile_worker.admin.pages import explain_database_errors, require_post
-from django_graphile_worker.admin.search.search_query import SearchTerm
+from django_graphile_worker.admin.search.search_query import SearchTerm, waiting_in_queue
 from django_graphile_worker.admin.unlock import UnlockAdmin
 from django_graphile_worker.sql.inspection import queue_depths
-from django_graphile_worker.sql.inspection.criteria import State
 
 PAGE_SIZE = 50
 ACTIVE, HELD, ALL = "active", "held", "all"
@@ -123,7 +122,8 @@ class JobQueueAdmin(UnlockAdmin):
             "running_task": queue.running_task,
             "running_id": queue.running_id,
             "running_url": self.url(request, "job", "change", queue.running_id) if queue.running_id else "",
-            "jobs_url": self.url(request, "job", q=str(SearchTerm("queue", queue.queue_name)), state=State.READY.value),
+            "jobs_url": self.url(request, "job", q=str(SearchTerm("queue", queue.queue_name))),
+            "waiting_url": self.url(request, "job", q=waiting_in_queue(queue.queue_name)),
         }
 
 

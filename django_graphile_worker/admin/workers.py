@@ -38,6 +38,7 @@ class WorkerCard:
     usage: str
     usage_percent: int
     held: str
+    held_url: str
     running: list[dict[str, Any]]
     # The address of the jobs that are not shown, and their number.
     more_url: str
@@ -92,6 +93,7 @@ class WorkerAdmin(UnlockAdmin):
             usage=f"{used} / {slots}" if slots else str(used),
             usage_percent=round(100 * used / slots) if slots else 0,
             held=_held(holder),
+            held_url=self.url(request, "job", q=str(SearchTerm("worker", holder.id))) if holder.jobs else "",
             running=[self._running_job(request, job) for job in jobs],
             more_url=self._jobs_url(request, holder),
             more=max(holder.jobs - len(jobs), 0) if len(jobs) == MOST_RUNNING else 0,

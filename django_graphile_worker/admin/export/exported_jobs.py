@@ -9,10 +9,11 @@ from typing import Any
 from django_graphile_worker.admin import databases
 from django_graphile_worker.payloads import RawPayload, decode_leniently
 from django_graphile_worker.redaction import HIDDEN, redact, redact_text
-from django_graphile_worker.sql import bulk_actions
 from django_graphile_worker.sql.inspection import payload_texts, search
 from django_graphile_worker.sql.inspection.criteria import Criteria, State
 from django_graphile_worker.sql.inspection.orders import Order
+from django_graphile_worker.sql.inspection.segments import segments
+from django_graphile_worker.sql.job_actions.collecting import beginning
 
 STEP = 500
 COLUMNS = (
@@ -41,7 +42,7 @@ def columns(*, sees_payloads: bool) -> tuple[str, ...]:
 
 
 def read_jobs(
-    alias: str, criteria: Criteria, order: Order, *, sees_payloads: bool
+    alias: str, criteria: Criteria, order: Order | None, *, sees_payloads: bool
 ) -> Iterator[Sequence[dict[str, Any]]]:
     """Yield the jobs that meet the criteria, some at a time.
 
@@ -50,9 +51,9 @@ def read_jobs(
     changed since the beginning, a job is never in the file twice. Ids do not change.
     """
     token: str | None = None
-    if criteria.state is not State.ANY:
+    if criteria.state is not State.ANY or len(segments(criteria)) > 1:
         with databases.reading(alias) as (cursor, _schema):
-            criteria = replace(criteria, unchanged_since=bulk_actions.beginning(cursor))
+            criteria = replace(criteria, unchanged_since=beginning(cursor))
     while True:
         with databases.reading(alias) as (cursor, schema):
             found = search.find(cursor, criteria, schema=schema, limit=STEP, after=token, order=order)

@@ -16,7 +16,7 @@ from django_graphile_worker.admin.jobs.states import state_name
 from django_graphile_worker.admin.pages import explain_database_errors
 from django_graphile_worker.models import Job
 from django_graphile_worker.sql.inspection.criteria import Criteria, State
-from django_graphile_worker.sql.inspection.orders import order_of, sort_of
+from django_graphile_worker.sql.inspection.sorts import sort_of
 
 
 class JobExportAdmin(JobListAdmin):
@@ -34,7 +34,7 @@ class JobExportAdmin(JobListAdmin):
             messages.error(request, " ".join([message, *query.mistakes]))
             return HttpResponseRedirect(self.url(request, "job", q=text, state=request.GET.get("state")))
         criteria = replace(query.criteria, state=state, within=self.visible_ids(request, alias))
-        order = sort_of(criteria, request.GET.get("sort")) or order_of(criteria)
+        order = sort_of(criteria, request.GET.get("sort"))
         sees_payloads = self.has_view_payload_permission(request)
         return file_response(
             request,

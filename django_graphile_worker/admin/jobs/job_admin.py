@@ -29,7 +29,9 @@ class JobAdmin(JobActionsAdmin, JobUndoAdmin, JobEditAdmin, JobAddAdmin, JobExpo
         payload = self.admin_site.admin_view(self.payload_view)
         export = self.admin_site.admin_view(self.export_view)
         views = self.admin_site.admin_view(self.views_view)
+        complete = self.admin_site.admin_view(self.complete_view)
         own = [
+            path("complete/", complete, name="graphile_worker_job_complete"),
             path("act/", act, name="graphile_worker_job_act"),
             path("export/", export, name="graphile_worker_job_export"),
             path("views/", views, name="graphile_worker_job_views"),

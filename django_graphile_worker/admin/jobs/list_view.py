@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 from django.contrib.admin.models import LogEntry
@@ -17,17 +16,14 @@ from django_graphile_worker.admin.jobs.actions.job_actions import offered_action
 from django_graphile_worker.admin.jobs.job_rows import JobRow, make_row
 from django_graphile_worker.admin.jobs.list_options import SIZES, ListOptions, headers, read_options, shown_columns
 from django_graphile_worker.admin.jobs.pagination import JobsPage, read_page
-from django_graphile_worker.admin.jobs.states import state_description, state_name
-from django_graphile_worker.admin.pages import PageAdmin, explain_database_errors
+from django_graphile_worker.admin.jobs.search_view import JobSearchAdmin
+from django_graphile_worker.admin.jobs.states import list_description, state_name
+from django_graphile_worker.admin.pages import explain_database_errors
 from django_graphile_worker.admin.saved_views.saved_view_links import saved_view_links
 from django_graphile_worker.admin.saved_views.saved_views import visible_views
-from django_graphile_worker.admin.search.search_query import (
-    SearchQuery,
-    SearchTerm,
-    WordMatches,
-    join_terms,
-    parse_search,
-)
+from django_graphile_worker.admin.search.conditions import examples
+from django_graphile_worker.admin.search.job_search import SearchQuery
+from django_graphile_worker.admin.search.search_query import SearchTerm, join_terms
 from django_graphile_worker.sql.inspection import names, payload_texts, search
 from django_graphile_worker.sql.inspection.counts import Count, count_states
 from django_graphile_worker.sql.inspection.criteria import Criteria, State
@@ -37,10 +33,10 @@ from django_graphile_worker.task_labels import DEFAULT_LABEL, label_of
 MOST_COUNTED = 1_000
 TABS = (State.ANY, State.READY, State.LIMITED, State.SCHEDULED, State.RUNNING, State.RETRYING, State.FAILED)
 # The fields of the filter form, each the name of a search term.
-FILTERS = ("task", "label", "queue", "flag", "priority", "created")
+FILTERS = ("task", "label", "queue", "flag", "priority", "attempts", "created")
 
 
-class JobListAdmin(PageAdmin):
+class JobListAdmin(JobSearchAdmin):
     """The list of jobs, and the permissions of all pages about jobs. Every page of the list takes the same time."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:
@@ -54,39 +50,6 @@ class JobListAdmin(PageAdmin):
 
     def has_cancel_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return self.has_app_permission(request, "cancel_job")
-
-    def has_view_payload_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return self.has_app_permission(request, "view_payload")
-
-    def parse_query(self, request: HttpRequest, session: databases.Session, text: str) -> SearchQuery:
-        """Parse the text of the search box."""
-        cursor, schema = session
-        visible_ids = self.visible_ids(request, databases.selected_alias(request))
-
-        @cache
-        def look_up(word: str) -> WordMatches:
-            matches = WordMatches(*names.meaning(cursor, word, schema=schema))
-            if matches.is_key and visible_ids is not None:
-                # The user must not find out that a job that the user may not see has this key.
-                criteria = Criteria(keys=(word,), within=visible_ids)
-                visible = search.find(cursor, criteria, schema=schema, limit=1)
-                return replace(matches, is_key=bool(visible.ids))
-            return matches
-
-        return parse_search(
-            text,
-            sees_payloads=self.has_view_payload_permission(request),
-            known_tasks=names.known_tasks(cursor, schema=schema) if "*" in text or "label:" in text else (),
-            look_up=look_up,
-        )
-
-    def requested_state(self, value: str | None, criteria: Criteria) -> State:
-        """Return the state of the tab. A search by the name of an error covers only jobs that have failed."""
-        is_known = value in State._value2member_map_
-        state = State(value) if is_known and value else State.ANY
-        if criteria.error_names and state not in (State.RETRYING, State.FAILED):
-            return State.FAILING
-        return state
 
     @explain_database_errors
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
@@ -102,12 +65,16 @@ class JobListAdmin(PageAdmin):
             counts = count_states(cursor, criteria, schema=schema, most=MOST_COUNTED)
             options = read_options(request, criteria)
             positions = {name: request.GET.get(name) for name in ("after", "before")}
-            page = read_page(session, criteria, limit=options.size, order=options.order, **positions)
+            page = read_page(
+                session, criteria, limit=options.size, order=options.order if options.sort else None, **positions
+            )
             rows = search.rows(cursor, page.ids, schema=schema)
             payloads = self._payload_beginnings(request, session, options, page)
             known_tasks = names.known_tasks(cursor, schema=schema)
+            nothing = {} if rows or page.examined else self.found_nothing(request, session, query, criteria)
             views = visible_views(request)
         context = {
+            **nothing,
             **self._search_context(request, query, criteria, counts, options),
             **self._page_urls(request, query, state, page, options),
             "rows": self._job_rows(request, rows, payloads),
@@ -152,23 +119,25 @@ class JobListAdmin(PageAdmin):
         text, state, parameters = _text(request, query), criteria.state, options.parameters
         sees_payloads = self.has_view_payload_permission(request)
         return {
-            "subtitle": "" if options.sort else state_description(state),
-            "tabs": self._tabs(request, text, state, counts),
+            "subtitle": "" if options.sort else list_description(state, query.criteria),
+            "tabs": self._tabs(request, query, state, counts),
             "state": state.value,
             "query": text,
-            "terms": self._terms(request, query, state),
+            "terms": self.terms(request, query, state),
             "mistakes": query.mistakes,
             "sort": options.sort,
             "headers": headers(
                 criteria,
                 options,
-                lambda sort: self._list_url(request, text, state, **(parameters | {"sort": sort})),
+                lambda sort: self.search_url(request, text, state, **(parameters | {"sort": sort})),
                 sees_payloads=sees_payloads,
             ),
             "columns": shown_columns(options, sees_payloads=sees_payloads),
             "sees_payloads": sees_payloads,
             "size": options.size,
             "sizes": SIZES,
+            "examples": examples(),
+            "complete_url": self.url(request, "job", "complete"),
         }
 
     def _page_urls(
@@ -178,28 +147,25 @@ class JobListAdmin(PageAdmin):
         is_first = not (request.GET.get("after") or request.GET.get("before"))
         shown = {"q": text, "state": None if state in (State.ANY, State.FAILING) else state.value} | parameters
         return {
-            "next_url": self._list_url(request, text, state, **parameters, after=page.after) if page.after else "",
-            "previous_url": self._list_url(request, text, state, **parameters, before=page.before)
+            "next_url": self.search_url(request, text, state, **parameters, after=page.after) if page.after else "",
+            "previous_url": self.search_url(request, text, state, **parameters, before=page.before)
             if page.before
             else "",
-            "first_url": "" if is_first else self._list_url(request, text, state, **parameters),
+            "first_url": "" if is_first else self.search_url(request, text, state, **parameters),
             "csv_url": "" if query.mistakes else self.url(request, "job", "export", **shown, format="csv"),
             "json_url": "" if query.mistakes else self.url(request, "job", "export", **shown, format="json"),
             "save_url": self.url(request, "job", "views", **shown),
         }
 
-    def _list_url(self, request: HttpRequest, query: str, state: State, **position: Any) -> str:
-        shown = None if state in (State.ANY, State.FAILING) else state.value
-        return self.url(request, "job", q=query, state=shown, **position)
-
     def _tabs(
-        self, request: HttpRequest, query: str, current: State, counts: dict[State, Count]
+        self, request: HttpRequest, query: SearchQuery, current: State, counts: dict[State, Count]
     ) -> list[dict[str, Any]]:
+        text = _text(request, query) if query.mistakes else query.without_states()
         shown = State.ANY if current is State.FAILING else current
         return [
             {
                 "name": state_name(state),
-                "url": self._list_url(request, query, state),
+                "url": self.search_url(request, text, state),
                 "count": formatting.count(counts.get(state)),
                 "is_current": state is shown,
                 "state": state.value,
@@ -207,15 +173,6 @@ class JobListAdmin(PageAdmin):
             for state in TABS
             if state is not State.LIMITED or state is shown or _are_limits_used(counts.get(state))
         ]
-
-    def _terms(self, request: HttpRequest, query: SearchQuery, state: State) -> list[dict[str, str]]:
-        """Return each term with the address of the list without the term; words with mistakes stay in the search."""
-
-        def url_without(term: SearchTerm) -> str:
-            others = [str(other) for other in query.terms if other is not term]
-            return self._list_url(request, " ".join([*others, *query.unparsed]), state)
-
-        return [{"text": str(term), "url": url_without(term)} for term in query.terms]
 
     def _job_rows(
         self, request: HttpRequest, rows: list[search.JobRow], payloads: Mapping[int, str | None]

@@ -7,7 +7,8 @@ import json
 from django.utils.translation import gettext as _
 from django.utils.translation import pgettext
 
-from django_graphile_worker.sql.inspection.criteria import State
+from django_graphile_worker.sql.inspection.criteria import Criteria, State
+from django_graphile_worker.sql.inspection.segments import segments
 
 
 def state_name(state: State) -> str:
@@ -37,6 +38,13 @@ def state_description(state: State) -> str:
         State.FAILING: _("Latest first."),
         State.WAITING: _("Soonest first."),
     }[state]
+
+
+def list_description(state: State, criteria: Criteria) -> str:
+    """Return the description of a list: a search by names lists the jobs in any state by their states."""
+    if state is State.ANY and len(segments(criteria)) > 1:
+        return _("By state: running, ready, waiting, failed.")
+    return state_description(state)
 
 
 def flag_names(text: str | None) -> list[str]:

@@ -136,11 +136,16 @@ class LimitKeyAdmin(PageAdmin):
                 }
                 for job in key.running_jobs
             ],
+            # The text of a key contains values of the payload, so only users that see payloads can search for it.
+            "waiting_url": self._key_url(request, key) if sees_payloads and key.waiting else "",
             "waiting": formatting.capped_number(key.waiting, limited_keys.MOST_COUNTED),
             "tasks": [(task, self._waiting_url(request, task)) for task in key.tasks],
             "since": formatting.relative_time(key.blocked_at) if key.blocked_at else "",
             "oldest": formatting.relative_time(key.oldest_run_at) if key.oldest_run_at else "",
         }
+
+    def _key_url(self, request: HttpRequest, key: LimitedKey) -> str:
+        return self.url(request, "job", q=str(SearchTerm("limit", key.key_text)), state=State.LIMITED.value)
 
     def _waiting_url(self, request: HttpRequest, task: str) -> str:
         return self.url(request, "job", q=str(SearchTerm("task", task)), state=State.LIMITED.value)

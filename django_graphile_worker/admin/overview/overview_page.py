@@ -26,7 +26,7 @@ from django_graphile_worker.admin.overview.overview_tiles import COLUMNS, tiles,
 from django_graphile_worker.admin.overview.task_pages import requested_page, task_page_context
 from django_graphile_worker.admin.pages import PageAdmin, explain_database_errors
 from django_graphile_worker.admin.recurring import read_crontab
-from django_graphile_worker.admin.search.search_query import SearchTerm
+from django_graphile_worker.admin.search.search_query import SearchTerm, waiting_in_queue
 from django_graphile_worker.sql import backlog_samples, named_statistics, pauses
 from django_graphile_worker.sql.backlog_samples import Sample
 from django_graphile_worker.sql.crontabs import KnownCrontab, known_crontabs
@@ -128,7 +128,8 @@ class OverviewAdmin(PageAdmin):
             "worker_id": queue.locked_by,
             "is_lost": queue.holder_state == "lost",
             "locked_at": formatting.relative_time(queue.locked_at) if queue.locked_at else "",
-            "jobs_url": self.url(request, "job", q=str(SearchTerm("queue", queue.queue_name)), state=State.READY.value),
+            "jobs_url": self.url(request, "job", q=str(SearchTerm("queue", queue.queue_name))),
+            "waiting_url": self.url(request, "job", q=waiting_in_queue(queue.queue_name)),
         }
 
 

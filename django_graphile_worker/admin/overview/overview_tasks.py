@@ -44,9 +44,8 @@ class TaskRow:
     sparkline: SafeString
     chart_url: str
     jobs_url: str
-    ready_url: str
-    retrying_url: str
-    failed_url: str
+    # The lists of the jobs that the row counts, by their states.
+    state_urls: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +136,10 @@ def _row(
         ),
         chart_url=page.url(request, "overview", span=span.name, task=name),
         jobs_url=page.url(request, "job", q=term),
-        ready_url=page.url(request, "job", q=term, state=State.READY.value),
-        retrying_url=page.url(request, "job", q=term, state=State.RETRYING.value),
-        failed_url=page.url(request, "job", q=term, state=State.FAILED.value),
+        state_urls={
+            state.value: page.url(request, "job", q=term, state=state.value)
+            for state in (State.READY, State.RETRYING, State.FAILED)
+        },
     )
 
 

@@ -1,47 +1,64 @@
-"""Turns each search term, a name and a value, into criteria. An invalid value raises ValueError."""
+"""Turns the terms of a search into criteria. An invalid value raises ValueError."""
 
 from __future__ import annotations
 
-import fnmatch
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import datetime, time
-from typing import Any
 
 from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
 from django.utils.translation import gettext as _
 
 from django_graphile_worker.admin import error_summary
+from django_graphile_worker.admin.search.name_lookup import NameLookup
+from django_graphile_worker.admin.search.search_query import NAMES
 from django_graphile_worker.crontab.time_phrases import parse_time_phrase
-from django_graphile_worker.job_options import LARGEST_PRIORITY, SMALLEST_PRIORITY
+from django_graphile_worker.job_options import LARGEST_MAX_ATTEMPTS, LARGEST_PRIORITY, SMALLEST_PRIORITY
 from django_graphile_worker.redaction import redact_text
-from django_graphile_worker.sql.inspection.criteria import Criteria
-from django_graphile_worker.task_labels import SEPARATOR, label_of
+from django_graphile_worker.sql.inspection.criteria import STATES, Bounds, Criteria, State, like_pattern
+from django_graphile_worker.suggestions import closest
 
 LARGEST_ID = 2**63 - 1
+# A pattern with many wildcards takes long to compare.
+MOST_WILDCARDS = 5
+# No job has this id.
+NOTHING = Criteria(ids=(0,))
+# Of several terms with one of these names, a job must match one: it has only one task.
+ANY_OF = frozenset({"id", "key", "task", "label", "queue", "worker", "limit", "exception", "state"})
 
-_PRIORITY = re.compile(r"(-?\d{1,5})(?:\.\.(-?\d{1,5}))?")
+_RANGE = re.compile(r"(?P<first>-?[0-9]{1,5})?(?P<dots>\.\.)?(?P<last>-?[0-9]{1,5})?", re.ASCII)
+_COMPARISON = re.compile(r"(?P<operator>[<>]=?)(?P<number>-?[0-9]{1,5})", re.ASCII)
+
+Values = Sequence[str]
 
 
-def add_term(criteria: Criteria, name: str, value: str, *, sees_payloads: bool, known_tasks: Sequence[str]) -> Criteria:
-    """Return the criteria with another condition."""
-    if not value:
-        raise ValueError(_("expected a value"))
+def criteria_of(name: str, values: Values, names: NameLookup) -> Criteria:
+    """Return the criteria of the values of a condition: of one value, or of several of which a job must match one."""
+    for value in values:
+        _check(name, value, names)
     if name.startswith("payload."):
-        return _payload(name, value, criteria, sees_payloads)
-    if not sees_payloads and (name == "error" or (name == "exception" and redact_text(value) != value)):
-        # A user could find out a hidden text by trying texts until one matches.
-        raise ValueError(_("the text of errors is hidden from you; use exception: to find errors by their names"))
+        path = tuple(name.split(".")[1:])
+        return Criteria(payload=tuple((path, value) for value in values))
     parser = PARSERS.get(name)
     if parser is None:
-        raise unknown_name([*PARSERS, "payload.path"])
-    if name == "task" and "*" in value:
-        # A pattern without a match is used as a name, which no job has; without a condition, every job would match.
-        matching = tuple(task for task in known_tasks if fnmatch.fnmatchcase(task, value)) or (value,)
-        return replace(criteria, tasks=criteria.tasks + matching)
-    return parser(criteria, value)
+        raise unknown_name([*NAMES, "payload.path"])
+    return parser(values, names)
+
+
+def _check(name: str, value: str, names: NameLookup) -> None:
+    if not value:
+        raise ValueError(_("expected a value"))
+    if value.count("*") > MOST_WILDCARDS:
+        raise ValueError(_("expected at most %(most)s wildcards") % {"most": MOST_WILDCARDS})
+    if names.sees_payloads:
+        return
+    # A user could find out a hidden text by trying texts until one matches.
+    if name == "error" or (name == "exception" and redact_text(value) != value):
+        raise ValueError(_("the text of errors is hidden from you; use exception: to find errors by their names"))
+    # The key of a limit contains values of the payload.
+    if name in ("payload", "limit") or name.startswith("payload."):
+        raise ValueError(_("payloads are hidden from you"))
 
 
 def unknown_name(names: Sequence[str]) -> ValueError:
@@ -52,35 +69,8 @@ def unknown_name(names: Sequence[str]) -> ValueError:
     )
 
 
-def _texts(field: str) -> Callable[[Criteria, str], Criteria]:
-    def parse(criteria: Criteria, value: str) -> Criteria:
-        changes: dict[str, Any] = {field: (*getattr(criteria, field), value)}
-        return replace(criteria, **changes)
-
-    return parse
-
-
-def _label(criteria: Criteria, value: str) -> Criteria:
-    """Leave the criteria as they are: ``limited_to_labels`` applies all labels to the tasks of the whole search."""
-    return criteria
-
-
-def limited_to_labels(criteria: Criteria, labels: Sequence[str], known_tasks: Sequence[str]) -> Criteria:
-    """Return the criteria with only those tasks that have one of the labels."""
-    if not labels:
-        return criteria
-    tasks = tuple(task for task in criteria.tasks or known_tasks if label_of(task) in labels)
-    # If no task has such a label, a name that no job has: without a condition, every job would match.
-    return replace(criteria, tasks=tasks or (f"{SEPARATOR}{labels[0]}",))
-
-
-def _exception(criteria: Criteria, value: str) -> Criteria:
-    return replace(criteria, error_names=criteria.error_names + error_summary.stored_names(value))
-
-
-def _id(criteria: Criteria, value: str) -> Criteria:
-    numbers = tuple(job_id(each) for each in value.split(","))
-    return replace(criteria, ids=criteria.ids + numbers)
+def _ids(values: Values, names: NameLookup) -> Criteria:
+    return Criteria(ids=tuple(job_id(each.removeprefix("#")) for value in values for each in value.split(",")))
 
 
 def job_id(text: str) -> int:
@@ -89,22 +79,100 @@ def job_id(text: str) -> int:
     return int(text)
 
 
-def _priority(criteria: Criteria, value: str) -> Criteria:
-    found = _PRIORITY.fullmatch(value)
-    if not found:
-        raise ValueError(_("expected a number, or a range like 0..10"))
-    low, high = int(found[1]), int(found[2] or found[1])
-    if not (SMALLEST_PRIORITY <= low <= LARGEST_PRIORITY and SMALLEST_PRIORITY <= high <= LARGEST_PRIORITY):
-        raise ValueError(_("expected numbers from -32768 to 32767"))
-    return replace(criteria, priority=(low, high))
+def _tasks(values: Values, names: NameLookup) -> Criteria:
+    return _named("task", values, names, lambda found: Criteria(tasks=found))
 
 
-def _times(field: str, direction: int) -> Callable[[Criteria, str], Criteria]:
-    def parse(criteria: Criteria, value: str) -> Criteria:
-        changes: dict[str, Any] = {field: time_range(value, direction)}
-        return replace(criteria, **changes)
+def _queues(values: Values, names: NameLookup) -> Criteria:
+    return _named("queue", values, names, lambda found: Criteria(queues=found))
 
-    return parse
+
+def _keys(values: Values, names: NameLookup) -> Criteria:
+    return _named("key", values, names, lambda found: Criteria(keys=found))
+
+
+def _named(name: str, values: Values, names: NameLookup, make: Callable[[tuple[str, ...]], Criteria]) -> Criteria:
+    """Return the criteria of names. Wildcards become the names that match, so that a search can walk along an index."""
+    exact = tuple(value for value in values if "*" not in value)
+    patterns = [like_pattern(value) for value in values if "*" in value]
+    if not patterns:
+        return make(exact)
+    look = names.match(name, patterns)
+    if look.is_complete:
+        found = tuple(dict.fromkeys((*exact, *look.names)))
+        return make(found) if found else NOTHING
+    return Criteria(patterns=((name, (*patterns, *map(like_pattern, exact))),))
+
+
+def _labels(values: Values, names: NameLookup) -> Criteria:
+    return Criteria(tasks=tasks) if (tasks := names.tasks_with_labels(values)) else NOTHING
+
+
+def _flags(values: Values, names: NameLookup) -> Criteria:
+    return Criteria(
+        flags=tuple(value for value in values if "*" not in value),
+        patterns=tuple(("flag", (like_pattern(value),)) for value in values if "*" in value),
+    )
+
+
+def _workers(values: Values, names: NameLookup) -> Criteria:
+    """Return the criteria of the ids of workers, or of the hosts of registered workers."""
+    ids = names.workers(values)
+    if not any("*" in value for value in values):
+        return Criteria(workers=(*values, *ids))
+    return Criteria(patterns=(("worker", (*map(like_pattern, values), *map(like_pattern, ids))),))
+
+
+def _exceptions(values: Values, names: NameLookup) -> Criteria:
+    """Return the criteria of the names of errors: whole names, the last parts of dotted names, or wildcards."""
+    stored = tuple(name for value in values for name in error_summary.stored_names(value))
+    look = names.exceptions(values)
+    if look.is_complete or not names.sees_payloads:
+        found = tuple(dict.fromkeys((*stored, *look.names)))
+        return Criteria(error_names=tuple(name for name in found if "*" not in name) or found)
+    ends = [like_pattern(value if "*" in value else f"*.{value}") for value in values]
+    return Criteria(patterns=(("exception", (*map(like_pattern, stored), *ends)),))
+
+
+def _states(values: Values, names: NameLookup) -> Criteria:
+    values = [each for value in values for each in value.split(",")]
+    known = {state.value: (state,) for state in STATES} | {State.WAITING.value: (State.SCHEDULED, State.RETRYING)}
+    for value in values:
+        if value not in known:
+            close = closest(value, known)
+            hint = _(" Did you mean %(name)s?") % {"name": close} if close else ""
+            raise ValueError(_("expected one of %(names)s.") % {"names": ", ".join(known)} + hint)
+    return Criteria(states=tuple(dict.fromkeys(state for value in values for state in known[value])))
+
+
+def _priority(values: Values, names: NameLookup) -> Criteria:
+    return Criteria(priority=number_range(values[0], SMALLEST_PRIORITY, LARGEST_PRIORITY))
+
+
+def _attempts(values: Values, names: NameLookup) -> Criteria:
+    return Criteria(attempts=number_range(values[0], 0, LARGEST_MAX_ATTEMPTS))
+
+
+def number_range(value: str, smallest: int, largest: int) -> Bounds:
+    """Return the bounds of a number, a comparison like ``>3``, or a range like ``2..5``."""
+    if compared := _COMPARISON.fullmatch(value):
+        number = _number(compared["number"], smallest, largest)
+        return {
+            ">": (number + 1, None), ">=": (number, None), "<": (None, number - 1), "<=": (None, number),
+        }[compared["operator"]]  # fmt: skip
+    found = _RANGE.fullmatch(value)
+    if not found or not (found["first"] or found["last"]) or (found["last"] and not found["dots"]):
+        raise ValueError(_("expected a number, a comparison like >3, or a range like 0..10"))
+    low = _number(found["first"], smallest, largest) if found["first"] else None
+    high = _number(found["last"], smallest, largest) if found["last"] else None
+    return (low, high) if found["dots"] else (low, low)
+
+
+def _number(text: str, smallest: int, largest: int) -> int:
+    if not smallest <= int(text) <= largest:
+        values = {"smallest": smallest, "largest": largest}
+        raise ValueError(_("expected numbers from %(smallest)s to %(largest)s") % values)
+    return int(text)
 
 
 def time_range(value: str, direction: int) -> tuple[datetime | None, datetime | None]:
@@ -132,25 +200,21 @@ def _time(text: str, *, is_end: bool = False) -> datetime | None:
     return value if timezone.is_aware(value) else timezone.make_aware(value)
 
 
-def _payload(name: str, value: str, criteria: Criteria, sees_payloads: bool) -> Criteria:
-    path = tuple(name.split(".")[1:])
-    if not sees_payloads:
-        # A search that finds the job would reveal the hidden value.
-        raise ValueError(_("payloads are hidden from you"))
-    return replace(criteria, payload=(*criteria.payload, (path, value)), payload_branches=sees_payloads)
-
-
-PARSERS: dict[str, Callable[[Criteria, str], Criteria]] = {
-    "id": _id,
-    "key": _texts("keys"),
-    "task": _texts("tasks"),
-    "label": _label,
-    "queue": _texts("queues"),
-    "flag": _texts("flags"),
+PARSERS: dict[str, Callable[[Values, NameLookup], Criteria]] = {
+    "id": _ids,
+    "key": _keys,
+    "task": _tasks,
+    "label": _labels,
+    "queue": _queues,
+    "flag": _flags,
+    "state": _states,
     "priority": _priority,
-    "exception": _exception,
-    "error": _texts("errors"),
-    "worker": _texts("workers"),
-    "created": _times("created_at", -1),
-    "due": _times("run_at", 1),
+    "attempts": _attempts,
+    "exception": _exceptions,
+    "error": lambda values, names: Criteria(errors=tuple(values)),
+    "payload": lambda values, names: Criteria(payload_texts=tuple(values)),
+    "worker": _workers,
+    "limit": lambda values, names: Criteria(patterns=(("limit", tuple(map(like_pattern, values))),)),
+    "created": lambda values, names: Criteria(created_at=time_range(values[0], -1)),
+    "due": lambda values, names: Criteria(run_at=time_range(values[0], 1)),
 }

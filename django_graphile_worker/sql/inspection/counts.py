@@ -10,12 +10,15 @@ from django_graphile_worker.sql.codecs import within_python_years as readable
 from django_graphile_worker.sql.conditions import NOT_TRIED
 from django_graphile_worker.sql.inspection import search
 from django_graphile_worker.sql.inspection.criteria import STATES, Criteria, State
-from django_graphile_worker.sql.inspection.index_walks import walk, walk_by_priority
+from django_graphile_worker.sql.inspection.index_walks import looked_at_by, renamed, walk, walk_by_priority
 from django_graphile_worker.sql.inspection.orders import Walk
+from django_graphile_worker.sql.inspection.segments import segments
 from django_graphile_worker.sql.schema import statement
 
 # "5,000+" is as useful to a reader as the exact number.
 MOST_COUNTED = 5_000
+# How many jobs of each state count_list() reads if it has to read rows.
+MOST_LOOKED_AT = 300
 
 
 class Count(Frozen):
@@ -34,7 +37,7 @@ def count_states(cursor: Any, criteria: Criteria, *, schema: str, most: int = MO
     parameters: dict[str, Any] = {"most": most + 1}
     for state in STATES:
         each = replace(criteria, state=state)
-        if search.looked_at_by(each).conditions not in ([], [NOT_TRIED]):
+        if looked_at_by(each).conditions not in ([], [NOT_TRIED]):
             continue
         parts[state], more = _count(each)
         parameters |= more
@@ -45,12 +48,40 @@ def count_states(cursor: Any, criteria: Criteria, *, schema: str, most: int = MO
     return {state: Count(number=min(number, most), is_more=examined > most) for state, (number, examined) in found}
 
 
+def count_list(cursor: Any, criteria: Criteria, *, schema: str, most: int = MOST_COUNTED) -> Count:
+    """Return how many jobs a list shows. If rows have to be read, only a few of each state are.
+
+    ``is_more`` says that there may be more jobs.
+    """
+    parts: list[str] = []
+    parameters: dict[str, Any] = {}
+    for number, each in enumerate(segments(criteria)):
+        text, own = _count_looked_at(each, most)
+        parts.append(renamed(text, own, f"part_{number}_"))
+        parameters |= {f"part_{number}_{name}": value for name, value in own.items()}
+    cursor.execute(statement(f"/* gw:count-list */ select {', '.join(parts)}", schema), parameters)
+    found = cursor.fetchone()
+    number = sum(counted for counted, _ in found)
+    limits = [parameters[f"part_{place}_most"] for place in range(len(found))]
+    is_cut_off = any(examined >= limit for (_, examined), limit in zip(found, limits, strict=True))
+    return Count(number=min(number, most), is_more=number > most or is_cut_off)
+
+
+def _count_looked_at(criteria: Criteria, most: int) -> tuple[str, dict[str, Any]]:
+    way, looked_at = walk(criteria), looked_at_by(criteria)
+    if not looked_at.conditions:
+        return _counted(way, "candidate", "count(*)"), way.parameters | {"most": most + 1}
+    number = f"count(*) filter (where {looked_at.text()})"
+    parameters = way.parameters | looked_at.parameters | {"most": min(most, MOST_LOOKED_AT) + 1}
+    return _counted(way, f"candidate {search.JOBS_OF_CANDIDATES}", number), parameters
+
+
 def _count(criteria: Criteria) -> tuple[str, dict[str, Any]]:
     """Return an expression for the number of jobs, and the number of jobs that were read for it.
 
     To count the available jobs of all tasks, a shorter walk is enough: their order does not matter.
     """
-    is_narrowed = criteria.tasks or criteria.queues or criteria.ids or criteria.keys
+    is_narrowed = _is_narrowed(criteria)
     if criteria.state is State.SCHEDULED and not is_narrowed:
         # No index has the number of attempts, so the walk reads the rows.
         way = walk_by_priority(criteria, columns="job.id, job.attempts")
@@ -62,6 +93,11 @@ def _count(criteria: Criteria) -> tuple[str, dict[str, Any]]:
     is_short = criteria.state is State.READY and not is_narrowed
     way = walk_by_priority(criteria) if is_short else walk(criteria)
     return _counted(way, "candidate", "count(*)"), way.parameters
+
+
+def _is_narrowed(criteria: Criteria) -> bool:
+    names = (criteria.tasks, criteria.excluded_tasks, criteria.queues, criteria.ids, criteria.keys, criteria.workers)
+    return any(names) or bool(criteria.any_of or criteria.patterns or criteria.states)
 
 
 def _counted(way: Walk, source: str, number: str) -> str:

@@ -1,4 +1,4 @@
-"""The criteria of a search for jobs, and the SQL conditions that express them."""
+"""The criteria of a search for jobs, and the conditions of the states. ``row_conditions`` has the other conditions."""
 
 from __future__ import annotations
 
@@ -73,6 +73,18 @@ CONDITIONS = {
     State.ANY: "true",
 }
 
+# The states of STATES that a state combines. Jobs that failed are ready when they are due again.
+COMBINED = {
+    State.WAITING: frozenset({State.SCHEDULED, State.RETRYING}),
+    State.FAILING: frozenset({State.READY, State.LIMITED, State.RETRYING, State.FAILED}),
+    State.ANY: frozenset(STATES),
+}
+
+
+def included_states(state: State) -> frozenset[State]:
+    """Return the states of STATES that a job of the state can be in."""
+    return COMBINED.get(state, frozenset({state}))
+
 
 class Subquery(Frozen):
     """A statement that selects the ids of the jobs that a user may see, with its positional parameters."""
@@ -87,13 +99,23 @@ class Subquery(Frozen):
         return text, {f"restriction_{number}": value for number, value in enumerate(self.parameters)}
 
 
+Bounds = tuple[int | None, int | None]
+UNBOUNDED: Bounds = (None, None)
+
+
 class Criteria(Frozen):
-    """The criteria of a search: a job must meet all that are given, and match any of the values in a tuple."""
+    """The criteria of a search: a job must meet all that are given, and match any of the values in a tuple.
+
+    Of ``flags``, ``errors``, ``payload``, ``payload_texts`` and ``patterns``, a job must match each.
+    """
 
     state: State = State.ANY
+    # Conditions on the state, in addition to the state of the list.
+    states: tuple[State, ...] = ()
     ids: tuple[int, ...] = ()
     keys: tuple[str, ...] = ()
     tasks: tuple[str, ...] = ()
+    excluded_tasks: tuple[str, ...] = ()
     queues: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
     workers: tuple[str, ...] = ()
@@ -101,112 +123,25 @@ class Criteria(Frozen):
     error_names: tuple[str, ...] = ()
     # The paths and texts of values inside the payload.
     payload: tuple[tuple[tuple[str, ...], str], ...] = ()
-    # Whether such a value may be an object or an array. Its text includes all values inside it, so a user that sees
-    # payloads redacted must not search for it.
-    payload_branches: bool = True
-    priority: tuple[int | None, int | None] = (None, None)
+    # Texts anywhere in the payload.
+    payload_texts: tuple[str, ...] = ()
+    # Names with wildcards: a key of ``row_conditions.NAMES``, and texts for LIKE of which the name must match one.
+    patterns: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    priority: Bounds = UNBOUNDED
+    attempts: Bounds = UNBOUNDED
     run_at: tuple[datetime | None, datetime | None] = (None, None)
     created_at: tuple[datetime | None, datetime | None] = (None, None)
     unchanged_since: datetime | None = None
     # The jobs that the user may see; None means all.
     within: Subquery | None = None
+    # Of each of these groups, a job must meet at least one.
+    any_of: tuple[tuple[Criteria, ...], ...] = ()
+    # A job must meet none of these.
+    none_of: tuple[Criteria, ...] = ()
 
 
-class Clauses:
-    """A collection of conditions and their parameters."""
-
-    def __init__(self) -> None:
-        self.conditions: list[str] = []
-        self.parameters: dict[str, Any] = {}
-
-    def add(self, condition: str, **parameters: Any) -> None:
-        self.conditions.append(condition)
-        self.parameters |= parameters
-
-    def add_range(self, column: str, name: str, kind: str, bounds: tuple[Any, Any]) -> None:
-        low, high = bounds
-        if low is not None:
-            self.add(f"{column} >= %({name}_low)s::{kind}", **{f"{name}_low": low})
-        if high is not None:
-            self.add(f"{column} <= %({name}_high)s::{kind}", **{f"{name}_high": high})
-
-    def text(self) -> str:
-        return " and ".join(self.conditions) or "true"
-
-
-# A value of type json may contain escapes for which its operators raise an error, which would end the search: NUL, and
-# halves of surrogate pairs. The expression removes escaped backslashes, which may precede a harmless "u", and whole
-# pairs; then it searches for such escapes.
-_PAIR = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
-_READABLE = rf"""case when pg_catalog.strpos(job.payload::text, '\u') = 0 then true
-    else not pg_catalog.regexp_replace(
-        pg_catalog.regexp_replace(job.payload::text, '\\\\', '', 'g'), '{_PAIR}', '', 'g') ~ '\\u(0000|[dD][89a-fA-F])'
-    end"""
-
-
-def _of_readable(condition: str) -> str:
-    """Return a condition on the payload that is evaluated only if PostgreSQL can read the payload."""
-    return f"case when {_READABLE} then {condition} else false end"
-
-
-def where_in_order(criteria: Criteria, *, run_at: str = "job.run_at") -> Clauses:
-    """Return the conditions on columns of the indexes: each walk can include them at no cost.
-
-    ``run_at`` is the column, or the expression, that has the due time.
-    """
-    clauses = Clauses()
-    clauses.add_range("job.priority", "priority", "int", criteria.priority)
-    clauses.add_range(run_at, "run_at", "timestamptz", criteria.run_at)
-    return clauses
-
-
-def where_looked_at(criteria: Criteria) -> Clauses:
-    """Return the conditions for which the row of each job has to be read."""
-    clauses = Clauses()
-    if criteria.state is State.SCHEDULED:
-        clauses.add(conditions.NOT_TRIED)
-    if criteria.flags:
-        clauses.add("job.flags ?& %(flags)s::text[]", flags=list(criteria.flags))
-    for number, text in enumerate(criteria.errors):
-        clauses.add(
-            f"position(lower(%(error_{number})s::text) in lower(job.last_error)) > 0", **{f"error_{number}": text}
-        )
-    for number, (path, text) in enumerate(criteria.payload):
-        names = {f"path_{number}": list(path), f"value_{number}": text}
-        clauses.add(_of_readable(f"job.payload #>> %(path_{number})s::text[] = %(value_{number})s::text"), **names)
-        if not criteria.payload_branches:
-            kind = f"json_typeof(job.payload #> %(path_{number})s::text[])"
-            clauses.add(_of_readable(f"{kind} not in ('object', 'array')"))
-    clauses.add_range("job.created_at", "created_at", "timestamptz", criteria.created_at)
-    if criteria.unchanged_since is not None:
-        clauses.add("job.updated_at < %(unchanged_since)s::timestamptz", unchanged_since=criteria.unchanged_since)
-    if criteria.workers:
-        clauses.add(
-            ":SCHEMA._private_worker_of(job.locked_by) = any (%(workers)s::text[])", workers=list(criteria.workers)
-        )
-    if criteria.within is not None:
-        text, parameters = criteria.within.named()
-        clauses.add(f"job.id in ({text})", **parameters)
-    return clauses
-
-
-def where_named(criteria: Criteria) -> Clauses:
-    """Return the conditions on tasks, queues and error names: most walks find these by an index, others read rows."""
-    clauses = Clauses()
-    if criteria.tasks:
-        clauses.add(
-            "job.task_id in (select id from :SCHEMA._private_tasks where identifier = any (%(tasks)s::text[]))",
-            tasks=list(criteria.tasks),
-        )
-    if criteria.queues:
-        clauses.add(
-            "job.job_queue_id in ("
-            "select id from :SCHEMA._private_job_queues where queue_name = any (%(queues)s::text[]))",
-            queues=list(criteria.queues),
-        )
-    if criteria.error_names:
-        clauses.add(
-            ":SCHEMA._private_error_name(job.last_error) = any (%(error_names)s::text[])",
-            error_names=list(criteria.error_names),
-        )
-    return clauses
+def like_pattern(text: str, *, is_part: bool = False) -> str:
+    """Return the text for LIKE: ``*`` matches any characters, every other character itself."""
+    escaped = re.sub(r"([\\%_])", r"\\\1", text)
+    pattern = re.sub(r"\*+", "%", escaped)
+    return f"%{pattern}%" if is_part else pattern

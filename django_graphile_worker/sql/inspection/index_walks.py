@@ -9,11 +9,28 @@ page costs the same with a hundred jobs as with ten million.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
-from django_graphile_worker.sql.conditions import IS_AVAILABLE_IN_QUEUE
-from django_graphile_worker.sql.inspection.criteria import CONDITIONS, Criteria, State, where_in_order, where_named
+from django_graphile_worker.sql.conditions import IS_AVAILABLE_IN_QUEUE, NOT_TRIED
+from django_graphile_worker.sql.inspection.criteria import CONDITIONS, Criteria, State
 from django_graphile_worker.sql.inspection.orders import Order, Walk, order_of
+from django_graphile_worker.sql.inspection.row_conditions import (
+    Clauses,
+    where_grouped,
+    where_in_order,
+    where_looked_at,
+    where_matched,
+    where_named,
+)
+from django_graphile_worker.sql.inspection.walk_choice import (
+    MOST_QUEUES,
+    has_few_queues,
+    has_flags,
+    is_possible,
+    member_in,
+    walkable_group,
+)
 from django_graphile_worker.sql.parked_jobs import TRUE_RUN_AT_OF_JOB
 
 # Three indexes hold the available jobs, each index the jobs of one kind. The first column of each index is the task.
@@ -25,14 +42,14 @@ PARTS = {
 # Usually few tasks and few priorities are in use. These limits only keep a page fast if a program has filled the tables
 # with names.
 MOST_TASKS = 2_000
-MOST_QUEUES = 200
 MOST_LEVELS = 5_000
 LIMITS = {"most_tasks": MOST_TASKS, "most_levels": MOST_LEVELS}
 
 
 TASKS = """task as materialized (
     select id from :SCHEMA._private_tasks
-    where %(tasks)s::text[] is null or identifier = any (%(tasks)s::text[])
+    where (%(tasks)s::text[] is null or identifier = any (%(tasks)s::text[]))
+        and (%(excluded_tasks)s::text[] is null or not identifier = any (%(excluded_tasks)s::text[]))
     order by id limit %(most_tasks)s)"""
 
 QUEUES = f"""queue as materialized (
@@ -43,29 +60,91 @@ QUEUES = f"""queue as materialized (
 def walk(criteria: Criteria, order: Order | None = None, *, has_place: bool = False) -> Walk:
     """Return the walk to the jobs of a state, in the order of the state or in the reverse order."""
     order = order or order_of(criteria)
+    if not is_possible(criteria, criteria.state):
+        return _nowhere(criteria, order)
+    if not criteria.ids and not criteria.keys and criteria.state is not State.RUNNING:
+        number = walkable_group(criteria, order)
+        if number is not None:
+            return _by_group(criteria, order, number, has_place=has_place)
     is_any = criteria.state is State.ANY or criteria.ids or criteria.keys
     # No index has the times of jobs in any state, so the walk may as well compare their true times.
     clauses = where_in_order(criteria, run_at=TRUE_RUN_AT_OF_JOB if is_any else "job.run_at")
     conditions = [CONDITIONS[criteria.state], clauses.text()]
     if has_place:
         conditions += [order.after("job"), *_bounds_of_place(criteria, order)]
-    parameters = clauses.parameters | LIMITS | {"tasks": list(criteria.tasks) or None}
+    return _alone(criteria, order, conditions, clauses.parameters, has_place=has_place)
+
+
+def _alone(
+    criteria: Criteria, order: Order, conditions: list[str], parameters: dict[str, Any], *, has_place: bool
+) -> Walk:
+    """Return the walk by the names of the criteria themselves, without those of the groups."""
+    ranged = parameters | LIMITS | _tasks(criteria)
     if criteria.ids or criteria.keys:
-        return _straight(criteria, order, conditions, clauses.parameters)
+        return _straight(criteria, order, conditions, parameters)
     if criteria.state is State.LIMITED:
         return _parked(criteria, order, has_place=has_place)
     if criteria.state in (State.READY, State.SCHEDULED, State.WAITING):
-        if criteria.queues:
-            parameters["queues"] = list(criteria.queues)
-            return _by_queue(criteria, order, conditions, parameters)
-        return _by_level(criteria, order, conditions, parameters)
+        if has_few_queues(criteria):
+            ranged["queues"] = list(criteria.queues)
+            return _by_queue(criteria, order, conditions, ranged)
+        return _by_level(criteria, order, conditions, ranged)
     if criteria.state in (State.RETRYING, State.FAILED, State.FAILING):
-        return _by_task(criteria, order, conditions, parameters)
+        return _by_task(criteria, order, conditions, ranged)
     if criteria.state is State.RUNNING:
-        # There are few running jobs: no more than the slots of the workers and the jobs that they prefetched.
-        named = where_named(criteria)
-        return _plain(order, [*conditions, *named.conditions], clauses.parameters | named.parameters, True)
-    return _plain(order, conditions, clauses.parameters, False)
+        return _running(criteria, order, conditions, parameters)
+    return _plain(order, conditions, parameters)
+
+
+def _tasks(criteria: Criteria) -> dict[str, Any]:
+    """Return the parameters of TASKS."""
+    return {"tasks": list(criteria.tasks) or None, "excluded_tasks": list(criteria.excluded_tasks) or None}
+
+
+def looked_at_by(criteria: Criteria, order: Order | None = None) -> Clauses:
+    """Return the conditions that the walk does not meet, so that the row of each job must be read."""
+    clauses = where_looked_at(criteria)
+    way = walk(criteria, order)
+    if not way.covers_names:
+        clauses.add_all(where_named(criteria))
+    if not way.covers_groups:
+        clauses.add_all(where_matched(criteria))
+        clauses.add_all(where_grouped(criteria, without=way.covered_groups))
+    return clauses
+
+
+def _nowhere(criteria: Criteria, order: Order) -> Walk:
+    """Return the walk of criteria that no job of the state can meet."""
+    body = _select(order, ["false"])
+    return Walk(ctes="", body=body, parameters={}, covers_names=True, covers_groups=True)
+
+
+def _by_group(criteria: Criteria, order: Order, number: int, *, has_place: bool) -> Walk:
+    """Walk to the jobs of each member of a group. A job that several members have is found once."""
+    members = [member_in(criteria, each) for each in criteria.any_of[number] if is_possible(each, criteria.state)]
+    if not members:
+        return _nowhere(criteria, order)
+    bodies: list[str] = []
+    parameters: dict[str, Any] = {}
+    for place, member in enumerate(members):
+        way = walk(member, order, has_place=has_place)
+        own = {name: value for name, value in way.parameters.items() if name not in LIMITS}
+        body = f"select * from ({f'with recursive {way.ctes}' if way.ctes else ''} {way.body}) as member_{place}"
+        bodies.append(renamed(body, own, f"walk_{place}_"))
+        parameters |= {f"walk_{place}_{name}": value for name, value in own.items()} | LIMITS
+    is_covered = all(looked_at_by(each, order).conditions in ([], [NOT_TRIED]) for each in members)
+    return Walk(
+        ctes="",
+        body=" union ".join(bodies),
+        parameters=parameters,
+        covers_names=not any(where_named(criteria).conditions),
+        covered_groups=(number,) if is_covered else (),
+    )
+
+
+def renamed(text: str, parameters: dict[str, Any], prefix: str) -> str:
+    """Return the text with a prefix before the names of these parameters."""
+    return re.sub(r"%\((\w+)\)s", lambda found: f"%({prefix}{found[1]})s" if found[1] in parameters else found[0], text)
 
 
 def _bounds_of_place(criteria: Criteria, order: Order) -> list[str]:
@@ -104,27 +183,37 @@ def _straight(criteria: Criteria, order: Order, conditions: list[str], parameter
     return Walk(ctes="", body=body, parameters=parameters, covers_names=False)
 
 
-def _plain(order: Order, conditions: list[str], parameters: dict[str, Any], covers_names: bool) -> Walk:
-    """Walk along one index: the primary key, or the index of locked jobs."""
-    return Walk(ctes="", body=_select(order, conditions), parameters=parameters, covers_names=covers_names)
+def _plain(order: Order, conditions: list[str], parameters: dict[str, Any]) -> Walk:
+    """Walk along the primary key."""
+    return Walk(ctes="", body=_select(order, conditions), parameters=parameters, covers_names=False)
+
+
+def _running(criteria: Criteria, order: Order, conditions: list[str], parameters: dict[str, Any]) -> Walk:
+    """Walk along the index of locked jobs. They are few: the slots of the workers and the jobs that they prefetched."""
+    clauses = where_named(criteria)
+    clauses.add_all(where_matched(criteria))
+    clauses.add_all(where_grouped(criteria))
+    body = _select(order, [*conditions, *clauses.conditions])
+    return Walk(ctes="", body=body, parameters=parameters | clauses.parameters, covers_names=True, covers_groups=True)
 
 
 def _parked(criteria: Criteria, order: Order, *, has_place: bool) -> Walk:
     """Walk to the jobs that wait for a limit, along the table that has them. Each task has a range of its index."""
     clauses = where_in_order(criteria, run_at="parked.run_at")
-    conditions = ["parked.task_id = task.id"] if criteria.tasks else []
+    has_tasks = bool(criteria.tasks or criteria.excluded_tasks)
+    conditions = ["parked.task_id = task.id"] if has_tasks else []
     if has_place:
         conditions.append(f"parked.job_id {order.operator} %(after_id)s::bigint")
     conditions += [CONDITIONS[State.LIMITED], clauses.text()]
     direction = " desc" if order.is_descending else ""
-    body = f"""select found.id from {"task cross join lateral" if criteria.tasks else ""} (
+    body = f"""select found.id from {"task cross join lateral" if has_tasks else ""} (
         select job.id from :SCHEMA._private_limited_jobs as parked
         cross join lateral (
             select * from :SCHEMA._private_jobs as job where job.id = parked.job_id offset 0) as job
         where {" and ".join(conditions)} order by parked.job_id{direction} limit %(most)s) as found"""
-    parameters = clauses.parameters | LIMITS | {"tasks": list(criteria.tasks) or None}
+    parameters = clauses.parameters | LIMITS | _tasks(criteria)
     covers_names = not criteria.queues and not criteria.error_names
-    return Walk(ctes=TASKS if criteria.tasks else "", body=body, parameters=parameters, covers_names=covers_names)
+    return Walk(ctes=TASKS if has_tasks else "", body=body, parameters=parameters, covers_names=covers_names)
 
 
 def _by_task(criteria: Criteria, order: Order, conditions: list[str], parameters: dict[str, Any]) -> Walk:
@@ -147,12 +236,14 @@ def _by_task(criteria: Criteria, order: Order, conditions: list[str], parameters
 
 def _by_level(criteria: Criteria, order: Order, conditions: list[str], parameters: dict[str, Any]) -> Walk:
     """Walk to available jobs: on each level of priority, every task has its own range of an index."""
+    # A job with flags is in the second part, or it has a queue.
+    parts = {part: condition for part, condition in PARTS.items() if part != 1 or not has_flags(criteria)}
     first = " union all ".join(
-        f"select {part}, task.id, ({_next_level(condition, 'task.id')}) from task" for part, condition in PARTS.items()
+        f"select {part}, task.id, ({_next_level(condition, 'task.id')}) from task" for part, condition in parts.items()
     )
     further = " ".join(
         f"when {part} then ({_next_level(condition, 'level.task_id', above='level.priority')})"
-        for part, condition in PARTS.items()
+        for part, condition in parts.items()
     )
     ctes = f"""{TASKS},
     level (part, task_id, priority) as (
@@ -165,9 +256,9 @@ def _by_level(criteria: Criteria, order: Order, conditions: list[str], parameter
     bodies = (
         f"""select found.* from range cross join lateral (
             {_select(order, [condition, *range_conditions])}) as found where range.part = {part}"""
-        for part, condition in PARTS.items()
+        for part, condition in parts.items()
     )
-    covers_names = not criteria.error_names
+    covers_names = not criteria.error_names and not criteria.queues
     return Walk(ctes=ctes, body=" union all ".join(bodies), parameters=parameters, covers_names=covers_names)
 
 

@@ -9,16 +9,10 @@ from typing import Any
 
 from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.sql.inspection import search
-from django_graphile_worker.sql.inspection.criteria import (
-    CONDITIONS,
-    STATES,
-    Criteria,
-    State,
-    where_in_order,
-    where_looked_at,
-    where_named,
-)
-from django_graphile_worker.sql.inspection.index_walks import LIMITS, walk
+from django_graphile_worker.sql.inspection.criteria import CONDITIONS, STATES, Criteria, State
+from django_graphile_worker.sql.inspection.index_walks import LIMITS, looked_at_by, walk
+from django_graphile_worker.sql.inspection.row_conditions import where_whole
+from django_graphile_worker.sql.inspection.walk_choice import is_possible
 from django_graphile_worker.sql.schema import statement
 
 # More jobs are estimated.
@@ -44,13 +38,13 @@ def states_to_count(criteria: Criteria, states: Sequence[State]) -> list[State]:
         State.WAITING: (State.SCHEDULED, State.RETRYING),
         State.FAILING: (State.RETRYING, State.FAILED),
     }.get(criteria.state, (criteria.state,))
-    return [state for state in wanted if state in states]
+    return [state for state in wanted if state in states and is_possible(criteria, state)]
 
 
 def count_exactly(cursor: Any, criteria: Criteria, state: State, *, schema: str) -> MatchCount | None:
     """Count the jobs of a state that meet the criteria; None if there are more than a million."""
     of_state = replace(criteria, state=state)
-    way, looked_at = walk(of_state), search.looked_at_by(of_state)
+    way, looked_at = walk(of_state), looked_at_by(of_state)
     source = f"candidate {search.JOBS_OF_CANDIDATES}" if looked_at.conditions else "candidate"
     text = f"""/* gw:count-matching */
     with recursive {f"{way.ctes}, " if way.ctes else ""}
@@ -65,18 +59,10 @@ def count_exactly(cursor: Any, criteria: Criteria, state: State, *, schema: str)
 def estimate(cursor: Any, criteria: Criteria, state: State, *, schema: str) -> MatchCount:
     """Return the planner's estimate of the number, which reads no jobs, rounded to two digits."""
     of_state = replace(criteria, state=state)
-    clauses = [where_in_order(of_state), where_named(of_state), where_looked_at(of_state)]
-    conditions = [CONDITIONS[state], *(each.text() for each in clauses)]
-    parameters = {name: value for each in clauses for name, value in each.parameters.items()}
-    if of_state.ids:
-        conditions.append("job.id = any (%(ids)s::bigint[])")
-        parameters["ids"] = list(of_state.ids)
-    if of_state.keys:
-        conditions.append("job.key = any (%(keys)s::text[])")
-        parameters["keys"] = list(of_state.keys)
+    whole = where_whole(of_state, "")
     text = f"""/* gw:estimate-matching */ explain (format json)
-    select from :SCHEMA._private_jobs as job where {" and ".join(conditions)}"""
-    cursor.execute(statement(text, schema), parameters)
+    select from :SCHEMA._private_jobs as job where {CONDITIONS[state]} and {whole.text()}"""
+    cursor.execute(statement(text, schema), whole.parameters)
     (plan,) = cursor.fetchone()
     plans = json.loads(plan) if isinstance(plan, str) else plan
     return MatchCount(number=rounded(int(plans[0]["Plan"]["Plan Rows"])), is_estimate=True)

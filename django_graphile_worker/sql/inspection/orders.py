@@ -61,47 +61,22 @@ BY_FAILURE = Order(columns=("updated_at", "id"), is_descending=True)
 
 def order_of(criteria: Criteria) -> Order:
     """Return the order of the state; jobs of one error group are sorted by their latest failure instead."""
-    is_kind = criteria.error_names and criteria.state in (State.RETRYING, State.FAILED, State.FAILING)
+    is_named = criteria.error_names or any(all(each.error_names for each in group) for group in criteria.any_of)
+    is_kind = is_named and criteria.state in (State.RETRYING, State.FAILED, State.FAILING)
     return BY_FAILURE if is_kind else ORDERS[criteria.state]
-
-
-_BY_DUE_TIME = ORDERS[State.SCHEDULED]
-_BY_PRIORITY = ORDERS[State.READY]
-# The orders of each state that an index has, so that a page takes the same time however many jobs there are.
-SORTS: dict[State, dict[str, Order]] = {
-    State.READY: {"priority": _BY_PRIORITY, "time": _BY_DUE_TIME},
-    State.LIMITED: {"id": ORDERS[State.LIMITED]},
-    State.SCHEDULED: {"priority": _BY_PRIORITY, "time": _BY_DUE_TIME},
-    State.WAITING: {"priority": _BY_PRIORITY, "time": _BY_DUE_TIME},
-    State.RUNNING: {"time": ORDERS[State.RUNNING]},
-    State.RETRYING: {"time": ORDERS[State.RETRYING]},
-    State.FAILED: {"time": replace(ORDERS[State.FAILED], is_descending=False)},
-    State.FAILING: {},
-    State.ANY: {"id": replace(ORDERS[State.ANY], is_descending=False)},
-}
-
-
-def sorts_of(criteria: Criteria) -> dict[str, Order]:
-    """Return the orders in which these jobs can be listed, by the names of columns, each ascending."""
-    # The jobs of an error group have an index by the time of their failure only.
-    has_other_order = criteria.error_names and criteria.state is State.RETRYING
-    return {} if has_other_order else SORTS[criteria.state]
-
-
-def sort_of(criteria: Criteria, text: str | None) -> Order | None:
-    """Return the order of a text such as ``time``, or ``-time`` for descending; None if these jobs cannot have it."""
-    order = sorts_of(criteria).get((text or "").removeprefix("-"))
-    return order.reversed() if order and text and text.startswith("-") else order
 
 
 class Walk(Frozen):
     """The SQL of a walk: ``with`` clauses, a body that selects the columns of the order, and its parameters.
 
     The body also has the parameter ``most``. ``covers_names`` is True if the walk meets the criteria for tasks, queues
-    and error names.
+    and error names, ``covers_groups`` if it meets those for workers, patterns and groups. ``covered_groups`` has the
+    numbers of the groups that it meets otherwise.
     """
 
     ctes: str
     body: str
     parameters: dict[str, Any]
     covers_names: bool
+    covers_groups: bool = False
+    covered_groups: tuple[int, ...] = ()

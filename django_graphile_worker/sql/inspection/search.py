@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from django_graphile_worker.attempts import attempts_made
@@ -12,23 +11,22 @@ from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.progress import Progress
 from django_graphile_worker.sql.codecs import within_python_years as readable
 from django_graphile_worker.sql.conditions import IS_DUE, NOT_TRIED
-from django_graphile_worker.sql.inspection.criteria import (
-    STATES,
-    Clauses,
-    Criteria,
-    State,
-    state_of,
-    where_looked_at,
-    where_named,
-)
-from django_graphile_worker.sql.inspection.index_walks import walk
+from django_graphile_worker.sql.inspection.criteria import Criteria, State, state_of
+from django_graphile_worker.sql.inspection.index_walks import looked_at_by, walk
 from django_graphile_worker.sql.inspection.orders import TYPES, Order, order_of
+from django_graphile_worker.sql.inspection.row_conditions import Clauses
+from django_graphile_worker.sql.inspection.segments import segments
+from django_graphile_worker.sql.inspection.walk_choice import AVAILABLE
 from django_graphile_worker.sql.parked_jobs import JOIN_PARKED, TRUE_RUN_AT
 from django_graphile_worker.sql.schema import statement
 
 # How many rows a page reads if the criteria need the rows: from a single range of an index, or from each of many.
 MOST_EXAMINED = 5_000
 MOST_EXAMINED_OF_MANY = 500
+# How many times a page of several segments searches on if a search has ended without filling the page.
+MOST_LOOKS = 4
+# With more names than this, a search walks along many ranges.
+FEW_NAMES = 4
 # How many pages a list searches before it returns what it has found so far.
 MOST_PAGES = 200
 
@@ -64,6 +62,21 @@ def find(
 
     Backwards, return the last jobs in the reverse order.
     """
+    parts = segments(criteria)
+    if order is None and len(parts) > 1:
+        return _SegmentedSearch(cursor, parts, schema, limit, is_backwards).find(after)
+    return _find(cursor, parts[0] if len(parts) == 1 else criteria, schema, limit, after, is_backwards, order)
+
+
+def _find(
+    cursor: Any,
+    criteria: Criteria,
+    schema: str,
+    limit: int,
+    after: str | None,
+    is_backwards: bool,
+    order: Order | None = None,
+) -> Found:
     looked_at = looked_at_by(criteria)
     most = _budget(criteria, looked_at, limit)
     order = order or order_of(criteria)
@@ -83,6 +96,57 @@ def find(
     )
 
 
+class _SegmentedSearch:
+    """A page that goes through several segments, one after the other. A token begins with the number of a segment."""
+
+    TOKEN = re.compile(r"s([0-9])~(.*)")
+
+    def __init__(self, cursor: Any, parts: Sequence[Criteria], schema: str, limit: int, is_backwards: bool) -> None:
+        self.cursor, self.parts, self.schema, self.limit = cursor, parts, schema, limit
+        self.is_backwards = is_backwards
+        self.ids: list[int] = []
+        self.examined = self.looks = 0
+        self.first_token: str | None = None
+
+    def find(self, after: str | None) -> Found:
+        numbers = list(range(len(self.parts)))
+        place = self.TOKEN.fullmatch(after or "")
+        start = (int(place[1]), place[2]) if place and int(place[1]) in numbers else None
+        first, token = start or (numbers[-1] if self.is_backwards else 0, "")
+        numbers = [each for each in reversed(numbers) if each <= first] if self.is_backwards else numbers[first:]
+        for number in numbers:
+            next_token = self._search(number, token if number == first else "")
+            if next_token is not None:
+                examined = self.examined if len(self.ids) < self.limit else None
+                return self._found(f"s{number}~{next_token}", examined)
+        return self._found(None, None)
+
+    def _search(self, number: int, token: str) -> str | None:
+        """Search one segment; return where the next page begins, or None if the segment is finished."""
+        if len(self.ids) == self.limit:
+            # The next page begins here, unless there are no jobs.
+            further = self._find(number, token, 1)
+            return token if further.ids or further.next_token is not None else None
+        while True:
+            found = self._find(number, token, self.limit - len(self.ids))
+            self.ids += found.ids
+            if self.first_token is None and found.first_token is not None:
+                self.first_token = f"s{number}~{found.first_token}"
+            self.examined += found.examined or 0
+            self.looks += found.examined is not None
+            if found.next_token is None:
+                return None
+            token = found.next_token
+            if len(self.ids) == self.limit or self.examined >= MOST_EXAMINED or self.looks >= MOST_LOOKS:
+                return token
+
+    def _find(self, number: int, token: str, limit: int) -> Found:
+        return _find(self.cursor, self.parts[number], self.schema, limit, token or None, self.is_backwards)
+
+    def _found(self, next_token: str | None, examined: int | None) -> Found:
+        return Found(ids=self.ids, next_token=next_token, examined=examined, first_token=self.first_token)
+
+
 def _budget(criteria: Criteria, looked_at: Clauses, limit: int) -> int:
     """Return how many jobs to read. If many ranges are merged, that many are read from each."""
     if not looked_at.conditions:
@@ -90,7 +154,8 @@ def _budget(criteria: Criteria, looked_at: Clauses, limit: int) -> int:
     if looked_at.conditions == [NOT_TRIED]:
         # Few of the waiting jobs have been tried before.
         return 4 * limit
-    is_one_range = criteria.tasks or criteria.queues or criteria.state in (State.ANY, State.RUNNING)
+    number = len(criteria.tasks) or (len(criteria.queues) if criteria.state in AVAILABLE else 0)
+    is_one_range = 0 < number <= FEW_NAMES or criteria.state in (State.ANY, State.RUNNING) or criteria.ids
     return MOST_EXAMINED if is_one_range else MOST_EXAMINED_OF_MANY
 
 
@@ -99,16 +164,6 @@ def matching(
 ) -> tuple[str, dict[str, Any]]:
     """Return the clauses ``candidate`` (the next jobs) and ``matched`` (the matching jobs) of a larger statement."""
     return _common(criteria, looked_at_by(criteria), order, most, place_of(order, after))
-
-
-def looked_at_by(criteria: Criteria) -> Clauses:
-    """Return the conditions that the walk does not meet, so that the row of each job must be read."""
-    clauses = where_looked_at(criteria)
-    if not walk(criteria).covers_names:
-        named = where_named(criteria)
-        clauses.conditions += named.conditions
-        clauses.parameters |= named.parameters
-    return clauses
 
 
 def _common(
@@ -240,30 +295,13 @@ class Listed(Frozen):
 
 
 def list_jobs(cursor: Any, criteria: Criteria, *, schema: str, limit: int) -> Listed:
-    """Return the first jobs that meet the criteria, however many other jobs are between them.
-
-    No index has all jobs of a task or a queue in one order, so they are listed state by state.
-    """
-    is_mixed = criteria.state is State.ANY and not criteria.ids and not criteria.keys
-    states = STATES if is_mixed and (criteria.tasks or criteria.queues) else (criteria.state,)
-    ids: list[int] = []
-    is_cut_off = False
-    for state in states:
-        if len(ids) <= limit:
-            found, is_ended_early = _find_pages(cursor, replace(criteria, state=state), schema, limit + 1 - len(ids))
-            ids += found
-            is_cut_off |= is_ended_early
-    shown = rows(cursor, ids[:limit], schema=schema)
-    return Listed(rows=shown, has_more=len(ids) > limit, is_cut_off=is_cut_off)
-
-
-def _find_pages(cursor: Any, criteria: Criteria, schema: str, limit: int) -> tuple[list[int], bool]:
-    """Return up to ``limit`` ids, from up to MOST_PAGES pages, and whether the search ended early."""
+    """Return the first jobs that meet the criteria, however many other jobs are between them."""
     ids: list[int] = []
     token = None
     for _ in range(MOST_PAGES):
-        found = find(cursor, criteria, schema=schema, limit=limit - len(ids), after=token)
+        found = find(cursor, criteria, schema=schema, limit=limit + 1 - len(ids), after=token)
         ids, token = ids + found.ids, found.next_token
-        if len(ids) >= limit or token is None:
-            return ids, False
-    return ids, True
+        if len(ids) > limit or token is None:
+            break
+    shown = rows(cursor, ids[:limit], schema=schema)
+    return Listed(rows=shown, has_more=len(ids) > limit, is_cut_off=len(ids) <= limit and token is not None)

@@ -15,6 +15,7 @@ from django.test import Client
 from django_graphile_worker.admin.jobs.list_view import TABS
 from django_graphile_worker.sql.inspection import criteria, limits, orders, search
 from django_graphile_worker.sql.inspection.criteria import Criteria, State
+from django_graphile_worker.sql.inspection.index_walks import looked_at_by
 from tests.support import admin_pages as pages
 from tests.support.factories import make_job, make_queue
 
@@ -125,7 +126,7 @@ class TestALongTable:
     def test_lists_read_no_payload(self) -> None:
         ready = Criteria(state=State.READY)
         order = orders.ORDERS[State.READY]
-        text, parameters = search._statement(ready, search.looked_at_by(ready), order, most=51, wanted=51, after=None)
+        text, parameters = search._statement(ready, looked_at_by(ready), order, most=51, wanted=51, after=None)
         assert "payload" not in text + search.ROWS
         assert parameters["most"] == 51
 

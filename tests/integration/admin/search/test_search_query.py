@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from django_graphile_worker.admin.search.search_query import SearchQuery, SearchTerm, join_terms, parse_search
+from django_graphile_worker.admin.search.job_search import SearchQuery, parse_search
+from django_graphile_worker.admin.search.search_query import SearchTerm, join_terms
 from django_graphile_worker.sql.inspection.criteria import Criteria
 from tests.support import admin_pages as pages
 from tests.support.factories import make_failed_job, make_job
