@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from django_graphile_worker.models import PAGES, Job
+from django_graphile_worker.admin.page_order import PAGES
+from django_graphile_worker.models import Job
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -20,7 +20,7 @@ from tests.support.admin_pages import make_worker, record_statistics
 from tests.support.factories import make_failed_job, make_job, make_queue, minutes_ago
 
 # Names that are not translated.
-SAME = {"Python", "SQL", "UTC"}
+SAME = {"Python", "SQL", "UTC", "CSV", "JSON"}
 ATTRIBUTES = ("title", "aria-label", "placeholder", "data-label", "data-copy", "data-paused", "data-failed", "alt")
 SHOWN = re.compile(rf'(?:{"|".join(ATTRIBUTES)})="([^"]*)"')
 # Elements with data of the project.
