@@ -6,11 +6,9 @@ rows, because a correct change also concerns locks, keys and notifications.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, ClassVar, NoReturn
 
 from django.db import models
-from django.utils.text import capfirst, format_lazy
 from django.utils.translation import gettext_lazy as _
 
 from django_graphile_worker import conf
@@ -284,35 +282,3 @@ class RecurringTask(KnownCrontab):
         verbose_name_plural = _("recurring tasks")
         default_permissions = ("view",)
         permissions = [("run_recurringtask", "Can run recurring tasks now")]
-
-
-# The pages in the order in which the navigation and the index of the admin list them.
-PAGES: tuple[type[ReadOnlyModel], ...] = (
-    Overview,
-    Job,
-    JobQueue,
-    PausedWork,
-    LimitKey,
-    RecurringTask,
-    Worker,
-    Event,
-    ErrorGroup,
-    PastAttempt,
-)
-
-
-def _put_in_order(pages: Sequence[type[ReadOnlyModel]]) -> None:
-    """Put spaces, which no browser shows, before the names of pages: the admin sorts the models of an app by name.
-
-    The names of the class Meta, which migrations compare, stay as they are.
-    """
-    for spaces, page in enumerate(reversed(pages)):
-        page._meta.verbose_name_plural = format_lazy("{}{}", " " * spaces, capfirst(page._meta.verbose_name_plural))
-
-
-_put_in_order(PAGES)
-
-
-def page_name(page: type[models.Model]) -> str:
-    """Return the name of a page, which is its title and its name in every navigation."""
-    return str(capfirst(str(page._meta.verbose_name_plural).strip()))

@@ -10,7 +10,7 @@ The package may import ``api``, ``models``, ``sql`` and the layers below them, b
 Nothing outside this package imports it.
 
 To add a page, write a proxy model in models.py, for the permission to view the page, and a subclass of ``PageAdmin``.
-Register both in ``PAGES`` below, and name the page in ``PageAdmin.navigation``.
+Register both in ``PAGES`` below, and give the page its place in ``page_order``.
 """
 
 from __future__ import annotations

@@ -163,8 +163,14 @@ def day(value: datetime) -> str:
 
 
 def in_both_zones(value: datetime, zone: tzinfo) -> str:
-    """Return a time in the current time zone, and also in `zone` if its clocks show another time."""
-    shown = exact_time(value)
-    if timezone.is_naive(value) or _local(value).utcoffset() == _local(value, zone).utcoffset():
+    """Return a time in the current time zone, and also in `zone` if its clocks show another time.
+
+    The day is repeated only if it is another day in `zone`.
+    """
+    shown, here, there = exact_time(value), _local(value), _local(value, zone)
+    if timezone.is_naive(value) or here.utcoffset() == there.utcoffset():
         return shown
-    return _("%(time)s (%(other)s)") % {"time": shown, "other": exact_time(value, zone)}
+    is_same_day = here.date() == there.date() and not there.second
+    clock = formats.time_format(there, "TIME_FORMAT", use_l10n=True)
+    other = f"{clock} {there:%Z}" if is_same_day else exact_time(value, zone)
+    return _("%(time)s (%(other)s)") % {"time": shown, "other": other}

@@ -17,6 +17,7 @@ from django.utils.translation import gettext as _
 
 from django_graphile_worker import models
 from django_graphile_worker.admin import databases, pause_notice, refreshed_regions
+from django_graphile_worker.admin.page_order import PAGES, page_name
 from django_graphile_worker.admin.visible_jobs import ids_subquery
 from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.sql.inspection.criteria import Subquery
@@ -111,7 +112,7 @@ class PageAdmin(ModelAdmin):  # type: ignore[type-arg]
         return {
             **self.admin_site.each_context(request),
             "opts": self.opts,
-            "title": models.page_name(self.model),
+            "title": page_name(self.model),
             "navigation": self.navigation(request),
             "alias": alias,
             "databases": [(name, self._same_page(request, name), name == alias) for name in known]
@@ -143,8 +144,8 @@ class PageAdmin(ModelAdmin):  # type: ignore[type-arg]
         """Return the pages that this user may see: name, address, and whether the page is the current one."""
         registry = self.admin_site._registry
         return [
-            (models.page_name(model), self.url(request, model._meta.model_name or ""), model is self.model)
-            for model in models.PAGES
+            (page_name(model), self.url(request, model._meta.model_name or ""), model is self.model)
+            for model in PAGES
             if model in registry and registry[model].has_view_permission(request)
         ]
 

@@ -7,7 +7,6 @@ that no code has any more, and compiles. It needs no programs of GNU gettext.
 from __future__ import annotations
 
 import ast
-import os
 import re
 import sys
 from collections.abc import Iterator
@@ -164,9 +163,10 @@ def is_translated(entry: polib.POEntry) -> bool:
 
 
 def main() -> int:
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "testproject.settings")
     import django
+    from django.conf import settings
 
+    settings.configure(TEMPLATES=[{"BACKEND": "django.template.backends.django.DjangoTemplates"}])
     django.setup()
     missing = 0
     for language in languages():

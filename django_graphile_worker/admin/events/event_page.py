@@ -12,7 +12,7 @@ from django.urls import URLPattern, URLResolver, path
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext
+from django.utils.translation import gettext_lazy, gettext_noop, ngettext, pgettext
 
 from django_graphile_worker.admin import audit, databases, formatting
 from django_graphile_worker.admin.events import audit_log
@@ -65,8 +65,10 @@ class EventAdmin(PageAdmin):
         with databases.writing(databases.selected_alias(request)) as (cursor, schema):
             number = sql_events.dismiss(cursor, kind, until=until, by=request.user.get_username(), schema=schema)
             if number:
-                audit.log(request, Event, kind, kind, _("Dismissed."))
-        text = ngettext("%(number)s event dismissed.", "%(number)s events dismissed.", number) % {"number": number}
+                audit.log(request, Event, kind, kind, audit.Message(gettext_noop("Dismissed.")))
+        text = ngettext("%(number)s event dismissed.", "%(number)s events dismissed.", number) % {
+            "number": formatting.number(number)
+        }
         messages.success(request, text)
         return HttpResponseRedirect(self.url(request, "overview") or self.url(request, "event"))
 
@@ -90,7 +92,11 @@ class EventAdmin(PageAdmin):
         return {"entries": [audit_log.row(entry) for entry in shown], "next_url": next_url, "is_audit": True}
 
     def _tabs(self, request: HttpRequest, asked: Mapping[str, str]) -> list[tuple[str, str, bool]]:
-        names = {"": _("All"), PROBLEMS: _("Problems"), **{name: label for name, (label, _kinds) in GROUPS.items()}}
+        names = {
+            "": pgettext("page", "All"),
+            PROBLEMS: _("Problems"),
+            **{name: label for name, (label, _kinds) in GROUPS.items()},
+        }
         if audit_log.may_view(request):
             names[AUDIT] = _("Audit log")
         others = {name: value for name, value in asked.items() if name != "show"}
@@ -104,7 +110,7 @@ class EventAdmin(PageAdmin):
         ]
 
     def _spans(self, request: HttpRequest, asked: Mapping[str, str]) -> list[tuple[str, str, bool]]:
-        names = {"hour": _("Hour"), "day": _("Day"), "week": _("Week"), "": _("All")}
+        names = {"hour": _("Hour"), "day": _("Day"), "week": _("Week"), "": pgettext("page", "All")}
         return [
             (label, self.url(request, "event", **{**asked, "span": name}), name == asked["span"])
             for name, label in names.items()

@@ -93,7 +93,7 @@ class JobActionsAdmin(JobListAdmin):
             "action": action,
             "form": form,
             "total": asked.total.number,
-            "typed_number": f"{asked.total.number:,}" if selection.is_all and asked.must_be_typed else "",
+            "typed_number": formatting.number(asked.total.number) if selection.is_all and asked.must_be_typed else "",
             "is_mistyped": is_mistyped,
             "touched": asked.touched(),
             "untouched": asked.untouched(),
@@ -107,7 +107,7 @@ class JobActionsAdmin(JobListAdmin):
             "act_url": self.url(request, "job", "act"),
             "back_url": self._back_url(request),
             "has_steps": asked.total.number > collecting.STEP,
-            "step": f"{collecting.STEP:,}",
+            "step": formatting.number(collecting.STEP),
         }
         return self.render(request, "confirm.html", context)
 
@@ -157,8 +157,8 @@ class JobActionsAdmin(JobListAdmin):
             "has_timed_out": progress.has_timed_out,
             "visited": progress.visited,
             "found": progress.found,
-            "visited_text": f"{progress.visited:,}",
-            "found_text": f"{progress.found:,}",
+            "visited_text": formatting.number(progress.visited),
+            "found_text": formatting.number(progress.found),
             "is_collected": progress.is_collected,
             "time_left": formatting.duration(seconds, 1) if seconds else "",
             "hidden_fields": [*hidden_fields(request), *form_data, *continued],

@@ -7,6 +7,7 @@ from typing import Any
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
 
 from django_graphile_worker import conf
 from django_graphile_worker.admin import audit, databases
@@ -59,8 +60,10 @@ class JobEditAdmin(JobDetailAdmin):
         with databases.writing(alias) as (cursor, schema):
             changed = changes.change_jobs(cursor, [job.id], change, schema=schema, notify=settings.notify)
             if changed:
-                name = f"{job.task_identifier} #{job.id}"
-                audit.log(request, Job, str(job.id), name, _("Edited the payload and retried."))
+                entry = audit.Message(
+                    gettext_noop("Edited the payload and retried."), fields=(gettext_noop("Payload"),)
+                )
+                audit.log(request, Job, str(job.id), f"{job.task_identifier} #{job.id}", entry)
         if changed:
             messages.success(request, _("The job has its new payload, and will be retried now."))
         else:

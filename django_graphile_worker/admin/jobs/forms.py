@@ -140,7 +140,7 @@ class EditForm(forms.Form):
     """The payload of a failed job that is retried."""
 
     payload = PayloadField(
-        label=gettext_lazy("Payload"), required=False, strip=False, help_text=gettext_lazy("JSON. Empty means {}.")
+        label=gettext_lazy("Payload"), required=False, strip=False, help_text=gettext_lazy("JSON. Default: {}")
     )
     # The revision of the job that the form shows: a later one has another payload.
     revision = forms.IntegerField(widget=forms.HiddenInput)

@@ -65,7 +65,7 @@ def _texts(job_id: int, newest: int | None) -> tuple[str, str, str]:
     if conf.current().history is not None:
         return title, _("Ended"), _("It ended or was deleted, and the history has no attempt of it.")
     explanation = _(
-        "It ended or was deleted. Jobs that succeed are deleted: to see here what became of them, set "
+        "It ended or was deleted. Jobs that succeed are deleted: to see their outcome here, set "
         "GRAPHILE_WORKER[“HISTORY”], or keep the results of the task with @task(keep_result=…)."
     )
     return title, _("Ended"), explanation

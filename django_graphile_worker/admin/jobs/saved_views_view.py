@@ -7,6 +7,7 @@ from typing import Any
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
 
 from django_graphile_worker.admin import audit, databases
 from django_graphile_worker.admin.jobs.list_view import JobListAdmin
@@ -55,7 +56,7 @@ class JobSavedViewsAdmin(JobListAdmin):
             with databases.writing(queue_alias()):
                 view = saved_views.save_view(request, name, parameters, is_shared=is_shared)
                 if is_shared:
-                    audit.log(request, SavedView, str(view.pk), name, _("Shared."))
+                    audit.log(request, SavedView, str(view.pk), name, audit.Message(gettext_noop("Shared.")))
         except saved_views.SavedViewError as error:
             form.add_error(None, str(error))
             return False
@@ -71,7 +72,7 @@ class JobSavedViewsAdmin(JobListAdmin):
             except saved_views.SavedViewError as error:
                 messages.error(request, str(error))
             else:
-                messages.success(request, message)
+                messages.success(request, str(message))
                 if view.is_shared or change == "share":
                     audit.log(request, SavedView, str(view.pk), view.name, message)
         return HttpResponseRedirect(self.url(request, "job", "views"))
@@ -85,22 +86,24 @@ class JobSavedViewsAdmin(JobListAdmin):
         self.require(view.owner == saved_views.owner_of(request) or self.has_share_permission(request))
         return view
 
-    def _apply(self, request: HttpRequest, view: SavedView, change: str) -> str:
+    def _apply(self, request: HttpRequest, view: SavedView, change: str) -> audit.Message:
         """Change the view, and return what to tell the user."""
         name = {"name": view.name}
         if change == "delete":
             saved_views.delete_view(view)
-            return _("Deleted the view “%(name)s”.") % name
+            return audit.Message(gettext_noop("Deleted the view “%(name)s”."), name)
         if change == "unshare":
             saved_views.share_view(view, is_shared=False)
-            return _("The view “%(name)s” is no longer shared.") % name
+            return audit.Message(gettext_noop("The view “%(name)s” is no longer shared."), name)
         if change == "share":
             self.require(self.has_share_permission(request))
             saved_views.share_view(view, is_shared=True)
-            return _("Shared the view “%(name)s”.") % name
+            return audit.Message(gettext_noop("Shared the view “%(name)s”."), name)
         if change != "rename":
             raise Http404
         form = SavedViewForm(request.POST, may_share=False)
         new_name = form.cleaned_data["name"] if form.is_valid() else ""
         saved_views.rename_view(view, new_name)
-        return _("Renamed the view “%(name)s” to “%(new_name)s”.") % {**name, "new_name": new_name}
+        return audit.Message(
+            gettext_noop("Renamed the view “%(name)s” to “%(new_name)s”."), {**name, "new_name": new_name}
+        )

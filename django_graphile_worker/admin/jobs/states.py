@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from django.utils.translation import gettext as _
+from django.utils.translation import pgettext
 
 from django_graphile_worker.sql.inspection.criteria import Criteria, State
 from django_graphile_worker.sql.inspection.segments import segments
@@ -12,7 +13,7 @@ from django_graphile_worker.sql.inspection.segments import segments
 
 def state_name(state: State) -> str:
     return {
-        State.ANY: _("All"),
+        State.ANY: pgettext("page", "All"),
         State.READY: _("Ready"),
         State.LIMITED: _("Limited"),
         State.SCHEDULED: _("Scheduled"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import typing
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from django_graphile_worker.admin import formatting
 # A longer docstring or signature is cut: the form is below it.
 LONGEST_TEXT = 2_000
 LONGEST_LABEL = 80
+_QUOTED_TYPE = re.compile(r"(: |-> )'([^']*)'")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,8 @@ def _signature(function: Any) -> str:
         shown = f"{function.__name__}{inspect.signature(function)}"
     except Exception:  # the defaults are objects of the project, whose repr() may raise anything
         return ""
-    return shown[:LONGEST_TEXT]
+    # With ``from __future__ import annotations`` the types are texts in quotes.
+    return _QUOTED_TYPE.sub(r"\1\2", shown)[:LONGEST_TEXT]
 
 
 def _payload_fields(function: Any) -> Iterator[tuple[str, str]]:

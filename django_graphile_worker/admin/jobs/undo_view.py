@@ -9,7 +9,7 @@ from uuid import UUID
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
+from django.utils.translation import gettext_noop, ngettext
 
 from django_graphile_worker.admin import audit, databases, formatting
 from django_graphile_worker.admin.jobs.actions.job_actions import ACTIONS
@@ -62,7 +62,7 @@ class JobUndoAdmin(JobListAdmin):
             with databases.writing(alias) as (cursor, schema):
                 ids = undo.undo_step(cursor, action_id, step.number, schema=schema)
                 if ids:
-                    entry = audit.BulkEntry(request, Job, _("Undid “%(action)s”.") % {"action": title})
+                    entry = audit.BulkEntry(request, Job, _undone(title))
                     entry.write(ids, len(ids), is_last=True)
             restored += ids
         left = {each for step in steps for each in step.changed_ids} - set(restored)
@@ -73,12 +73,16 @@ class JobUndoAdmin(JobListAdmin):
         return HttpResponseRedirect(self.url(request, "job", "change", only) if only else self.url(request, "job"))
 
 
+def _undone(title: str) -> audit.Message:
+    return audit.Message(gettext_noop("Undid “%(action)s”."), {"action": title})
+
+
 def _report(request: HttpRequest, restored: Sequence[int], left: Any, states: dict[State, list[int]]) -> None:
     if restored:
         message = ngettext(
             "%(number)s job is as it was before.", "%(number)s jobs are as they were before.", len(restored)
         )
-        messages.success(request, message % {"number": f"{len(restored):,}"})
+        messages.success(request, message % {"number": formatting.number(len(restored))})
     for state, ids in states.items():
         if state is State.RUNNING:
             message = ngettext(
@@ -92,7 +96,7 @@ def _report(request: HttpRequest, restored: Sequence[int], left: Any, states: di
                 "%(number)s jobs were not restored, because they were changed since. Their state is “%(state)s”.",
                 len(ids),
             )
-        messages.warning(request, message % {"number": f"{len(ids):,}", "state": state_name(state)})
+        messages.warning(request, message % {"number": formatting.number(len(ids)), "state": state_name(state)})
     ended = len(left) - sum(len(ids) for ids in states.values())
     if ended:
         message = ngettext(
@@ -100,4 +104,4 @@ def _report(request: HttpRequest, restored: Sequence[int], left: Any, states: di
             "%(number)s jobs were not restored, because they have ended.",
             ended,
         )
-        messages.warning(request, message % {"number": f"{ended:,}"})
+        messages.warning(request, message % {"number": formatting.number(ended)})

@@ -9,7 +9,7 @@ from typing import Any
 
 from django.http import HttpRequest
 from django.utils.safestring import SafeString
-from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from django_graphile_worker.admin import formatting
 from django_graphile_worker.admin.charts import drawing
@@ -131,7 +131,8 @@ def _row(
         p50=formatting.duration(percentile(durations, 0.5)),
         p95=formatting.duration(percentile(durations, 0.95)),
         sparkline=drawing.sparkline(
-            [float(runs.get(start, 0)) for start in starts], _("%(runs)s runs") % {"runs": total}
+            [float(runs.get(start, 0)) for start in starts],
+            ngettext("%(number)s run", "%(number)s runs", total) % {"number": formatting.number(total)},
         ),
         chart_url=page.url(request, "overview", span=span.name, task=name),
         jobs_url=page.url(request, "job", q=term),
@@ -162,4 +163,4 @@ def _number(counted: int, sampled: int, *, is_estimate: bool) -> str:
 
 
 def _percentage(part: int, whole: int) -> str:
-    return "<1%" if part / whole < 0.01 else f"{part / whole:.0%}"
+    return formatting.percentage(part / whole)

@@ -59,7 +59,7 @@ def tiles(
         State.SCHEDULED: _("Scheduled"),
         State.RUNNING: _("Running"),
         State.RETRYING: _("Retrying"),
-        State.FAILED: _("Permanently failed"),
+        State.FAILED: _("Failed"),
     }
     found = [_state_tile(page, request, state, label, counts[state], sample, now) for state, label in states.items()]
     return [found[0], oldest_ready_tile(page, request, oldest, now), *found[1:], workers_tile(page, request, holders)]

@@ -140,8 +140,8 @@ def _states(values: Values, names: NameLookup) -> Criteria:
     for value in values:
         if value not in known:
             close = closest(value, known)
-            hint = _(" Did you mean %(name)s?") % {"name": close} if close else ""
-            raise ValueError(_("expected one of %(names)s.") % {"names": ", ".join(known)} + hint)
+            hint = [_("Did you mean %(name)s?") % {"name": close}] if close else []
+            raise ValueError(" ".join([_("expected one of %(names)s.") % {"names": ", ".join(known)}, *hint]))
     return Criteria(states=tuple(dict.fromkeys(state for value in values for state in known[value])))
 
 

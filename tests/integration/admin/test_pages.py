@@ -10,7 +10,7 @@ import pytest
 from django.test import Client
 from django.utils import translation
 
-from django_graphile_worker.models import PAGES
+from django_graphile_worker.admin.page_order import PAGES
 from tests.support import admin_pages as pages
 from tests.support.admin_pages import body, job_url, text
 from tests.support.factories import TOO_DEEP, make_failed_job, make_job

@@ -20,11 +20,11 @@ from tests.support.admin_pages import make_worker, record_statistics
 from tests.support.factories import make_failed_job, make_job, make_queue, minutes_ago
 
 # Names that are not translated.
-SAME = {"Python", "SQL", "UTC"}
+SAME = {"Python", "SQL", "UTC", "CSV", "JSON"}
 ATTRIBUTES = ("title", "aria-label", "placeholder", "data-label", "data-copy", "data-paused", "data-failed", "alt")
 SHOWN = re.compile(rf'(?:{"|".join(ATTRIBUTES)})="([^"]*)"')
 # Elements with data of the project.
-DATA = {"bdi", "code", "pre", "datalist", "script", "style", "svg"}
+DATA = {"bdi", "code", "kbd", "pre", "datalist", "script", "style", "svg"}
 MOST_PAGES = 80
 
 
@@ -44,7 +44,7 @@ def marked(monkeypatch: pytest.MonkeyPatch) -> None:
 def untranslated(response: Any) -> set[str]:
     """Return words of at least three letters that were not translated."""
     content = pages.body(response).split('id="content-main"')[1].partition(">")[2].split("<footer")[0]
-    content = re.sub(r"(?s)<(pre|code|svg|option|datalist|time)\b.*?</\1>", " ", content)
+    content = re.sub(r"(?s)<(pre|code|kbd|svg|option|datalist|time)\b.*?</\1>", " ", content)
     texts = [html.unescape(text) for text in [*SHOWN.findall(content), re.sub(r"<[^>]*>", " ", content)]]
     outside = [_without_marked(text) for text in texts]
     return {word for text in outside for word in re.findall(r"[A-Za-z_]{3,}", text)} - SAME
@@ -112,7 +112,8 @@ class TextParser(HTMLParser):
 
 def _crawl(client: Client, url: str) -> Iterator[tuple[str, TextParser]]:
     """Open a page of each kind that can be reached by links: two addresses of a kind differ in numbers and queries."""
-    waiting, kinds = [url], set()
+    waiting = [url]
+    kinds: set[str] = set()
     while waiting and len(kinds) < MOST_PAGES:
         url = waiting.pop(0)
         kind = re.sub(r"\d+", "0", re.sub(r"=[^&]*", "", url))

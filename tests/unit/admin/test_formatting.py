@@ -100,6 +100,10 @@ def test_in_both_zones__names_the_other_zone_only_if_its_clocks_differ() -> None
     with timezone.override("UTC"):
         shown = "Nov. 15, 2026, 2:09:01 p.m. UTC (Nov. 15, 2026, 3:09:01 p.m. CET)"
         assert formatting.in_both_zones(NOW, paris) == shown
+        due = NOW.replace(minute=30, second=0)
+        assert formatting.in_both_zones(due, paris) == "Nov. 15, 2026, 2:30 p.m. UTC (3:30 p.m. CET)"
+        tokyo = "Nov. 15, 2026, 4:30 p.m. UTC (Nov. 16, 2026, 1:30 a.m. JST)"
+        assert formatting.in_both_zones(due.replace(hour=16), ZoneInfo("Asia/Tokyo")) == tokyo
 
 
 def test_clock_time_and_day__are_in_the_zone_of_the_user() -> None:

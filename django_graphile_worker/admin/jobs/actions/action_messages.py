@@ -11,6 +11,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from django_graphile_worker.admin import formatting
 from django_graphile_worker.admin.jobs.actions.bulk_progress import BulkProgress
 from django_graphile_worker.admin.jobs.actions.job_actions import RETRY, RUN_NEXT, RUN_NOW, Action
 from django_graphile_worker.admin.jobs.states import state_name
@@ -21,7 +22,7 @@ MOST_LINKED = 3
 
 
 def done_message(action: Action, progress: BulkProgress) -> str:
-    return str(action.done % {"count": progress.changed, "number": f"{progress.changed:,}"})
+    return str(action.done % {"count": progress.changed, "number": formatting.number(progress.changed)})
 
 
 def notes(action: Action, progress: BulkProgress) -> list[str]:
@@ -42,7 +43,7 @@ def _queue_note(action: Action, progress: BulkProgress) -> str:
         "%(number)s of them are in queues, and start when their queues are free.",
         progress.queued,
     )
-    return message % {"number": f"{progress.queued:,}"}
+    return message % {"number": formatting.number(progress.queued)}
 
 
 def warnings(action: Action, progress: BulkProgress) -> list[str]:
@@ -60,7 +61,7 @@ def stopping_message(progress: BulkProgress) -> str:
         "%(number)s of them are running: their workers are told to stop them.",
         progress.stopping,
     )
-    return message % {"number": f"{progress.stopping:,}"}
+    return message % {"number": formatting.number(progress.stopping)}
 
 
 def _unstoppable_message(progress: BulkProgress) -> str:
@@ -73,7 +74,7 @@ def _unstoppable_message(progress: BulkProgress) -> str:
     )
     ids = ", ".join(f"#{each}" for each in progress.unstoppable_ids)
     more = ", …" if progress.unstoppable > len(progress.unstoppable_ids) else ""
-    return message % {"number": f"{progress.unstoppable:,}", "ids": f"{ids}{more}"}
+    return message % {"number": formatting.number(progress.unstoppable), "ids": f"{ids}{more}"}
 
 
 def _skipped_message(action: Action, state: State, number: int) -> str:
@@ -101,7 +102,7 @@ def _skipped_message(action: Action, state: State, number: int) -> str:
             "%(number)s jobs were skipped: their state is “%(state)s”.",
             number,
         )
-    return message % {"number": f"{number:,}", "state": state_name(state)}
+    return message % {"number": formatting.number(number), "state": state_name(state)}
 
 
 def _ended_message(progress: BulkProgress) -> str:
@@ -112,7 +113,7 @@ def _ended_message(progress: BulkProgress) -> str:
         "%(number)s jobs were skipped, because they have ended meanwhile.",
         progress.ended,
     )
-    return message % {"number": f"{progress.ended:,}"}
+    return message % {"number": formatting.number(progress.ended)}
 
 
 def add_messages(
@@ -128,7 +129,7 @@ def add_messages(
     missing = 0 if selected is None else selected - progress.found
     if missing > 0:
         message = ngettext("%(number)s job no longer exists.", "%(number)s jobs no longer exist.", missing)
-        messages.warning(request, message % {"number": f"{missing:,}"})
+        messages.warning(request, message % {"number": formatting.number(missing)})
     if not progress.found and missing <= 0:
         messages.warning(request, _("No jobs match."))
 

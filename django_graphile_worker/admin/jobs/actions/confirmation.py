@@ -11,7 +11,7 @@ from django.core import signing
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
 
-from django_graphile_worker.admin import databases
+from django_graphile_worker.admin import databases, formatting
 from django_graphile_worker.admin.jobs.actions.job_actions import Action
 from django_graphile_worker.admin.jobs.actions.selection import Selection
 from django_graphile_worker.admin.jobs.states import state_name
@@ -68,7 +68,7 @@ class Confirmation:
 
 def shown(count: MatchCount) -> str:
     """Return the number as it is shown: an estimate says that it is one."""
-    number = f"{count.number:,}"
+    number = formatting.number(count.number)
     return _("about %(number)s") % {"number": number} if count.is_estimate else number
 
 

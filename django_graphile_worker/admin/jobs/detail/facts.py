@@ -84,7 +84,7 @@ class JobFacts:
         if job.revision:
             yield Fact(_("Revision"), job.revision)
         if job.recoveries:
-            yield Fact(_("Workers that died running it"), job.recoveries)
+            yield Fact(_("Worker crashes"), job.recoveries)
 
     def _cancellation(self) -> Iterator[Fact]:
         job = self.job
@@ -101,7 +101,7 @@ class JobFacts:
         if job.locked_by is not None:
             yield Fact(_("Held by"), f"{job.locked_by} ({_heartbeat(job.holder_silent_seconds)})", workers_url)
         if job.is_available and not job.live_workers:
-            value = _("no live worker has this task (workers of Node.js do not report their tasks)")
+            value = _("No running worker handles this task (Node.js workers are not listed)")
             yield Fact(_("Workers"), value, workers_url)
 
     def _queue(self) -> Iterator[Fact]:

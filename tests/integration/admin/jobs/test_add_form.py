@@ -33,7 +33,7 @@ def test_button__describes_the_task_and_keeps_what_was_typed(admin_page: Client)
     response = admin_page.post(pages.ADD, given)
     shown = text(response)
     assert "In a named queue: the jobs run one after the other" in shown
-    assert "move_stock(payload: 'dict[str, Any]') -> 'None'" in shown
+    assert "move_stock(payload: dict[str, Any]) -> None" in shown
     assert "Queue warehouse" in shown
     assert response.context["form"].errors == {}
     assert [response.context["form"][name].value() for name in ("payload", "priority", "run_at")] == [

@@ -39,7 +39,7 @@ def test_facts__are_the_docstring_the_parameters_and_the_defaults() -> None:
     facts = task_facts("print_receipt")
     assert facts.is_known
     assert facts.docstring == "Print it.\n\nOn paper."
-    assert facts.signature == "print_receipt(payload: 'Receipt') -> 'None'"
+    assert facts.signature == "print_receipt(payload: Receipt) -> None"
     assert facts.payload_fields == (("order", "int"), ("copies", "int"))
     assert facts.defaults == (
         ("Queue", "mail"),
