@@ -114,7 +114,9 @@ class Completion:
         return [Completed(_text("state", state.value), jobs(counts.get(state))) for state in states]
 
     def _of_names(self, kind: str, found: list[str], criteria: Callable[[str], Criteria]) -> list[Completed]:
-        return [Completed(_text(kind, name), jobs(self._count(kind, name, criteria(name)))) for name in found[: self.most]]
+        return [
+            Completed(_text(kind, name), jobs(self._count(kind, name, criteria(name)))) for name in found[: self.most]
+        ]
 
     def _count(self, kind: str, name: str, criteria: Criteria) -> Count | None:
         visible = self.names.visible

@@ -139,7 +139,7 @@ class TestOrderAndPages:
         self, admin_page: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(search, "MOST_EXAMINED_OF_MANY", 20)
-        wanted = make_job("task0", {"needle": "yes"}, run_at=minutes_ago(1), priority=5)
+        wanted = make_job("task0", {"needle": "yes"}, run_at=minutes_ago(60), priority=5)
         page = admin_page.get(pages.JOBS, {"state": "ready", "q": "payload.needle:yes"})
         looks = 1
         while not page.context["rows"]:
