@@ -1,4 +1,4 @@
-"""The walk to all available jobs by their priorities, whatever their tasks: shorter than a walk in the order of a list."""
+"""The walk to all available jobs by their priorities, whatever their tasks: shorter than a walk in a list's order."""
 
 from __future__ import annotations
 
