@@ -20,6 +20,8 @@ from django_graphile_worker.sql.inspection.known_names import matching
 from django_graphile_worker.task_labels import label_of
 
 MOST = 8
+# Of each kind of names, if no condition is typed.
+MOST_OF_EACH = 4
 # Counts of completions end here: "1,000+".
 MOST_COUNTED = 1_000
 
@@ -41,6 +43,7 @@ class Completion:
     def __init__(self, session: Session, names: DatabaseNames, state_name: Callable[[State], str]) -> None:
         self.cursor, self.schema = session
         self.names, self.state_name = names, state_name
+        self.most = MOST
 
     def complete(self, typed: str) -> list[Completed]:
         """Return the completions of the condition that is being typed."""
@@ -52,8 +55,8 @@ class Completion:
         conditions = [Completed(f"{each}:", remark) for each, remark in descriptions() if each.startswith(typed)]
         if not typed:
             return conditions
-        found = [*self._task(typed), *self._queue(typed), *self._flag(typed)]
-        return [*conditions, *found[: 2 * MOST]]
+        self.most = MOST_OF_EACH
+        return [*conditions, *self._task(typed), *self._queue(typed), *self._flag(typed)]
 
     def _task(self, value: str) -> list[Completed]:
         return self._of_names("task", self._matching_tasks(value), lambda name: Criteria(tasks=(name,)))
@@ -111,7 +114,9 @@ class Completion:
         return [Completed(_text("state", state.value), jobs(counts.get(state))) for state in states]
 
     def _of_names(self, kind: str, found: list[str], criteria: Callable[[str], Criteria]) -> list[Completed]:
-        return [Completed(_text(kind, name), jobs(self._count(kind, name, criteria(name)))) for name in found]
+        return [
+            Completed(_text(kind, name), jobs(self._count(kind, name, criteria(name)))) for name in found[: self.most]
+        ]
 
     def _count(self, kind: str, name: str, criteria: Criteria) -> Count | None:
         visible = self.names.visible

@@ -10,8 +10,9 @@ from django_graphile_worker.sql.codecs import within_python_years as readable
 from django_graphile_worker.sql.conditions import NOT_TRIED
 from django_graphile_worker.sql.inspection import search
 from django_graphile_worker.sql.inspection.criteria import STATES, Criteria, State
-from django_graphile_worker.sql.inspection.index_walks import looked_at_by, renamed, walk, walk_by_priority
+from django_graphile_worker.sql.inspection.index_walks import looked_at_by, renamed, walk
 from django_graphile_worker.sql.inspection.orders import Walk
+from django_graphile_worker.sql.inspection.priority_walk import walk_by_priority
 from django_graphile_worker.sql.inspection.segments import segments
 from django_graphile_worker.sql.schema import statement
 

@@ -262,29 +262,6 @@ def _by_level(criteria: Criteria, order: Order, conditions: list[str], parameter
     return Walk(ctes=ctes, body=" union all ".join(bodies), parameters=parameters, covers_names=covers_names)
 
 
-def walk_by_priority(criteria: Criteria, *, columns: str = "job.id, job.run_at") -> Walk:
-    """Return the walk to all ready or waiting jobs, whatever their task, for counting them.
-
-    It reads the one index that has the available jobs of all tasks together. The ids are not in that index, so jobs
-    that are due at the same time have no order.
-    """
-    clauses = where_in_order(criteria)
-    order = Order(columns=("run_at",))
-    conditions = ["job.priority = level.priority", CONDITIONS[criteria.state], clauses.text()]
-    ctes = """level (priority) as (
-        (select job.priority from :SCHEMA._private_jobs as job where job.is_available order by job.priority limit 1)
-        union all
-        select (
-            select job.priority from :SCHEMA._private_jobs as job
-            where job.is_available and job.priority > level.priority order by job.priority limit 1)
-        from level where level.priority is not null),
-    range as materialized (select * from level where priority is not null limit %(most_levels)s)"""
-    body = f"""select found.* from range as level cross join lateral (
-        select {columns} from :SCHEMA._private_jobs as job
-        where {" and ".join(conditions)} order by {order.by("job")} limit %(most)s) as found"""
-    return Walk(ctes=ctes, body=body, parameters=clauses.parameters | LIMITS, covers_names=True)
-
-
 def _next_level(condition: str, task_id: str, *, above: str | None = None, queue_id: str | None = None) -> str:
     further = f"and job.priority > {above}" if above else ""
     queue = f"and job.job_queue_id = {queue_id}" if queue_id else ""

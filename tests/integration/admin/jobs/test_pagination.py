@@ -42,6 +42,14 @@ ORDERS = {
     "all": ("true", "id desc"),
 }
 
+# A search by names lists the jobs in any state by their states.
+BY_STATE = """case when locked_at is not null then 1 when not is_available then 4
+    when run_at <= now() then 2 else 3 end,
+    case when locked_at is not null then locked_at end,
+    case when is_available and run_at <= now() then priority end, case when is_available then run_at end,
+    case when locked_at is null and not is_available then updated_at end desc,
+    case when locked_at is null and not is_available then -id else id end"""
+
 
 SORTS = [
     ("ready", "time", "run_at, id"),
@@ -103,6 +111,8 @@ class TestOrderAndPages:
     ) -> None:
         monkeypatch.setattr(list_options, "DEFAULT_SIZE", 7)
         condition, order = ORDERS[state]
+        if state == "all" and {"task", "queue", "flag"} & set(query.replace(":", " ").split()):
+            order = BY_STATE
         with connection.cursor() as cursor:
             extra = " and ".join(SQL_OF[term] for term in query.split()) or "true"
             cursor.execute(f'select id from "{SCHEMA}"._private_jobs where {condition} and {extra} order by {order}')
