@@ -258,6 +258,9 @@ def test_narrow_screen__needs_no_horizontal_scrolling(open_page: OpenPage) -> No
         "limitkey/",
         LIMIT_NUMBERS,
         "job/add/",
+        "job/views/",
+        "pausedwork/",
+        "pastattempt/",
     ]
     for path in paths:
         page.goto(path)
