@@ -12,6 +12,7 @@ from django.db.models import Model
 from django.http import HttpRequest, StreamingHttpResponse
 from django.utils import timezone
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from django_graphile_worker.admin import audit
 from django_graphile_worker.admin.export.file_formats import FORMATS, ExportedRow, FileFormat
@@ -71,10 +72,21 @@ def _logged(
             yield rows
         is_complete = True
     finally:
-        outcome = _("Export as %(format)s of “%(search)s”: %(number)s rows.")
-        if not is_complete:
-            outcome = _("Export as %(format)s of “%(search)s”: stopped after %(number)s rows.")
-        audit.change_message(entry, outcome % {**what, "number": number})
+        audit.change_message(entry, _outcome(number, is_complete=is_complete) % {**what, "number": number})
+
+
+def _outcome(number: int, *, is_complete: bool) -> str:
+    if is_complete:
+        return ngettext(
+            "Export as %(format)s of “%(search)s”: %(number)s row.",
+            "Export as %(format)s of “%(search)s”: %(number)s rows.",
+            number,
+        )
+    return ngettext(
+        "Export as %(format)s of “%(search)s”: stopped after %(number)s row.",
+        "Export as %(format)s of “%(search)s”: stopped after %(number)s rows.",
+        number,
+    )
 
 
 def _next_part(parts: Generator[str, None, None]) -> str | None:

@@ -15,8 +15,8 @@ from tests.support.admin_pages import make_worker, record_statistics
 from tests.support.factories import make_failed_job, make_job, make_queue, minutes_ago
 
 # Names that are not translated.
-SAME = {"Python", "SQL", "UTC"}
-SHOWN = re.compile(r'(?:title|aria-label|placeholder|data-label|data-copy|data-paused|data-failed)="([^"]*)"')
+SAME = {"CSV", "JSON", "Python", "SQL", "UTC"}
+SHOWN = re.compile(r'(?:title|aria-label|placeholder|data-label|data-copy|data-paused|data-failed|data-some|data-all)="([^"]*)"')
 
 
 def mark(text: str) -> str:
@@ -59,7 +59,7 @@ def test_no_word_is_left_untranslated(admin_page: Client, worker_schema: str, re
     request.getfixturevalue("marked")
     for url in (
         pages.OVERVIEW, pages.JOBS, f"{pages.JOBS}?state=failed&q=ky:1", pages.job_url(failed), pages.job_url(10**9),
-        pages.QUEUES, pages.WORKERS, pages.ERRORS, pages.ADD,
+        pages.QUEUES, pages.WORKERS, pages.ERRORS, pages.ADD, f"{pages.JOBS}views/?state=failed", pages.HISTORY,
     ):  # fmt: skip
         assert untranslated(admin_page.get(url)) == set(), url
     asked = admin_page.post(pages.ACT, {"action": "reschedule", "all": "1"})
