@@ -16,7 +16,9 @@ from tests.support.factories import make_failed_job, make_job, make_queue, minut
 
 # Names that are not translated.
 SAME = {"CSV", "JSON", "Python", "SQL", "UTC"}
-SHOWN = re.compile(r'(?:title|aria-label|placeholder|data-label|data-copy|data-paused|data-failed|data-some|data-all)="([^"]*)"')
+SHOWN = re.compile(
+    r'(?:title|aria-label|placeholder|data-(?:label|copy|paused|failed|some|all))="([^"]*)"',
+)
 
 
 def mark(text: str) -> str:
