@@ -49,8 +49,8 @@ def test_jobs__are_selected_by_range_page_and_search(open_page: OpenPage) -> Non
     page.wait_for_selector("th[aria-sort=ascending]")
     assert page.locator(".gw-id").nth(0).inner_text() == f"#{ids[0]}"
     page.click("text=Columns and page size")
-    page.check("label:has-text('Created') input")
-    page.uncheck("label:has-text('Payload') input")
+    page.check(".gw-choice:has-text('Created') input")
+    page.uncheck(".gw-choice:has-text('Payload') input")
     page.select_option("select[name=size]", "25")
     page.click("button:has-text('Apply')")
     page.wait_for_selector("#gw-jobs th:has-text('Created')")
