@@ -182,8 +182,8 @@ class Worker(ReadOnlyModel):
 class SavedView(models.Model):
     """A search of the list of jobs that a user has saved under a name.
 
-    The table is an ordinary table of Django, because it has nothing to do with the work of the queue. It names its user
-    by the text of the primary key: the users may be in another database, or the project may have none.
+    Unlike the other models, it can be written. It names its user by the text of the primary key: the users may be in
+    another database, or the project may have none.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -197,11 +197,12 @@ class SavedView(models.Model):
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
+        managed = False
+        db_table = table("_private_saved_views")
         verbose_name = _("saved view")
         verbose_name_plural = _("saved views")
         default_permissions = ()
         permissions = [("share_savedview", "Can share saved views with all users")]
-        constraints = [models.UniqueConstraint(fields=["owner", "name"], name="graphile_worker_savedview_name")]
 
     def __str__(self) -> str:
         return self.name

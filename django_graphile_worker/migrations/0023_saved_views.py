@@ -2,6 +2,9 @@ from __future__ import annotations
 
 from django.db import migrations, models
 
+from django_graphile_worker.models import table
+from django_graphile_worker.operations import RunSchemaFile
+
 
 class Migration(migrations.Migration):
     """Searches that users have saved."""
@@ -9,6 +12,7 @@ class Migration(migrations.Migration):
     dependencies = [("graphile_worker", "0022_job_actions")]
 
     operations = [
+        RunSchemaFile(forwards="saved_views.sql", backwards="saved_views_drop.sql"),
         migrations.CreateModel(
             name="SavedView",
             fields=[
@@ -23,11 +27,10 @@ class Migration(migrations.Migration):
             options={
                 "verbose_name": "saved view",
                 "verbose_name_plural": "saved views",
+                "db_table": table("_private_saved_views"),
                 "permissions": [("share_savedview", "Can share saved views with all users")],
                 "default_permissions": (),
-                "constraints": [
-                    models.UniqueConstraint(fields=("owner", "name"), name="graphile_worker_savedview_name")
-                ],
+                "managed": False,
             },
         ),
     ]

@@ -71,6 +71,7 @@ TABLES_OF_EVENTS = (
     "_private_pauses",
     "_private_events",
     "_private_action_steps",
+    "_private_saved_views",
 )
 
 

@@ -263,6 +263,32 @@ def test_pages__can_be_used_with_the_keyboard_only(open_page: OpenPage) -> None:
     assert names == 0, "every control has a name"
 
 
+def test_narrow_screen__needs_no_horizontal_scrolling(open_page: OpenPage) -> None:
+    page = open_page("overview/", viewport={"width": 390, "height": 800})
+    failed = Job.objects.get(task__identifier="charge_card", attempts=25).pk
+    paths = [
+        "overview/",
+        "job/",
+        f"job/{failed}/change/",
+        "jobqueue/",
+        "recurringtask/",
+        "worker/",
+        "errorgroup/",
+        "limitkey/",
+        LIMIT_NUMBERS,
+        "job/add/",
+        "job/views/",
+        "pausedwork/",
+        "pastattempt/",
+    ]
+    for path in paths:
+        page.goto(path)
+        width = page.evaluate("document.scrollingElement.scrollWidth")
+        assert width <= 390, path
+    page.goto("job/?state=failed")
+    take_screenshot(page, "jobs-narrow")
+
+
 PHONE = {"width": 390, "height": 800}
 
 

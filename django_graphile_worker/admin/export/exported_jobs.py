@@ -10,9 +10,8 @@ from django_graphile_worker.admin import databases
 from django_graphile_worker.payloads import RawPayload, decode_leniently
 from django_graphile_worker.redaction import HIDDEN, redact, redact_text
 from django_graphile_worker.sql.inspection import payload_texts, search
-from django_graphile_worker.sql.inspection.criteria import Criteria, State
+from django_graphile_worker.sql.inspection.criteria import Criteria
 from django_graphile_worker.sql.inspection.orders import Order
-from django_graphile_worker.sql.inspection.segments import segments
 from django_graphile_worker.sql.job_actions.collecting import beginning
 
 STEP = 500
@@ -47,11 +46,11 @@ def read_jobs(
     """Yield the jobs that meet the criteria, some at a time.
 
     A transaction that stays open while a file is downloaded would keep the rows of all jobs that end meanwhile. So each
-    step has its own. The jobs of a state are in the order of a time that changes when a job changes: without those that
-    changed since the beginning, a job is never in the file twice. Ids do not change.
+    step has its own. The jobs of a search are in an order that changes when a job changes: without those that changed
+    since the beginning, a job is never in the file twice. All jobs are in the order of their ids, which do not change.
     """
     token: str | None = None
-    if criteria.state is not State.ANY or len(segments(criteria)) > 1:
+    if replace(criteria, within=None) != Criteria():
         with databases.reading(alias) as (cursor, _schema):
             criteria = replace(criteria, unchanged_since=beginning(cursor))
     while True:

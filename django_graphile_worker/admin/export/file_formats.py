@@ -52,8 +52,9 @@ def write_json(steps: Iterable[Sequence[ExportedRow]], columns: Sequence[str]) -
     """Yield the text of a JSON array with an object on each line. A file that was cut off is not valid JSON."""
     separator = "[\n"
     for rows in steps:
-        for row in rows:
-            yield separator + to_json({column: plain(row.get(column)) for column in columns})
+        objects = [to_json({column: plain(row.get(column)) for column in columns}) for row in rows]
+        if objects:
+            yield separator + ",\n".join(objects)
             separator = ",\n"
     yield "\n]\n" if separator == ",\n" else "[]\n"
 

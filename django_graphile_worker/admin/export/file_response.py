@@ -73,10 +73,17 @@ def _logged(
             yield rows
         is_complete = True
     finally:
-        outcome = gettext_noop("Export as %(format)s of “%(search)s”: %(number)s rows.")
-        if not is_complete:
-            outcome = gettext_noop("Export as %(format)s of “%(search)s”: stopped after %(number)s rows.")
-        audit.change_message(entry, audit.Message(outcome, {**what, "number": number}))
+        audit.change_message(
+            entry, audit.Message(_outcome(number, is_complete=is_complete), {**what, "number": number})
+        )
+
+
+def _outcome(number: int, *, is_complete: bool) -> str:
+    if is_complete and number == 1:
+        return gettext_noop("Export as %(format)s of “%(search)s”: 1 row.")
+    if is_complete:
+        return gettext_noop("Export as %(format)s of “%(search)s”: %(number)s rows.")
+    return gettext_noop("Export as %(format)s of “%(search)s”: stopped. Rows: %(number)s.")
 
 
 def _next_part(parts: Generator[str, None, None]) -> str | None:

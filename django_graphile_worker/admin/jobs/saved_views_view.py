@@ -11,12 +11,14 @@ from django.utils.translation import gettext_noop
 
 from django_graphile_worker.admin import audit, databases
 from django_graphile_worker.admin.jobs.list_view import JobListAdmin
+from django_graphile_worker.admin.jobs.states import state_name
 from django_graphile_worker.admin.pages import explain_database_errors
 from django_graphile_worker.admin.saved_views import saved_views
 from django_graphile_worker.admin.saved_views.saved_view_form import SavedViewForm
 from django_graphile_worker.admin.saved_views.saved_view_links import saved_view_links
 from django_graphile_worker.models import SavedView
 from django_graphile_worker.routing import queue_alias
+from django_graphile_worker.sql.inspection.criteria import State
 
 
 class JobSavedViewsAdmin(JobListAdmin):
@@ -42,7 +44,11 @@ class JobSavedViewsAdmin(JobListAdmin):
             "title": _("Saved views"),
             "form": form,
             "parameters": parameters,
-            "views": saved_view_links(request, views, self.url(request, "job")),
+            "state_name": _state_name(parameters.get("state", "")),
+            "views": [
+                {"link": link, "state_name": _state_name(link.state)}
+                for link in saved_view_links(request, views, self.url(request, "job"))
+            ],
             "may_share": may_share,
             "list_url": self.url(request, "job", **parameters),
             "views_url": self.url(request, "job", "views"),
@@ -107,3 +113,7 @@ class JobSavedViewsAdmin(JobListAdmin):
         return audit.Message(
             gettext_noop("Renamed the view “%(name)s” to “%(new_name)s”."), {**name, "new_name": new_name}
         )
+
+
+def _state_name(value: str) -> str:
+    return str(state_name(State(value))) if value in State._value2member_map_ else ""

@@ -21,7 +21,18 @@ from tests.support.factories import make_failed_job, make_job, make_queue, minut
 
 # Names that are not translated.
 SAME = {"Python", "SQL", "UTC", "CSV", "JSON"}
-ATTRIBUTES = ("title", "aria-label", "placeholder", "data-label", "data-copy", "data-paused", "data-failed", "alt")
+ATTRIBUTES = (
+    "title",
+    "aria-label",
+    "placeholder",
+    "data-label",
+    "data-copy",
+    "data-paused",
+    "data-failed",
+    "data-some",
+    "data-all",
+    "alt",
+)
 SHOWN = re.compile(rf'(?:{"|".join(ATTRIBUTES)})="([^"]*)"')
 # Elements with data of the project.
 DATA = {"bdi", "code", "kbd", "pre", "datalist", "script", "style", "svg"}
@@ -76,6 +87,7 @@ def test_no_word_is_left_untranslated(admin_page: Client, failed: int, request: 
     for url in (
         pages.OVERVIEW, pages.JOBS, f"{pages.JOBS}?state=failed&q=ky:1", pages.job_url(failed), pages.job_url(10**9),
         pages.QUEUES, pages.WORKERS, pages.ERRORS, pages.ADD, pages.PAUSES, pages.LIMITS, pages.HISTORY,
+        f"{pages.JOBS}views/?state=failed",
     ):  # fmt: skip
         assert untranslated(admin_page.get(url)) == set(), url
     asked = admin_page.post(pages.ACT, {"action": "reschedule", "all": "1"})

@@ -89,13 +89,13 @@ def test_payload_that_is_too_large__is_left_out(admin_page: Client, monkeypatch:
 def test_export__is_logged(admin_page: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     make_job("send", updated_at=minutes_ago(1))
     content(admin_page.get(EXPORT, {"q": "task:send", "state": "ready"}))
-    assert log_entries() == [("Export", "Export as CSV of “Ready task:send”: 1 rows.")]
+    assert log_entries() == [("Export", "Export as CSV of “Ready task:send”: 1 row.")]
     response = admin_page.get(EXPORT, {"format": "json"})
     next(iter(response))
     # The receiver of this signal closes the connection of the test.
     monkeypatch.setattr(request_finished, "send", lambda **arguments: [])
     response.close()
-    assert log_entries()[-1] == ("Export", "Export as JSON of “all jobs”: stopped after 1 rows.")
+    assert log_entries()[-1] == ("Export", "Export as JSON of “all jobs”: stopped after 1 row.")
 
 
 def test_search_with_a_mistake__exports_nothing(admin_page: Client) -> None:

@@ -1,0 +1,2 @@
+/* gw:uninstall */
+drop table :SCHEMA._private_saved_views;
