@@ -129,7 +129,7 @@ def test_job__offers_the_actions_of_its_state_and_does_them(open_page: OpenPage)
     job_id = make_failed_job("send_email", payload={"order": 7}, error=ERROR, run_at=minutes_ago(-300))
     page = open_page(f"job/{job_id}/change/", viewport=DESKTOP)
     state = page.locator(".gw-status .gw-badge")
-    assert labels(page)[:4] == ["Retry", "Reschedule…", "Delete…", "Edit and retry…"]
+    assert labels(page)[:4] == ["Retry", "Edit and retry…", "Reschedule…", "Delete…"]
     page.click("text=Edit and retry…")
     assert page.inner_text(".gw-heading h1") == f"Edit and retry send_email #{job_id}"
     page.fill("#id_payload", '{"order": 8}')
