@@ -34,13 +34,7 @@ if TYPE_CHECKING:
         resume,
     )
     from django_graphile_worker.api.actions import aretry_jobs, arun_next, arun_now, retry_jobs, run_next, run_now
-    from django_graphile_worker.api.cancel import (
-        CancelResult,
-        acancel_by_key,
-        acancel_jobs,
-        cancel_by_key,
-        cancel_jobs,
-    )
+    from django_graphile_worker.api.cancel import CancelResult, acancel_by_key, acancel_jobs, cancel_by_key, cancel_jobs
     from django_graphile_worker.crontab import CronItem, parse_cron_items, parse_crontab
     from django_graphile_worker.exceptions import (
         BatchFailure,

@@ -127,7 +127,7 @@ def test_job__offers_the_actions_of_its_state_and_does_them(open_page: OpenPage)
     job_id = make_failed_job("send_email", payload={"order": 7}, error=ERROR, run_at=minutes_ago(-300))
     page = open_page(f"job/{job_id}/change/", viewport=DESKTOP)
     state = page.locator(".gw-status .gw-badge")
-    assert labels(page)[:4] == ["Retry", "Reschedule…", "Delete…", "Edit and retry…"]
+    assert labels(page)[:4] == ["Retry", "Edit and retry…", "Reschedule…", "Delete…"]
     page.click("text=Edit and retry…")
     assert page.inner_text(".gw-heading h1") == f"Edit and retry send_email #{job_id}"
     page.fill("#id_payload", '{"order": 8}')
@@ -162,8 +162,8 @@ def test_job__offers_the_actions_of_its_state_and_does_them(open_page: OpenPage)
     page.click("text=Delete…")
     page.click("button:has-text('Delete')")
     assert "1 job was deleted." in page.inner_text(".messagelist")
-    running = Job.objects.filter(task__identifier="resize_photo", locked_at__isnull=False).first()
-    page.goto(f"job/{running.pk}/change/")
+    running = Job.objects.filter(task__identifier="resize_photo", locked_at__isnull=False).earliest("pk").pk
+    page.goto(f"job/{running}/change/")
     assert labels(page)[0] == "Cancel…"
 
 
@@ -261,32 +261,6 @@ def test_pages__can_be_used_with_the_keyboard_only(open_page: OpenPage) -> None:
         "all => all.filter(node => !(node.textContent.trim() || node.labels?.length || node.ariaLabel)).length",
     )
     assert names == 0, "every control has a name"
-
-
-def test_narrow_screen__needs_no_horizontal_scrolling(open_page: OpenPage) -> None:
-    page = open_page("overview/", viewport={"width": 390, "height": 800})
-    failed = Job.objects.get(task__identifier="charge_card", attempts=25).pk
-    paths = [
-        "overview/",
-        "job/",
-        f"job/{failed}/change/",
-        "jobqueue/",
-        "recurringtask/",
-        "worker/",
-        "errorgroup/",
-        "limitkey/",
-        LIMIT_NUMBERS,
-        "job/add/",
-        "job/views/",
-        "pausedwork/",
-        "pastattempt/",
-    ]
-    for path in paths:
-        page.goto(path)
-        width = page.evaluate("document.scrollingElement.scrollWidth")
-        assert width <= 390, path
-    page.goto("job/?state=failed")
-    take_screenshot(page, "jobs-narrow")
 
 
 PHONE = {"width": 390, "height": 800}

@@ -86,7 +86,13 @@ begin
         select limited.job_id from only :SCHEMA._private_limited_jobs as limited
         where limited.job_id = any (_private_change_jobs_v1.job_ids));
     if action <> 'run_now' and cardinality(parked) > 0 then
-        perform :SCHEMA._private_unpark_jobs_v1(parked);
+        perform :SCHEMA._private_unpark_jobs_v1(array(
+            select jobs.id from only :SCHEMA._private_jobs as jobs
+            where jobs.id = any (parked) and jobs.locked_at is null and case action
+                when 'run_next' then jobs.priority > new_priority
+                when 'retry' then jobs.attempts > 0
+                else true
+            end));
     end if;
 
     select array_agg(free.id), array_agg(free.run_at), array_agg(free.priority), array_agg(free.attempts),

@@ -14,6 +14,7 @@ from django_graphile_worker.sql.inspection.index_walks import looked_at_by, rena
 from django_graphile_worker.sql.inspection.orders import Walk
 from django_graphile_worker.sql.inspection.priority_walk import walk_by_priority
 from django_graphile_worker.sql.inspection.segments import segments
+from django_graphile_worker.sql.inspection.walk_choice import is_narrowed
 from django_graphile_worker.sql.schema import statement
 
 # "5,000+" is as useful to a reader as the exact number.
@@ -82,8 +83,8 @@ def _count(criteria: Criteria) -> tuple[str, dict[str, Any]]:
 
     To count the available jobs of all tasks, a shorter walk is enough: their order does not matter.
     """
-    is_narrowed = _is_narrowed(criteria)
-    if criteria.state is State.SCHEDULED and not is_narrowed:
+    has_names = is_narrowed(criteria)
+    if criteria.state is State.SCHEDULED and not has_names:
         # No index has the number of attempts, so the walk reads the rows.
         way = walk_by_priority(criteria, columns="job.id, job.attempts")
         return _counted(way, "job", f"count(*) filter (where {NOT_TRIED})"), way.parameters
@@ -91,14 +92,9 @@ def _count(criteria: Criteria) -> tuple[str, dict[str, Any]]:
         way = walk(criteria)
         tried = f"count(*) filter (where {NOT_TRIED})"
         return _counted(way, f"candidate {search.JOBS_OF_CANDIDATES}", tried), way.parameters
-    is_short = criteria.state is State.READY and not is_narrowed
+    is_short = criteria.state is State.READY and not has_names
     way = walk_by_priority(criteria) if is_short else walk(criteria)
     return _counted(way, "candidate", "count(*)"), way.parameters
-
-
-def _is_narrowed(criteria: Criteria) -> bool:
-    names = (criteria.tasks, criteria.excluded_tasks, criteria.queues, criteria.ids, criteria.keys, criteria.workers)
-    return any(names) or bool(criteria.any_of or criteria.patterns or criteria.states)
 
 
 def _counted(way: Walk, source: str, number: str) -> str:

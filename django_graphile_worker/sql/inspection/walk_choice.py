@@ -30,6 +30,12 @@ def is_possible(criteria: Criteria, state: State) -> bool:
     return not (has_error and included <= {State.RUNNING, State.SCHEDULED})
 
 
+def is_narrowed(criteria: Criteria) -> bool:
+    """Return whether the criteria name tasks, queues, jobs or anything else that few jobs may have."""
+    names = (criteria.tasks, criteria.excluded_tasks, criteria.queues, criteria.ids, criteria.keys, criteria.workers)
+    return any(names) or bool(criteria.any_of or criteria.patterns or criteria.states)
+
+
 def has_pattern(criteria: Criteria, name: str) -> bool:
     return any(each == name for each, _ in criteria.patterns)
 

@@ -124,6 +124,10 @@ def repeat_jobs(cursor: Any, action_id: UUID, number: int, job_ids: Sequence[int
 
 def matching_ids(cursor: Any, criteria: Criteria, job_ids: Sequence[int], *, schema: str) -> list[int]:
     """Return the ids whose jobs still meet the criteria, in whatever state they are now."""
+    changeable = replace(criteria, state=State.ANY, ids=(), tasks=(), created_at=(None, None))
+    if changeable == Criteria():
+        # The task of a job, and the time when it was added, never change.
+        return list(job_ids)
     chosen = replace(criteria, ids=tuple(job_ids), state=State.ANY)
     ctes, parameters = search.matching(chosen, order_of(chosen), most=None)
     text = f"/* gw:still-matching */ with recursive {ctes} select matched.id from matched"

@@ -15,7 +15,7 @@ from django_graphile_worker.admin import databases, formatting
 from django_graphile_worker.admin.jobs.actions.job_actions import Action
 from django_graphile_worker.admin.jobs.actions.selection import Selection
 from django_graphile_worker.admin.jobs.states import state_name
-from django_graphile_worker.sql.inspection import match_counts
+from django_graphile_worker.sql.inspection import match_counts, search
 from django_graphile_worker.sql.inspection.criteria import STATES, Criteria, State
 from django_graphile_worker.sql.inspection.match_counts import MatchCount
 from django_graphile_worker.sql.job_actions import bulk_steps
@@ -23,7 +23,9 @@ from django_graphile_worker.sql.job_actions import bulk_steps
 # More jobs than this are changed only after the user has typed their number.
 MOST_UNTYPED = 1_000
 # Seconds for counting the jobs of a state exactly.
-COUNTING_SECONDS = 2.0
+COUNTING_SECONDS = 4.0
+# If that is not enough, up to this number.
+FEWER_COUNTED = 20_000
 SALT = "graphile_worker.confirmation"
 NONE = MatchCount(number=0)
 
@@ -68,8 +70,10 @@ class Confirmation:
 
 def shown(count: MatchCount) -> str:
     """Return the number as it is shown: an estimate says that it is one."""
-    number = formatting.number(count.number)
-    return _("about %(number)s") % {"number": number} if count.is_estimate else number
+    number = {"number": formatting.number(count.number)}
+    if count.is_minimum:
+        return _("more than %(number)s") % number
+    return _("about %(number)s") % number if count.is_estimate else number["number"]
 
 
 def _listed(found: list[tuple[State, MatchCount]]) -> str:
@@ -97,15 +101,31 @@ def count_selection(action: Action, selection: Selection, alias: str) -> Confirm
 
 
 def _count(alias: str, criteria: Criteria, state: State) -> MatchCount:
-    try:
-        with databases.reading(alias, timeout=COUNTING_SECONDS) as (cursor, schema):
-            exact = match_counts.count_exactly(cursor, criteria, state, schema=schema)
-    except databases.PageTimeoutError:
-        exact = None
+    """Count the jobs of a state: exactly, or as the planner estimates it, but not below what is certain."""
+    exact, has_ended = _count_within(alias, criteria, state, match_counts.MOST_COUNTED)
     if exact is not None:
         return exact
     with databases.reading(alias) as (cursor, schema):
-        return match_counts.estimate(cursor, criteria, state, schema=schema)
+        estimate = match_counts.estimate(cursor, criteria, state, schema=schema)
+    certain = match_counts.MOST_COUNTED
+    if not has_ended:
+        fewer, has_ended = _count_within(alias, criteria, state, FEWER_COUNTED)
+        if fewer is not None:
+            return fewer
+        # A search that has to read the row of each job may find few among many: nothing is certain of their number.
+        certain = FEWER_COUNTED if has_ended and not search.looked_at_by(criteria).conditions else 0
+    if estimate.number < certain:
+        return MatchCount(number=certain, is_minimum=True)
+    return estimate
+
+
+def _count_within(alias: str, criteria: Criteria, state: State, most: int) -> tuple[MatchCount | None, bool]:
+    """Return the exact number unless there are more, and whether counting has ended in time."""
+    try:
+        with databases.reading(alias, timeout=COUNTING_SECONDS) as (cursor, schema):
+            return match_counts.count_exactly(cursor, criteria, state, schema=schema, most=most), True
+    except databases.PageTimeoutError:
+        return None, False
 
 
 def is_number_typed(request: HttpRequest, action: Action, selection: Selection, alias: str) -> bool:

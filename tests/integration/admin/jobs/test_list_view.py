@@ -49,7 +49,6 @@ class TestFinding:
 
     # What PostgreSQL's json takes and its operators refuse to read, beside what only looks like it.
     def test_payloads_that_postgresql_cannot_read_are_skipped(self, admin_page: Client) -> None:
-        client = admin_page
         for payload in (
             r'{"x": "\u0000"}',
             r'{"\u0000": 1, "x": 1}',

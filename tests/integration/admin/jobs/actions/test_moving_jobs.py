@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from django_graphile_worker.admin.jobs.actions import bulk_progress
 from django_graphile_worker.admin.jobs.actions.bulk_progress import BulkAction, BulkProgress
 from django_graphile_worker.admin.jobs.actions.job_actions import ACTIONS
 from django_graphile_worker.models import Job
@@ -104,8 +103,8 @@ def hooked(monkeypatch: pytest.MonkeyPatch, worker_schema: str) -> Callable[[int
             mover.note(ids, result)
             return result
 
-        monkeypatch.setattr(bulk_progress.bulk_steps, "next_step", moving_next_step)
-        monkeypatch.setattr(bulk_progress.bulk_steps, "run_step", noting_run_step)
+        monkeypatch.setattr(bulk_steps, "next_step", moving_next_step)
+        monkeypatch.setattr(bulk_steps, "run_step", noting_run_step)
         monkeypatch.setattr(collecting, "STEP", 2)
         return mover
 
