@@ -108,7 +108,7 @@ def languages() -> list[str]:
     return sorted(path.name for path in LOCALE.iterdir() if path.is_dir())
 
 
-def key_of(entry: polib.POEntry) -> Text:
+def key_of(entry: polib.POEntry | polib.MOEntry) -> Text:
     return Text(entry.msgid, entry.msgid_plural or None, entry.msgctxt)
 
 

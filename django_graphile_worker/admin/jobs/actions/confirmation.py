@@ -15,8 +15,9 @@ from django_graphile_worker.admin import databases, formatting
 from django_graphile_worker.admin.jobs.actions.job_actions import Action
 from django_graphile_worker.admin.jobs.actions.selection import Selection
 from django_graphile_worker.admin.jobs.states import state_name
-from django_graphile_worker.sql.inspection import match_counts, search
+from django_graphile_worker.sql.inspection import match_counts
 from django_graphile_worker.sql.inspection.criteria import STATES, Criteria, State
+from django_graphile_worker.sql.inspection.index_walks import looked_at_by
 from django_graphile_worker.sql.inspection.match_counts import MatchCount
 from django_graphile_worker.sql.job_actions import bulk_steps
 
@@ -113,7 +114,7 @@ def _count(alias: str, criteria: Criteria, state: State) -> MatchCount:
         if fewer is not None:
             return fewer
         # A search that has to read the row of each job may find few among many: nothing is certain of their number.
-        certain = FEWER_COUNTED if has_ended and not search.looked_at_by(criteria).conditions else 0
+        certain = FEWER_COUNTED if has_ended and not looked_at_by(criteria).conditions else 0
     if estimate.number < certain:
         return MatchCount(number=certain, is_minimum=True)
     return estimate
