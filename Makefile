@@ -20,8 +20,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # The tests start hundreds of processes; without bytecode on disk each of them would compile the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help test check lint types imports tests prerequisites coverage demo bench figures chaos docs format messages
-.PHONY: build clean
+.PHONY: help test check lint types imports tests prerequisites coverage demo bench figures chaos docs format messages build clean
 
 help:
 	@echo 'make demo           Run a web site with the admin, and a worker with jobs (ARGS=--once: for a few seconds)'

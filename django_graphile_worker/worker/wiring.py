@@ -9,6 +9,7 @@ from django_graphile_worker import signals
 from django_graphile_worker.exceptions import BreakingMigrationError
 from django_graphile_worker.registry import Task
 from django_graphile_worker.routing import Place
+from django_graphile_worker.worker import part_callbacks
 from django_graphile_worker.worker.control.control_reader import ControlReader
 from django_graphile_worker.worker.control.pauses import Pauses
 from django_graphile_worker.worker.database.connection import Database
@@ -31,18 +32,9 @@ from django_graphile_worker.worker.maintenance.recovery import Recovery
 from django_graphile_worker.worker.maintenance.retention import STATEMENT_DEADLINE, Retention
 from django_graphile_worker.worker.maintenance.schema_version import SchemaVersion
 from django_graphile_worker.worker.maintenance.unserved_tasks import FIRST_LOOK, UnservedTasks
-from django_graphile_worker.worker.part_callbacks import (
-    ControlCallbacks,
-    FetcherCallbacks,
-    HeartbeatCallbacks,
-    ListenerCallbacks,
-    PauseCallbacks,
-    PoolCallbacks,
-    RecoveryCallbacks,
-    ReleaserCallbacks,
-)
 from django_graphile_worker.worker.parts import Parts
 from django_graphile_worker.worker.pool.slot_pool import SlotPool
+from django_graphile_worker.worker.recovery_callbacks import RecoveryCallbacks
 from django_graphile_worker.worker.release.releaser import Releaser
 from django_graphile_worker.worker.release.statements import ReleaseStatements
 from django_graphile_worker.worker.reporting.events import WorkerEvents
@@ -86,9 +78,10 @@ def build_parts(
     parts.task_reports = None if find_task is None else _build_task_reports(parts)
     parts.heartbeat = _build_heartbeat(parts)
     parts.pauses = Pauses(
-        PauseCallbacks(parts, lambda: pause_endings_of(parts)), identifier_of=parts.directory.identifier_of
+        part_callbacks.PauseCallbacks(parts, lambda: pause_endings_of(parts)),
+        identifier_of=parts.directory.identifier_of,
     )
-    parts.control_reader = ControlReader(ControlCallbacks(parts, stops=lambda: stops_of(parts)))
+    parts.control_reader = ControlReader(part_callbacks.ControlCallbacks(parts, stops=lambda: stops_of(parts)))
     parts.listener = _build_listener(parts) if parts.settings.listen else None
     parts.fetcher = _build_fetcher(parts)
     parts.directory.on_limited = lambda: use_limits(parts)
@@ -158,7 +151,7 @@ def _build_execution(parts: Parts, new_tasks: NewTasks | None) -> None:
         build_deadlines=lambda: stops_of(parts).deadlines,
     )
     parts.releaser = _build_releaser(parts)
-    parts.slots = SlotPool(settings.concurrency, PoolCallbacks(parts))
+    parts.slots = SlotPool(settings.concurrency, part_callbacks.PoolCallbacks(parts))
 
 
 def _build_task_reports(parts: Parts) -> TaskReports:
@@ -177,7 +170,9 @@ def _build_releaser(parts: Parts) -> Releaser:
     statements = ReleaseStatements(
         parts.release_database, now=parts.now, settings=parts.settings, keeping=parts.result_keeping
     )
-    return Releaser(statements=statements, events=ReleaserCallbacks(parts), on_trouble=parts.events.database_trouble)
+    return Releaser(
+        statements=statements, events=part_callbacks.ReleaserCallbacks(parts), on_trouble=parts.events.database_trouble
+    )
 
 
 def _build_heartbeat(parts: Parts) -> Heartbeat:
@@ -185,7 +180,7 @@ def _build_heartbeat(parts: Parts) -> Heartbeat:
     deadline = deadline_of_beats(settings.statement_timeout, settings.worker_timeout)
     return Heartbeat(
         database=_database(parts, "heartbeat", deadline=deadline),
-        events=HeartbeatCallbacks(parts),
+        events=part_callbacks.HeartbeatCallbacks(parts),
         interval=settings.heartbeat_interval,
         timeout=settings.worker_timeout,
         clock=lease_clock,
@@ -197,7 +192,7 @@ def _build_listener(parts: Parts) -> Listener:
     settings = parts.settings
     return Listener(
         database=parts.claim_database,
-        events=ListenerCallbacks(parts),
+        events=part_callbacks.ListenerCallbacks(parts),
         proof_within=BEATS_OF_SILENCE * settings.heartbeat_interval if settings.notify else None,
     )
 
@@ -218,7 +213,7 @@ def _build_fetcher(parts: Parts) -> Fetcher:
     return Fetcher(
         parts.slots,
         claimer=parts.claimer,
-        events=FetcherCallbacks(parts),
+        events=part_callbacks.FetcherCallbacks(parts),
         fast_path=parts.fast_path,
         poll_interval=poll_interval,
         local_queue_size=settings.local_queue_size,

@@ -20,9 +20,9 @@ CANARIES = "test_private_interfaces.py"
 
 # Paths below tests/, and why no module has this name.
 CAPABILITIES = {
-    "integration/admin/test_links.py": "the links of all pages, for users with few permissions",
-    "integration/admin/test_figures.py": "that the numbers of all pages lead to lists of as many jobs",
     "integration/admin/jobs/actions/test_moving_jobs.py": "actions on all jobs that match, while jobs change states",
+    "integration/admin/test_figures.py": "that the numbers of all pages lead to lists of as many jobs",
+    "integration/admin/test_links.py": "the links of all pages, for users with few permissions",
     "integration/admin/test_long_table.py": "what all pages read of a table with many jobs",
     "integration/admin/test_security.py": "permissions, redaction and escaping on all pages",
     "integration/admin/test_translation.py": "the translation of all pages",

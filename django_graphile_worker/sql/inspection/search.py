@@ -15,6 +15,7 @@ from django_graphile_worker.sql.inspection.criteria import Criteria, State, stat
 from django_graphile_worker.sql.inspection.index_walks import looked_at_by, walk
 from django_graphile_worker.sql.inspection.orders import TYPES, Order, order_of
 from django_graphile_worker.sql.inspection.row_conditions import Clauses
+from django_graphile_worker.sql.inspection.segmented_search import Found, SegmentedSearch
 from django_graphile_worker.sql.inspection.segments import segments
 from django_graphile_worker.sql.inspection.walk_choice import AVAILABLE
 from django_graphile_worker.sql.parked_jobs import JOIN_PARKED, TRUE_RUN_AT
@@ -23,8 +24,6 @@ from django_graphile_worker.sql.schema import statement
 # How many rows a page reads if the criteria need the rows: from a single range of an index, or from each of many.
 MOST_EXAMINED = 5_000
 MOST_EXAMINED_OF_MANY = 500
-# How many times a page of several segments searches on if a search has ended without filling the page.
-MOST_LOOKS = 4
 # With more names than this, a search walks along many ranges.
 FEW_NAMES = 4
 # How many pages a list searches before it returns what it has found so far.
@@ -35,17 +34,6 @@ JOBS_OF_CANDIDATES = """cross join lateral (
     select * from :SCHEMA._private_jobs as job where job.id = candidate.id offset 0) as job"""
 
 TOKEN = re.compile(r"[-+0-9: .~a-zA-Z]{1,120}")
-
-
-class Found(Frozen):
-    """The ids of a page, and where the next page begins (None: this was the last)."""
-
-    ids: list[int]
-    next_token: str | None
-    # How many jobs were read without filling the page, if there are more jobs; None if all were read.
-    examined: int | None
-    # Where the page itself begins.
-    first_token: str | None = None
 
 
 def find(
@@ -64,7 +52,11 @@ def find(
     """
     parts = segments(criteria)
     if order is None and len(parts) > 1:
-        return _SegmentedSearch(cursor, parts, schema, limit, is_backwards).find(after)
+
+        def find_in(segment: Criteria, token: str | None, most: int) -> Found:
+            return _find(cursor, segment, schema, most, token, is_backwards)
+
+        return SegmentedSearch(find_in, parts, limit, is_backwards, most_examined=MOST_EXAMINED).find(after)
     return _find(cursor, parts[0] if len(parts) == 1 else criteria, schema, limit, after, is_backwards, order)
 
 
@@ -94,57 +86,6 @@ def _find(
         examined=examined if is_cut_off else None,
         first_token=matches[0][2] if matches else None,
     )
-
-
-class _SegmentedSearch:
-    """A page that goes through several segments, one after the other. A token begins with the number of a segment."""
-
-    TOKEN = re.compile(r"s([0-9])~(.*)")
-
-    def __init__(self, cursor: Any, parts: Sequence[Criteria], schema: str, limit: int, is_backwards: bool) -> None:
-        self.cursor, self.parts, self.schema, self.limit = cursor, parts, schema, limit
-        self.is_backwards = is_backwards
-        self.ids: list[int] = []
-        self.examined = self.looks = 0
-        self.first_token: str | None = None
-
-    def find(self, after: str | None) -> Found:
-        numbers = list(range(len(self.parts)))
-        place = self.TOKEN.fullmatch(after or "")
-        start = (int(place[1]), place[2]) if place and int(place[1]) in numbers else None
-        first, token = start or (numbers[-1] if self.is_backwards else 0, "")
-        numbers = [each for each in reversed(numbers) if each <= first] if self.is_backwards else numbers[first:]
-        for number in numbers:
-            next_token = self._search(number, token if number == first else "")
-            if next_token is not None:
-                examined = self.examined if len(self.ids) < self.limit else None
-                return self._found(f"s{number}~{next_token}", examined)
-        return self._found(None, None)
-
-    def _search(self, number: int, token: str) -> str | None:
-        """Search one segment; return where the next page begins, or None if the segment is finished."""
-        if len(self.ids) == self.limit:
-            # The next page begins here, unless there are no jobs.
-            further = self._find(number, token, 1)
-            return token if further.ids or further.next_token is not None else None
-        while True:
-            found = self._find(number, token, self.limit - len(self.ids))
-            self.ids += found.ids
-            if self.first_token is None and found.first_token is not None:
-                self.first_token = f"s{number}~{found.first_token}"
-            self.examined += found.examined or 0
-            self.looks += found.examined is not None
-            if found.next_token is None:
-                return None
-            token = found.next_token
-            if len(self.ids) == self.limit or self.examined >= MOST_EXAMINED or self.looks >= MOST_LOOKS:
-                return token
-
-    def _find(self, number: int, token: str, limit: int) -> Found:
-        return _find(self.cursor, self.parts[number], self.schema, limit, token or None, self.is_backwards)
-
-    def _found(self, next_token: str | None, examined: int | None) -> Found:
-        return Found(ids=self.ids, next_token=next_token, examined=examined, first_token=self.first_token)
 
 
 def _budget(criteria: Criteria, looked_at: Clauses, limit: int) -> int:
