@@ -65,6 +65,13 @@ def test_status__counts_up_to_a_cap_and_says_so(monkeypatch: pytest.MonkeyPatch)
     assert "2+" in operate("status").out
 
 
+def test_status__tells_the_next_scheduled_job_behind_jobs_that_are_retried_sooner() -> None:
+    for _ in range(30):
+        make_job("a", run_at=minutes_ago(-5), attempts=1, last_error="no")
+    make_job("a", run_at=minutes_ago(-60))
+    assert ", the next " in operate("status").out
+
+
 def test_status__tells_the_earliest_time_of_each_state() -> None:
     times = {minutes: minutes_ago(minutes) for minutes in (-60, -5, 5, 60)}
     for when in times.values():
