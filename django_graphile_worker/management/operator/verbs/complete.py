@@ -17,7 +17,7 @@ class Complete(ChangeByIds):
     summary = "Delete jobs as if they had succeeded."
     description = "Waiting and failed jobs are deleted without being run. Running jobs are not changed."
     examples = ("42", "42 43 44")
-    done = "Completed"
+    done = "Deleted"
 
     def change(self, job_ids: Sequence[int], console: Console, options: Options) -> list[Job]:
         return api.complete_jobs(job_ids, **console.place)
