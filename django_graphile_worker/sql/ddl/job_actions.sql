@@ -4,7 +4,8 @@
 -- An action on all jobs that match a search first collects the ids of the jobs, in one snapshot, and then changes them in
 -- steps, each in its own transaction. So a job that changes its state in between is still found, and none is found twice.
 -- A row is a step: before it, the ids of its jobs; after it, the jobs that it changed and the values that they had. The
--- rows of an action that cannot be undone are deleted; all others are deleted after an hour, when the next action begins.
+-- rows of an action that cannot be undone are deleted. When an action begins, steps that were done more than an hour ago
+-- are deleted, and steps of an action that nobody has continued for a day.
 --
 -- "if not exists" keeps the index out of the list of indexes that a later migration builds: the table is new and empty.
 create table :SCHEMA._private_action_steps (
