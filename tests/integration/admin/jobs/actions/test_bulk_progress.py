@@ -10,6 +10,7 @@ from django.conf import settings
 from django.db import connection
 from django.test import Client
 
+from django_graphile_worker.admin import databases
 from django_graphile_worker.admin.jobs.actions import bulk_progress
 from django_graphile_worker.models import Job
 from django_graphile_worker.sql.job_actions import collecting
@@ -254,6 +255,18 @@ class TestALongAction:
         assert messages(page) == ["30 jobs were deleted."]
         assert not Job.objects.exists()
         assert [name for name, _ in log_entries()] == ["14 jobs", "16 jobs"]
+
+    def test_waits_for_no_locked_job_as_long_as_a_statement_may_take(
+        self, admin_page: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Meanwhile it would keep the other jobs of the step from workers, and from what adds jobs with their keys."""
+        monkeypatch.setattr(databases, "LONGEST_LOCK_WAIT", 0.1)
+        ids = [make_job("send", run_at=minutes_ago(5)) for _ in range(20)]
+        with open_transaction_on(ids[10]):
+            page = act_on_all(admin_page, "fail", "task:send", state="ready", reason="no", confirmed="1")
+        assert page.status_code == 503
+        assert "7 jobs were failed." in text(page)
+        assert messages(continue_action(admin_page, page)) == ["20 jobs were failed. Undo…"]
 
 
 class TestRestrictedByQueryset:
