@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from psycopg.errors import QueryCanceled
 
 from django_graphile_worker import add_job
+from django_graphile_worker.worker.maintenance import backlog_sampler
 from tests.support.operating import execute
 from tests.support.stepped_worker import Build, stepped_workers
 
@@ -63,3 +65,24 @@ def test_an_error__is_reported_and_the_recovery_goes_on(make: Build, monkeypatch
     assert troubles == ["backlog samples"], "it is not tried again at every look"
     worker.recovery.step()
     assert samples() == []
+
+
+def test_a_sample_that_takes_long__does_not_delay_the_recovery(make: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is cancelled long before the deadline of the statements of recovery, which is half a minute."""
+    worker = make()
+    errors: list[BaseException] = []
+    sampler: Any = vars(worker.recovery._events)["_sampler"]
+    monkeypatch.setattr(sampler, "_on_trouble", lambda action, error, retry_in: errors.append(error))
+    monkeypatch.setattr(backlog_sampler, "LONGEST_SAMPLE", 0.1)
+    name = "{schema}._private_sample_backlog_v1"
+    execute(f"alter function {name} rename to hidden")
+    execute(
+        f"create function {name}(int, int, int, timestamptz) returns boolean language sql"
+        " as 'select pg_catalog.pg_sleep(600) is null'"
+    )
+    try:
+        worker.recovery.step()
+    finally:
+        execute(f"drop function {name}")
+        execute("alter function {schema}.hidden rename to _private_sample_backlog_v1")
+    assert [type(error) for error in errors] == [QueryCanceled]
