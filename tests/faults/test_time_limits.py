@@ -60,9 +60,8 @@ def test_kill_while_jobs_are_stopped__loses_no_job(world: World, fleet: Fleet, w
     world.wait_for("start", 8)
     for child in workers[0].children():
         child.kill()
-    wait_until(lambda: all(world.job(job).last_error is not None for job in jobs))
-    assert {world.job(job).last_error.partition(":")[0] for job in jobs} == {
-        "django_graphile_worker.exceptions.TaskTimeout"
-    }
+    # A job of the killed process has the note about its death as its error, until it has run again.
+    timeout = "django_graphile_worker.exceptions.TaskTimeout"
+    wait_until(lambda: all((world.job(job).last_error or "").startswith(timeout) for job in jobs))
     for worker in workers:
         worker.stop()

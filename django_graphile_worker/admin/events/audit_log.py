@@ -7,7 +7,7 @@ from typing import Any
 from django.contrib.admin.models import LogEntry
 from django.http import HttpRequest
 
-from django_graphile_worker.admin import formatting
+from django_graphile_worker.admin import audit, formatting
 from django_graphile_worker.models import Job
 
 
@@ -30,5 +30,5 @@ def row(entry: LogEntry) -> dict[str, Any]:
         "time": formatting.relative_time(entry.action_time),
         "user": entry.user.get_username(),
         "object": entry.object_repr,
-        "message": entry.get_change_message(),
+        "message": audit.message_of(entry),
     }

@@ -81,7 +81,7 @@ def test_a_group_that_has_failed_permanently_cannot_be_failed(admin_page: Client
     asked = act_on_all(admin_page, "fail", "task:send exception:KeyError", **given)
     assert asked.context["title"] == "Fail 1 job?"
     response = act_on_all(admin_page, "fail", "task:send exception:KeyError", **given, confirmed="1")
-    assert messages(response)[1] == "1 job was skipped: its state is “Permanently failed”."
+    assert messages(response)[1] == "1 job was skipped: its state is “Failed”."
     errors = set(Job.objects.values_list("last_error", flat=True))
     assert errors == {"KeyError: 'x'", "KeyError: 'y'\n\nNo printer."}, "tracebacks are kept"
 

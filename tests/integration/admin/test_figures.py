@@ -15,7 +15,8 @@ from tests.support import admin_pages as pages
 
 # A link around a number, in a tile or in a table.
 FIGURE = re.compile(
-    r'<a(?: class="gw-figure")? href="([^"]*/job/\?[^"]*)">(?:<span class="gw-tile-value"><bdi>)?([0-9,]+)\b'
+    r'<a(?: class="gw-count-link")? href="([^"]*/job/\?[^"]*)">'
+    r'(?:<span class="gw-tile-value"><bdi data-age>)?([0-9,]+)\b'
 )
 PAGES = {pages.OVERVIEW: 12, pages.QUEUES: 1, pages.ERRORS: 9, pages.WORKERS: 2, pages.LIMITS: 3}
 

@@ -154,6 +154,8 @@ MOST_READ = {
     "error-groups": 31_000,
     "busiest-queues": 25_000,
     "queues": 25_000,
+    # Up to 50 jobs of each of a thousand queues, to show the fullest first.
+    "active-queues": 50_000,
     # A bounded look reads 5,000 jobs along an index, and the row of each.
     "find-jobs": 10_400,
 }

@@ -122,5 +122,5 @@ def test_dismissing__refuses_what_is_not_an_alarm(admin_page: Client) -> None:
 
 def test_audit_log__shows_what_users_changed(admin_page: Client, add: Any) -> None:
     admin_page.post(pages.PAUSES, {"kind": "queue", "name": "eu", "create": "on", "reason": "repair"})
-    assert "root queue eu Paused: repair" in text(admin_page.get(pages.EVENTS, {"show": "audit"}))
+    assert "root queue eu Paused. Reason: repair" in text(admin_page.get(pages.EVENTS, {"show": "audit"}))
     assert "No changes by users." in text(admin_page.get(pages.EVENTS, {"show": "audit", "before": "1"}))

@@ -143,7 +143,7 @@ class TestCancelling:
             "2 jobs were cancelled.",
             "1 of them is running: its worker is told to stop it.",
             f"1 job is run by a worker of Node.js, which cannot be told to stop: #{node}. It is not retried.",
-            "1 job was skipped: its state is “Permanently failed”.",
+            "1 job was skipped: its state is “Failed”.",
             "1 job no longer exists.",
         ]
         assert set(Job.objects.values_list("pk", flat=True)) == {running, node, failed}

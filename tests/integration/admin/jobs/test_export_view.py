@@ -95,7 +95,7 @@ def test_export__is_logged(admin_page: Client, monkeypatch: pytest.MonkeyPatch) 
     # The receiver of this signal closes the connection of the test.
     monkeypatch.setattr(request_finished, "send", lambda **arguments: [])
     response.close()
-    assert log_entries()[-1] == ("Export", "Export as JSON of “all jobs”: stopped after 1 row.")
+    assert log_entries()[-1] == ("Export", "Export as JSON of “all jobs”: stopped. Rows: 1.")
 
 
 def test_search_with_a_mistake__exports_nothing(admin_page: Client) -> None:

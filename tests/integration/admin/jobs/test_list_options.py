@@ -60,7 +60,7 @@ def test_running_jobs__have_their_worker(admin_page: Client, client_with: MakeCl
     assert "worker" not in columns(admin_page)
     page = admin_page.get(pages.JOBS, {"state": "running"})
     (row,) = page.context["rows"]
-    assert row.worker_url.startswith(f"{pages.WORKERS}#worker-")
+    assert row.worker_url.startswith(f"{pages.WORKERS}#gw-worker-")
     assert row.worker_url in body(page)
     sees_no_workers = client_with(views=("view_job",)).get(pages.JOBS, {"state": "running"})
     assert pages.WORKERS not in body(sees_no_workers)

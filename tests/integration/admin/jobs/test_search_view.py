@@ -67,7 +67,7 @@ def test_word_that_is_part_of_no_name__gets_a_question(admin_page: Client) -> No
 def test_negated_unknown_word__blocks_actions_on_all(admin_page: Client) -> None:
     """A mistyped exclusion excludes nothing: an action would change jobs that the user wants to spare."""
     make_job("send")
-    response = pages.act_on_all(admin_page, "complete", "task:send -urgnt", confirmed="1")
+    response = pages.act_on_all(admin_page, "delete", "task:send -urgnt", confirmed="1")
     assert "No jobs were changed" in " ".join(pages.messages(response))
     assert len(found(admin_page, "task:send")) == 1
 

@@ -82,5 +82,5 @@ def test_figures__are_links_to_the_jobs_that_they_count(admin_page: Client) -> N
     make_failed_job("send")
     make_job("send", attempts=1, last_error="no", run_at=minutes_ago(-5))
     (line,) = admin_page.get(pages.OVERVIEW).context["tasks"]
-    for url in (line.ready_url, line.retrying_url, line.failed_url):
+    for url in line.state_urls.values():
         assert len(admin_page.get(url).context["rows"]) == 1, url

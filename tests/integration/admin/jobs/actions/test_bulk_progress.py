@@ -147,7 +147,7 @@ class TestALongAction:
         running = make_job("send", locked_by="worker")
         page = act_on_all(admin_page, "fail", "task:send", reason="no <more>", confirmed="1")
         assert page.status_code == 200
-        assert "More jobs match. The changes so far are committed" in text(page)
+        assert "More jobs match. The changes so far stay" in text(page)
         page, requests = finish_action(admin_page, page)
         assert requests > 3
         assert messages(page) == [

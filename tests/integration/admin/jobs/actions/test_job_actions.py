@@ -46,7 +46,7 @@ def test_retry_gives_a_failed_job_all_its_attempts_again(admin_page: Client) -> 
     job = Job.objects.get(pk=job_id)
     assert (job.attempts, job.is_available, job.last_error) == (0, True, "KeyError: 'x'")
     assert job.run_at <= timezone.now()
-    assert log_entries() == [(f"#{job_id}", "Retry.")]
+    assert log_entries() == [(f"#{job_id}", "Retried.")]
 
 
 def test_reschedule_asks_and_changes_the_given_fields(admin_page: Client) -> None:
