@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from time import monotonic
+from time import monotonic, time
 
 import psycopg
 
@@ -38,10 +38,11 @@ class BacklogSampler:
         schema, now = database.schema, self._now()
         try:
             with database.cursor() as cursor:
-                if backlog_samples.is_sampled(cursor, schema=schema, now=now):
-                    return
-                with limited_transaction(cursor.connection, min(LONGEST_SAMPLE, database.deadline)):
-                    backlog_samples.sample(cursor, schema=schema, now=now)
+                if not backlog_samples.is_sampled(cursor, schema=schema, now=now):
+                    with limited_transaction(cursor.connection, min(LONGEST_SAMPLE, database.deadline)):
+                        backlog_samples.sample(cursor, schema=schema, now=now)
+            # Until the next minute there is nothing to ask the database, however far its clock is from this one.
+            self._next_at = monotonic() + 60.0 - time() % 60.0
         except psycopg.Error as error:
             self._next_at = monotonic() + RETRY_INTERVAL
             self._on_trouble("backlog samples", error, RETRY_INTERVAL)
