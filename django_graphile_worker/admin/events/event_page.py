@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.contrib import messages
+from django.contrib.admin.models import LogEntry
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, URLResolver, path
 from django.utils import timezone
@@ -51,7 +52,7 @@ class EventAdmin(PageAdmin):
             "first_url": self.url(request, "event", **asked) if request.GET.get("before") else "",
         }
         if asked["show"] == AUDIT:
-            self.require(audit_log.may_view(request))
+            self.require(self._may_view_log(request))
             return self.render(request, "events.html", context | self._audit_context(request, asked))
         return self.render(request, "events.html", context | self._events_context(request, asked))
 
@@ -70,7 +71,7 @@ class EventAdmin(PageAdmin):
             "number": formatting.number(number)
         }
         messages.success(request, text)
-        return HttpResponseRedirect(self.url(request, "overview") or self.url(request, "event"))
+        return HttpResponseRedirect(self.url(request, "overview") or self.url_or_index(request, "event"))
 
     def _events_context(self, request: HttpRequest, asked: Mapping[str, str]) -> dict[str, Any]:
         criteria = _criteria(asked, _position(request.GET.get("before", "")))
@@ -83,13 +84,23 @@ class EventAdmin(PageAdmin):
             "next_url": self.url(request, "event", **asked, before=before) if before else "",
         }
 
+    def _may_view_log(self, request: HttpRequest) -> bool:
+        """Return whether the user may see what was done to every job: the entries name jobs, reasons and searches."""
+        return audit_log.may_view(request) and self.visible_ids(request, databases.selected_alias(request)) is None
+
     def _audit_context(self, request: HttpRequest, asked: Mapping[str, str]) -> dict[str, Any]:
         before = request.GET.get("before", "")
         last = int(before) if before.isdecimal() and len(before) < 10 else None
         found = audit_log.read_entries(limit=PAGE_SIZE + 1, before=last)
         shown = found[:PAGE_SIZE]
         next_url = self.url(request, "event", **asked, before=shown[-1].pk) if len(found) > PAGE_SIZE else ""
-        return {"entries": [audit_log.row(entry) for entry in shown], "next_url": next_url, "is_audit": True}
+        entries = [audit_log.row(entry) | {"url": self._job_url(request, entry)} for entry in shown]
+        return {"entries": entries, "next_url": next_url, "is_audit": True}
+
+    def _job_url(self, request: HttpRequest, entry: LogEntry) -> str:
+        """Return the address of the job that an entry is about, if it is about one job."""
+        job_id = audit_log.job_id_of(entry)
+        return "" if job_id is None else self.url(request, "job", "change", job_id)
 
     def _tabs(self, request: HttpRequest, asked: Mapping[str, str]) -> list[tuple[str, str, bool]]:
         names = {
@@ -97,7 +108,7 @@ class EventAdmin(PageAdmin):
             PROBLEMS: _("Problems"),
             **{name: label for name, (label, _kinds) in GROUPS.items()},
         }
-        if audit_log.may_view(request):
+        if self._may_view_log(request):
             names[AUDIT] = _("Audit log")
         others = {name: value for name, value in asked.items() if name != "show"}
         return [
