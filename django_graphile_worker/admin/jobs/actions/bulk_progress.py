@@ -14,6 +14,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from django.core import signing
+from django.db import IntegrityError
 from django.http import Http404
 
 from django_graphile_worker import conf
@@ -200,18 +201,22 @@ class BulkAction:
         criteria = self.criteria
         if progress.is_second_walk:
             criteria = replace(criteria, unchanged_since=progress.since)
-        with databases.writing(self.alias, has_one_snapshot=True) as (cursor, schema):
-            parts = collecting.parts(cursor, criteria, self.states, schema=schema)
-            first = max(progress.collected_steps, bulk_steps.next_number(cursor, owner.action_id, schema=schema))
-            found = collecting.collect(
-                cursor,
-                owner,
-                parts,
-                schema=schema,
-                first=first,
-                is_over=is_over,
-                place=progress.place,
-            )
+        try:
+            with databases.writing(self.alias, has_one_snapshot=True) as (cursor, schema):
+                parts = collecting.parts(cursor, criteria, self.states, schema=schema)
+                first = max(progress.collected_steps, bulk_steps.next_number(cursor, owner.action_id, schema=schema))
+                found = collecting.collect(
+                    cursor,
+                    owner,
+                    parts,
+                    schema=schema,
+                    first=first,
+                    is_over=is_over,
+                    place=progress.place,
+                )
+        except IntegrityError:
+            # A request of another tab has just stored the same steps: they are done first.
+            return progress
         is_whole = progress.place is None or progress.is_second_walk
         return replace(
             progress,

@@ -13,7 +13,7 @@ from django.test import Client
 from django_graphile_worker.admin import databases
 from django_graphile_worker.admin.jobs.actions import bulk_progress
 from django_graphile_worker.models import Job
-from django_graphile_worker.sql.job_actions import collecting
+from django_graphile_worker.sql.job_actions import bulk_steps, collecting
 from tests.support import admin_pages as pages
 from tests.support.admin_pages import StatementRecorder, act, act_on_all, log_entries, messages, text
 from tests.support.factories import make_failed_job, make_job, minutes_ago
@@ -205,6 +205,26 @@ class TestALongAction:
             pytest.fail("Expected the action to end.")
         assert page.status_code == 200
         assert Job.objects.filter(**done).count() == Job.objects.count()
+
+    def test_that_two_tabs_collect_at_once_is_continued_by_both(
+        self, admin_page: Client, one_step_a_request: None, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Their snapshots do not show the steps of each other, so both choose the same numbers."""
+        for number in range(45):
+            make_job(f"task{number % 3}", run_at=minutes_ago(5))
+        page = answer = act_on_all(admin_page, "reschedule", state="ready", confirmed="1", priority="5")
+        for _ in range(3):
+            answer = continue_action(admin_page, answer)
+        numbers = [0]
+        next_number = bulk_steps.next_number
+
+        def outdated(*arguments: Any, **options: Any) -> int:
+            return numbers.pop() if numbers else next_number(*arguments, **options)
+
+        monkeypatch.setattr(bulk_steps, "next_number", outdated)
+        page, _ = finish_action(admin_page, page)
+        assert (page.status_code, numbers) == (200, [])
+        assert Job.objects.filter(priority=5).count() == 45
 
     def test_continued_after_hours_still_has_its_steps(self, admin_page: Client, one_step_a_request: None) -> None:
         """The steps that are not done yet outlast the hour in which an action can be undone."""
