@@ -10,6 +10,9 @@ from django.utils.translation import ngettext
 
 from django_graphile_worker.sql.inspection.events import LoggedEvent
 
+# A larger number, also an infinite one, is not a number of jobs or of seconds.
+MOST = 10**18
+
 
 class Name(NamedTuple):
     """A name in a sentence, and the thing that has it: "worker", "queue", "task", "flag", "item", "job" or "limit"."""
@@ -53,7 +56,9 @@ class Facts:
 
     def number(self, key: str) -> int | None:
         value = self._details.get(key)
-        return round(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return None
+        return round(value) if abs(value) < MOST else None
 
     def texts(self, key: str) -> list[str]:
         value = self._details.get(key)

@@ -106,6 +106,16 @@ def flags_from(text: str | None) -> frozenset[str]:
     return frozenset(filter(_is_text, value)) if isinstance(value, dict | list) else frozenset()
 
 
+def json_object(text: str | None) -> dict[str, Any]:
+    """Return an object that any program can have written; empty for other values, and if Python cannot decode it."""
+    try:
+        found = json.loads(text) if text else None
+    except (ValueError, RecursionError):
+        # A number with thousands of digits, or thousands of levels.
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
 def _is_text(value: object) -> bool:
     return isinstance(value, str)
 

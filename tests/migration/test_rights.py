@@ -114,3 +114,24 @@ def test_worker_role__cannot_write_what_migrating_to_zero_runs(
 
     assert len(rows) == len(before)
     assert worker.query("select * from {schema}._private_installation order by part") == before
+
+
+@pytest.mark.parametrize("kind", ["viewer", "worker"])
+def test_role__that_only_reads_gets_no_right_to_write_from_later_migrations(
+    site: Site, worker: WorkerSql, stranger: str, kind: str
+) -> None:
+    """A viewer reads everything and changes nothing, also in tables that are newer than its grants."""
+    # The last migration before the tables of actions, saved views, statistics and events.
+    site.migrate("0021")
+    with site.connect(autocommit=True) as connection:
+        connection.execute(grants.script(kind, stranger, schema=site.schema).encode())
+    site.migrate()
+    writable = worker.query(
+        "select c.relname as name from pg_class as c"
+        " where c.relnamespace = %s::regnamespace and c.relkind in ('r', 'p')"
+        " and has_table_privilege(%s, c.oid, 'insert, update, delete')", f'"{site.schema}"', stranger
+    )  # fmt: skip
+    found = {str(row["name"]) for row in writable} - OPEN
+    new = {"_private_action_steps", "_private_saved_views", "_private_events"}
+    assert found & new == (new if kind == "worker" else set())
+    assert kind == "worker" or found == set()

@@ -52,7 +52,7 @@ class EventAdmin(PageAdmin):
             "first_url": self.url(request, "event", **asked) if request.GET.get("before") else "",
         }
         if asked["show"] == AUDIT:
-            self.require(audit_log.may_view(request))
+            self.require(self._may_view_log(request))
             return self.render(request, "events.html", context | self._audit_context(request, asked))
         return self.render(request, "events.html", context | self._events_context(request, asked))
 
@@ -71,7 +71,7 @@ class EventAdmin(PageAdmin):
             "number": formatting.number(number)
         }
         messages.success(request, text)
-        return HttpResponseRedirect(self.url(request, "overview") or self.url(request, "event"))
+        return HttpResponseRedirect(self.url(request, "overview") or self.url_or_index(request, "event"))
 
     def _events_context(self, request: HttpRequest, asked: Mapping[str, str]) -> dict[str, Any]:
         criteria = _criteria(asked, _position(request.GET.get("before", "")))
@@ -83,6 +83,10 @@ class EventAdmin(PageAdmin):
             "rows": [_row(event, text) for event in shown],
             "next_url": self.url(request, "event", **asked, before=before) if before else "",
         }
+
+    def _may_view_log(self, request: HttpRequest) -> bool:
+        """Return whether the user may see what was done to every job: the entries name jobs, reasons and searches."""
+        return audit_log.may_view(request) and self.visible_ids(request, databases.selected_alias(request)) is None
 
     def _audit_context(self, request: HttpRequest, asked: Mapping[str, str]) -> dict[str, Any]:
         before = request.GET.get("before", "")
@@ -104,7 +108,7 @@ class EventAdmin(PageAdmin):
             PROBLEMS: _("Problems"),
             **{name: label for name, (label, _kinds) in GROUPS.items()},
         }
-        if audit_log.may_view(request):
+        if self._may_view_log(request):
             names[AUDIT] = _("Audit log")
         others = {name: value for name, value in asked.items() if name != "show"}
         return [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,8 +15,10 @@ from django_graphile_worker.admin.formatting import EARLIEST, LATEST
 
 ExportedRow = Mapping[str, Any]
 
-# Programs for spreadsheets run a cell that begins with one of these as a formula, also in their wide forms.
-FORMULA_STARTS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+# Programs for spreadsheets run a cell that begins with one of these as a formula, also in their wide forms. Where the
+# comma is the decimal sign, they separate cells at semicolons, and do not see quotes inside a line: a cell begins after
+# each semicolon, tab and line break.
+_FORMULA = re.compile(r"(?P<start>^|[;\t\r\n])(?=[^\S\t\r\n]*+[=+\-@\uff1d\uff0b\uff0d\uff20])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,8 @@ def _cell(value: Any) -> Any:
         return value
     text = str(plain(value)) if not isinstance(value, dict | list) else to_json(value)
     # The apostrophe makes a spreadsheet show the cell as text.
-    return f"'{text}" if text.lstrip().startswith(FORMULA_STARTS) or text[:1] in ("\t", "\r", "\n") else text
+    safe = _FORMULA.sub(r"\g<start>'", text)
+    return f"'{safe}" if safe[:1] in ("\t", "\r", "\n") else safe
 
 
 def write_json(steps: Iterable[Sequence[ExportedRow]], columns: Sequence[str]) -> Iterator[str]:

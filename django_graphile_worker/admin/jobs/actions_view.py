@@ -66,7 +66,7 @@ class JobActionsAdmin(JobListAdmin):
         needs_confirmation = action.needs_confirmation or selection.is_all
         if (needs_confirmation and not is_confirmed) or (form is not None and not form.is_valid()):
             return self._confirm(request, action, selection, form, alias)
-        is_beginning = "progress" not in request.POST
+        is_beginning = not request.POST.get("progress")
         if selection.is_all and is_beginning and not confirmation.is_number_typed(request, action, selection, alias):
             return self._confirm(request, action, selection, form, alias, is_mistyped="typed" in request.POST)
         return self._run(request, action, selection, form, alias)

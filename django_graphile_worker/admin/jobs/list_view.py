@@ -24,7 +24,7 @@ from django_graphile_worker.admin.saved_views.saved_views import visible_views
 from django_graphile_worker.admin.search.conditions import examples
 from django_graphile_worker.admin.search.job_search import SearchQuery
 from django_graphile_worker.admin.search.search_query import SearchTerm, join_terms
-from django_graphile_worker.sql.inspection import names, payload_texts, search
+from django_graphile_worker.sql.inspection import payload_texts, search
 from django_graphile_worker.sql.inspection.counts import Count, count_states
 from django_graphile_worker.sql.inspection.criteria import Criteria, State
 from django_graphile_worker.task_labels import DEFAULT_LABEL, label_of
@@ -70,7 +70,7 @@ class JobListAdmin(JobSearchAdmin):
             )
             rows = search.rows(cursor, page.ids, schema=schema)
             payloads = self._payload_beginnings(request, session, options, page)
-            known_tasks = names.known_tasks(cursor, schema=schema)
+            known_tasks = self.names(request, session).tasks
             nothing = {} if rows or page.examined else self.found_nothing(request, session, query, criteria)
             views = visible_views(request)
         context = {

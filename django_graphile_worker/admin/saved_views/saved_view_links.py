@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urlencode
 
 from django.http import HttpRequest
@@ -35,7 +36,7 @@ def saved_view_links(request: HttpRequest, views: Sequence[SavedView], list_url:
 
 
 def _link(request: HttpRequest, view: SavedView, address: str, current: dict[str, str]) -> SavedViewLink:
-    parameters = parameters_from({name: str(value) for name, value in dict(view.parameters).items()})
+    parameters = parameters_from(_texts(view.parameters))
     is_own = view.owner == owner_of(request)
     return SavedViewLink(
         id=view.pk,
@@ -48,3 +49,9 @@ def _link(request: HttpRequest, view: SavedView, address: str, current: dict[str
         is_own=is_own,
         is_current=parameters == current,
     )
+
+
+def _texts(parameters: Any) -> dict[str, str]:
+    """Return the parameters of a row, which any program can write."""
+    given = parameters.items() if isinstance(parameters, dict) else ()
+    return {name: value for name, value in given if isinstance(value, str)}

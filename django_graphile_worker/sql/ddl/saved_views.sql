@@ -15,21 +15,29 @@ create table :SCHEMA._private_saved_views (
 );
 alter table :SCHEMA._private_saved_views enable row level security;
 
--- The roles that may read jobs, with which the admin runs, may save views; the policy is for roles that get the right later.
+-- The roles that could change jobs before this table existed may save views, and those that could only read jobs may only
+-- read views; the policy is for roles that get the rights later.
 create policy saved_views_by_grant on :SCHEMA._private_saved_views using (true) with check (true);
 do $do$
 declare
   role text;
+  may_write boolean;
 begin
-  for role in
-    select distinct case granted.grantee when 0 then 'public' else granted.grantee::regrole::text end
+  for role, may_write in
+    select case granted.grantee when 0 then 'public' else granted.grantee::regrole::text end,
+      bool_or(granted.privilege_type = 'UPDATE')
     from pg_class as jobs
       cross join lateral aclexplode(jobs.relacl) as granted
     where jobs.oid = ':SCHEMA._private_jobs'::regclass
-      and granted.privilege_type = 'SELECT'
+      and granted.privilege_type in ('SELECT', 'UPDATE')
       and granted.grantee <> jobs.relowner
+    group by granted.grantee
   loop
-    execute format('grant select, insert, update, delete on :SCHEMA._private_saved_views to %s', role);
+    if may_write then
+      execute format('grant select, insert, update, delete on :SCHEMA._private_saved_views to %s', role);
+    else
+      execute format('grant select on :SCHEMA._private_saved_views to %s', role);
+    end if;
   end loop;
 end
 $do$;

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from django_graphile_worker.frozen import Frozen
-from django_graphile_worker.sql.codecs import text_array
+from django_graphile_worker.sql.codecs import json_object, text_array
 from django_graphile_worker.sql.codecs import within_python_years as readable
 from django_graphile_worker.sql.schema import statement
 
@@ -79,11 +78,11 @@ class LoggedEvent(NamedTuple):
 
     @property
     def details(self) -> dict[str, Any]:
-        return _object(self.details_text)
+        return json_object(self.details_text)
 
     @property
     def recovered(self) -> dict[str, Any]:
-        return _object(self.recovered_text)
+        return json_object(self.recovered_text)
 
 
 class Alarm(NamedTuple):
@@ -131,8 +130,3 @@ def alarms(cursor: Any, *, schema: str) -> list[Alarm]:
     """Return the alarms, errors first, each kind of event once."""
     cursor.execute(statement(ALARMS, schema))
     return [Alarm(LoggedEvent._make(row[:-2]), row[-2], row[-1]) for row in cursor.fetchall()]
-
-
-def _object(text: str | None) -> dict[str, Any]:
-    found = json.loads(text) if text else None
-    return found if isinstance(found, dict) else {}

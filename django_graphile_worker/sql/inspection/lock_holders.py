@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from django_graphile_worker.sql.codecs import json_object
 from django_graphile_worker.sql.codecs import within_python_years as readable
 from django_graphile_worker.sql.schema import statement
 from django_graphile_worker.sql.workers import is_lease_over, locked_by_worker
@@ -66,8 +66,7 @@ class Holder(NamedTuple):
     @property
     def metadata(self) -> dict[str, Any]:
         """The metadata of the worker; empty if the column does not hold an object, as any program can write it."""
-        metadata = json.loads(self.metadata_text) if self.metadata_text else None
-        return metadata if isinstance(metadata, dict) else {}
+        return json_object(self.metadata_text)
 
     def is_alive(self, timeout: float) -> bool:
         """Return True if its last heartbeat is younger than its own timeout, or than ``timeout`` if it states none."""

@@ -15,9 +15,13 @@ if TYPE_CHECKING:
 MOST_UNDONE = 10_000
 # Seconds for which an action can be undone.
 UNDO_SECONDS = 3_600.0
+# Seconds after which an action that was not finished can no longer be continued.
+CONTINUE_SECONDS = 86_400.0
 
 FORGET_OLD = """/* gw:forget-old-actions */
-delete from :SCHEMA._private_action_steps where made_at < now() - %(seconds)s::float8 * interval '1 second'"""
+delete from :SCHEMA._private_action_steps
+where made_at < now() - %(seconds)s::float8 * interval '1 second'
+    and (done_at is not null or made_at < now() - %(pending_seconds)s::float8 * interval '1 second')"""
 FORGET = """/* gw:forget-action */
 delete from :SCHEMA._private_action_steps where action_id = %(action_id)s::pg_catalog.uuid"""
 FORGET_STEP = f"{FORGET} and number = %(number)s::int"
@@ -27,6 +31,12 @@ select number, action, changed_ids from :SCHEMA._private_action_steps
 where action_id = %(action_id)s::pg_catalog.uuid and made_by = %(made_by)s::text and done_at is not null
     and made_at >= now() - %(seconds)s::float8 * interval '1 second'
 order by number"""
+# An id that is null is no job. The other values of the step stay in their places.
+KEEP_ONLY = """/* gw:undo-only */
+update :SCHEMA._private_action_steps set changed_ids = array(
+    select case when each.id = any (%(ids)s::bigint[]) then each.id end
+    from unnest(changed_ids) with ordinality as each(id, place) order by each.place)
+where action_id = %(action_id)s::pg_catalog.uuid and number = %(number)s::int"""
 UNDO = "/* gw:undo */ select :SCHEMA._private_undo_step_v1(%(action_id)s::pg_catalog.uuid, %(number)s::int)"
 
 
@@ -39,8 +49,9 @@ class StoredStep(NamedTuple):
 
 
 def forget_old(cursor: Cursor, *, schema: str) -> None:
-    """Delete the steps of actions that can no longer be undone."""
-    cursor.execute(statement(FORGET_OLD, schema), {"seconds": UNDO_SECONDS})
+    """Delete the steps of actions that can no longer be undone, or continued."""
+    parameters = {"seconds": UNDO_SECONDS, "pending_seconds": CONTINUE_SECONDS}
+    cursor.execute(statement(FORGET_OLD, schema), parameters)
 
 
 def forget(cursor: Cursor, action_id: UUID, *, schema: str) -> None:
@@ -60,8 +71,16 @@ def stored_steps(cursor: Cursor, action_id: UUID, made_by: str, *, schema: str) 
     return [StoredStep(*row) for row in cursor.fetchall()]
 
 
-def undo_step(cursor: Cursor, action_id: UUID, number: int, *, schema: str) -> list[int]:
-    """Give the jobs of a step their former values, unless something has changed them since; return their ids."""
+def undo_step(
+    cursor: Cursor, action_id: UUID, number: int, *, schema: str, only: Sequence[int] | None = None
+) -> list[int]:
+    """Give the jobs of a step their former values, unless something has changed them since; return their ids.
+
+    With ``only``, the other jobs of the step stay as they are.
+    """
+    if only is not None:
+        parameters = {"action_id": action_id, "number": number, "ids": list(only)}
+        cursor.execute(statement(KEEP_ONLY, schema), parameters)
     cursor.execute(statement(UNDO, schema), {"action_id": action_id, "number": number})
     (ids,) = cursor.fetchone()
     return list(ids)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -12,8 +13,9 @@ from django.test import Client
 
 from django_graphile_worker.models import Job
 from tests.integration.admin.restricted_site import MyJobsAdmin
-from tests.support.admin_pages import act, make_worker, text
+from tests.support.admin_pages import act, body, make_worker, messages, text
 from tests.support.factories import make_failed_job, make_job, minutes_ago
+from tests.support.operating import execute
 
 
 def _content_type() -> int:
@@ -105,3 +107,38 @@ class TestRestrictedByQueryset:
         monkeypatch.setattr(MyJobsAdmin, "get_queryset", lambda self, request: Job.objects.none())
         make_job("mine%a")
         assert admin_page.get(self.base).context["rows"] == []
+
+    def test_the_search_offers_the_tasks_of_visible_jobs(self, admin_page: Client) -> None:
+        make_job("mine%a")
+        make_job("other:theirs@label")
+        shown = admin_page.get(self.base)
+        assert "mine%a" in body(shown)
+        assert "theirs" not in body(shown)
+        assert shown.context["known_labels"] == []
+
+    def test_undo_leaves_jobs_that_have_become_hidden(self, admin_page: Client) -> None:
+        ids = [make_job("mine%a", run_at=minutes_ago(-9)) for _ in range(3)]
+        shown, hidden, ended = ids
+        done = admin_page.post(self.base + "act/", {"action": "run_now", "id": ids}, follow=True)
+        (url,) = re.findall(r'href="([^"]*/undo/[^"]*)"', str(next(iter(done.context["messages"]))))
+        changed = Job.objects.get(pk=hidden).run_at
+        other = Job.objects.get(pk=make_job("other")).task_id
+        execute("update {schema}._private_jobs set task_id = %s where id = %s", [other, hidden])
+        execute("delete from {schema}._private_jobs where id = %s", [ended])
+        asked = admin_page.get(url)
+        assert "for 1 job?" in asked.context["title"]
+        assert f"#{hidden}" not in text(asked)
+        told = messages(admin_page.post(url, follow=True))
+        assert told == [
+            "1 job is as it was before.",
+            "2 jobs were not restored: they have ended, or you may not see them.",
+        ]
+        assert Job.objects.get(pk=shown).run_at > minutes_ago(0)
+        assert Job.objects.get(pk=hidden).run_at == changed
+        assert not LogEntry.objects.filter(object_id=hidden, change_message__contains="Undid").exists()
+
+    def test_the_log_of_all_users_is_not_shown(self, admin_page: Client) -> None:
+        events = "/restricted/graphile_worker/event/"
+        act(admin_page, "fail", make_job("other"), confirmed="1", reason="their reason")
+        assert admin_page.get(events, {"show": "audit"}).status_code == 403
+        assert "Audit log" not in text(admin_page.get(events))

@@ -37,7 +37,9 @@ def text(kind: str, subject: str = "web-1", *, number: int = 1, recovered: Any =
         (text("worker_started", pid=4711), "Worker started: web-1 4711."),
         (text("worker_started", pid=4711, number=2), "Worker started 2 times: web-1."),
         (
-            text("worker_lost", pid=4711, silent_seconds=62, recovered={"jobs": 7, "by": "worker-2", "by_host": "web-1"}),
+            text(
+                "worker_lost", pid=4711, silent_seconds=62, recovered={"jobs": 7, "by": "worker-2", "by_host": "web-1"}
+            ),
             "Worker lost: web-1 4711 (no heartbeat for 62 s). 7 jobs were returned by worker-2.",
         ),
         (

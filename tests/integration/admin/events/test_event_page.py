@@ -130,3 +130,22 @@ def test_audit_log__shows_what_users_changed(admin_page: Client, add: Any) -> No
         admin_page.get(pages.EVENTS, {"show": "audit"})
     )
     assert "No changes by users." in text(admin_page.get(pages.EVENTS, {"show": "audit", "before": "1"}))
+
+
+@pytest.mark.parametrize(
+    "details",
+    ["[]", "null", '{"jobs": 1e5000}', f'{{"jobs": {"9" * 400}.5, "silent_seconds": 1e400}}', "[" * 5000 + "]" * 5000],
+    ids=["array", "null", "many digits", "infinite", "deep"],
+)
+def test_events__whose_details_python_cannot_read_break_no_page(admin_page: Client, details: str) -> None:
+    """Any program with rights to the table can write the details."""
+    values = "values ('worker_lost', 3, 'web-1', 'w', now(), now(), %s)"
+    columns = "(kind, severity, subject, worker_id, first_at, last_at, details)"
+    execute(f"insert into {{schema}}._private_events {columns} {values}", [details])
+    for url in (pages.EVENTS, pages.OVERVIEW):
+        assert "Worker lost: web-1" in told(admin_page.get(url))
+
+
+def test_dismiss__leads_to_a_page_that_the_user_may_see(add: Any) -> None:
+    response = user_with("dismiss_event").post(DISMISS, {"kind": "worker_lost", "until": "2026-01-01T00:00:00Z"})
+    assert response.headers["Location"] == "/admin/"

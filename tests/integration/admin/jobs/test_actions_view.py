@@ -197,7 +197,8 @@ class TestConfirmation:
         asked = act_on_all(admin_page, "delete", "task:send")
         assert "Type 5 to confirm the number of jobs:" in text(asked)
         sent = pages.fields(asked)
-        for typed in ({}, {"typed": ""}, {"typed": "4"}, {"typed": "5", "counted": sent["counted"] + "x", "q": ""}):
+        forged = {"typed": "5", "counted": sent["counted"] + "x", "q": ""}
+        for typed in ({}, {"typed": ""}, {"typed": "4"}, {"progress": ""}, forged):
             again = admin_page.post(pages.ACT, {**sent, "confirmed": "1", **typed}, follow=True)
             if typed.get("typed") != "5":
                 assert "Type 5 to confirm" in text(again)

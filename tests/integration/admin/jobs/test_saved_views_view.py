@@ -15,6 +15,7 @@ from tests.integration.admin.conftest import MakeClient
 from tests.support import admin_pages as pages
 from tests.support.admin_pages import body, log_entries, messages, text
 from tests.support.factories import make_failed_job
+from tests.support.operating import execute
 
 VIEWS_PAGE = pages.JOBS + "views/"
 SEARCH = {"q": "task:send", "state": "failed", "sort": "time", "columns": "created", "size": "100"}
@@ -111,3 +112,16 @@ def test_number_of_views__is_limited_and_they_take_one_query(
         numbers.append(len(queries))
     assert numbers[0] == numbers[1]
     assert "Expected at most 2 saved views" in text(save(client, "3"))
+
+
+@pytest.mark.parametrize("parameters", ["[1, 2]", '"x"', "null", '{"q": {"a": 1}, "state": null, "size": 5}'])
+def test_view__that_another_program_wrote_breaks_no_page(client_with: MakeClient, parameters: str) -> None:
+    columns = "(owner, owner_name, name, parameters, is_shared)"
+    execute(
+        f"insert into {{schema}}._private_saved_views {columns} values ('0', '<b>', '<script>', %s, true)", [parameters]
+    )
+    for url in (pages.JOBS, VIEWS_PAGE):
+        page = client_with().get(url)
+        assert "&lt;script&gt;" in body(page)
+    (view,) = client_with().get(pages.JOBS).context["saved_views"]
+    assert view.url == pages.JOBS
