@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tests.browser.test_admin import DESKTOP, PHONE, refresh_often
-from tests.support.factories import make_job
+from tests.support.factories import make_failed_job, make_job, minutes_ago
+from tests.support.operating import execute
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -138,3 +139,22 @@ def test_phone__has_the_actions_within_reach(open_page: OpenPage) -> None:
     page.select_option("#gw-action", index=1)
     page.tap(".gw-actions button")
     page.wait_for_selector("button[type=submit]")
+
+
+def test_cells__have_the_room_they_need(open_page: OpenPage) -> None:
+    """A bar with its numbers stands beside its state, and names and errors take the width of a card."""
+    ids = [make_job("carried", {"n": 1}, locked_by="worker-1", locked_at=minutes_ago(1), attempts=1) for _ in range(2)]
+    for job_id in ids:
+        execute(
+            "insert into {schema}._private_progress values (%s, 1, 45, 200, 'page 45', now() - interval '9 seconds')",
+            [job_id],
+        )
+    make_failed_job("carried", error="shop.printing.NoPrinter: There is no printer in this room.")
+    page = open_page("job/?q=task:carried", viewport=PHONE, has_touch=True)
+    badge = page.locator(".gw-state-running").first.bounding_box()
+    assert badge["height"] < 30, "the badge is not as high as the bar beside it"
+    title = page.locator("td.gw-wide-name").first.bounding_box()
+    assert title["width"] > PHONE["width"] * 0.8
+    page = open_page("job/?state=running&q=task:carried", viewport=DESKTOP)
+    number = page.locator(".gw-progress-number").first
+    assert number.bounding_box()["height"] < 25, "the numbers are on one line"
