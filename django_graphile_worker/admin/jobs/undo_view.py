@@ -82,8 +82,8 @@ class JobUndoAdmin(JobListAdmin):
             shown = bulk_steps.matching_ids(cursor, visible, list(left), schema=schema) if left else []
             states = bulk_steps.states_of(cursor, shown, schema=schema) if shown else {}
         _report(request, restored, left, states, is_restricted=visible.within is not None)
-        only = restored[0] if len(restored) == 1 else None
-        return HttpResponseRedirect(self.url(request, "job", "change", only) if only else self.url(request, "job"))
+        page = ("change", restored[0]) if len(restored) == 1 else ("changelist",)
+        return HttpResponseRedirect(self.url(request, "job", *page))
 
 
 def _undone(title: str) -> audit.Message:
