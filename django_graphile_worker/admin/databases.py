@@ -19,13 +19,19 @@ from django_graphile_worker.sql.install import catalog
 from django_graphile_worker.sql.job_actions import collecting
 
 QUERY_CANCELED = "57014"
+LOCK_NOT_AVAILABLE = "55P03"
 PARAMETER = "database"
 # How long the result of looking for the schema in a database is cached.
 CACHE_SECONDS = 300.0
 
 
+# Seconds for which a change waits for rows that another session has locked. The rows that it has locked before wait
+# with it, and so does what adds jobs with their keys.
+LONGEST_LOCK_WAIT = 2.0
+
+
 class PageTimeoutError(Exception):
-    """The database did not answer within the statement timeout of the page."""
+    """The database did not answer within the statement timeout of the page, or a change had to wait for a lock."""
 
 
 class Session(NamedTuple):
@@ -86,25 +92,32 @@ def reading(alias: str, *, timeout: float | None = None) -> Iterator[Session]:
 @contextmanager
 def writing(alias: str, *, has_one_snapshot: bool = False) -> Iterator[Session]:
     """Open a transaction for changing jobs, with STATEMENT_TIMEOUT for each statement, as in the worker."""
-    with _limited(alias, conf.current().statement_timeout, has_one_snapshot=has_one_snapshot) as session:
+    with _limited(
+        alias,
+        conf.current().statement_timeout,
+        lock_timeout=LONGEST_LOCK_WAIT,
+        has_one_snapshot=has_one_snapshot,
+    ) as session:
         yield session
 
 
 @contextmanager
-def _limited(alias: str, timeout: float, *, has_one_snapshot: bool = False) -> Iterator[Session]:
+def _limited(
+    alias: str, timeout: float, *, lock_timeout: float | None = None, has_one_snapshot: bool = False
+) -> Iterator[Session]:
     connection, schema = connections[alias], conf.current().schema
     is_outermost = not connection.in_atomic_block
     try:
         with transaction.atomic(using=alias), connection.cursor() as cursor:
             if has_one_snapshot and is_outermost:
                 collecting.use_one_snapshot(cursor)
-            before = limits.limit_statements(cursor, timeout=timeout)
+            before = limits.limit_statements(cursor, timeout=timeout, lock_timeout=lock_timeout)
             yield Session(cursor, schema)
             # The limits end with the transaction. Inside a transaction of the caller they would outlast the page.
             if not is_outermost:
                 limits.change_settings(cursor, before)
     except OperationalError as error:
-        if sqlstate(error) != QUERY_CANCELED:
+        if sqlstate(error) not in (QUERY_CANCELED, LOCK_NOT_AVAILABLE):
             raise
         raise PageTimeoutError from error
     except DatabaseError as error:

@@ -10,6 +10,7 @@ from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, URLResolver, path
 from django.utils import timezone
+from django.utils.html import format_html
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
@@ -70,8 +71,14 @@ class RecurringTaskAdmin(PageAdmin):
             job = _add_job_now(item, alias)
             message = audit.Message(gettext_noop("Run now, as job #%(id)s."), {"id": str(job.id)})
             audit.log(request, RecurringTask, name, name, message)
-        messages.success(request, _("Added %(task)s #%(id)s.") % {"task": item.task, "id": job.id})
+        messages.success(request, self._added_message(request, item.task, job.id))
         return HttpResponseRedirect(self.url_or_index(request, "recurringtask"))
+
+    def _added_message(self, request: HttpRequest, task: str, job_id: int) -> str:
+        """Return the message about the new job, with a link if the user may see jobs."""
+        message = _("Added %(task)s #%(id)s.") % {"task": task, "id": job_id}
+        job_url = self.url(request, "job", "change", job_id)
+        return format_html('<a href="{}">{}</a>', job_url, message) if job_url else message
 
 
 def _row(item: CronItem, known: KnownCrontab | None, now: datetime) -> dict[str, Any]:

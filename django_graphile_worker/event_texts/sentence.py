@@ -76,8 +76,10 @@ class Facts:
 
     @property
     def worker(self) -> Name:
-        """The worker that the event is about."""
-        return Name("worker", self.event.subject or self.event.worker_id or "", self.event.worker_id or "")
+        """The worker that the event is about, with its process, because a host can have several workers."""
+        name, pid = self.event.subject or self.event.worker_id or "", self.number("pid")
+        is_one = self.event.number == 1 and pid is not None
+        return Name("worker", f"{name} {pid}" if is_one else name, self.event.worker_id or "")
 
     @property
     def by(self) -> Name | None:
@@ -85,7 +87,11 @@ class Facts:
         by, host = self.text("by"), self.text("by_host")
         if not by:
             return None
-        return Name("worker", host, by) if host else Name("user", by)
+        return self.other_worker(by, host) if host else Name("user", by)
+
+    def other_worker(self, worker_id: str, host: str) -> Name:
+        """Return the name of another worker than that of the event: its host, or its id if both are on one host."""
+        return Name("worker", worker_id if host == self.event.subject and worker_id else host, worker_id)
 
     @property
     def name(self) -> str:

@@ -49,7 +49,7 @@ def _fate_of_jobs(facts: Facts) -> Iterator[Sentence]:
             text = ngettext(
                 "%(number)s job was returned by %(by)s.", "%(number)s jobs were returned by %(by)s.", recovered
             )
-            yield Sentence(text, {**values, "by": Name("worker", by, str(facts.event.recovered.get("by", "")))})
+            yield Sentence(text, {**values, "by": facts.other_worker(str(facts.event.recovered.get("by", "")), by)})
         else:
             yield Sentence(
                 ngettext("%(number)s job was returned.", "%(number)s jobs were returned.", recovered), values

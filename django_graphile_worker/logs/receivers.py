@@ -17,6 +17,7 @@ from django_graphile_worker import signals
 from django_graphile_worker.durations import readable_duration
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.logs import control_lines, success_lines
+from django_graphile_worker.logs.advice import advice_about
 from django_graphile_worker.logs.lines import (
     JobFacts,
     error_text,
@@ -195,7 +196,8 @@ def _throttled_line(logger: logging.Logger, template: str) -> Callable[..., None
     def receiver(**arguments: Any) -> None:
         worker_id, action, error = (arguments.get(name) for name in ("worker_id", "action", "error"))
         kept_back = _throttle.admit((worker_id, action, _kind(error)))
-        line = f"{template} (%(kept_back)s similar lines were not written)" if kept_back else template
+        line = template + advice_about(error)
+        line = f"{line} (%(kept_back)s similar lines were not written)" if kept_back else line
         level = logging.DEBUG if kept_back is None else logging.WARNING
         write(logger, level, line, arguments | ({"kept_back": kept_back} if kept_back else {}))
 

@@ -22,11 +22,14 @@ KEPT_SECONDS = 8 * 86400
 # Between two samples that are further apart, the rate of added jobs is unknown.
 LONGEST_GAP = 180
 
+_THIS_MINUTE = "date_trunc('minute', coalesce(%(now)s::timestamptz, clock_timestamp()))"
+
+IS_SAMPLED = f"""/* gw:is-backlog-sampled */
+select exists (select from :SCHEMA._private_backlog_samples where minute = {_THIS_MINUTE})"""
+
 SAMPLE = f"""/* gw:sample-backlog */
 select :SCHEMA._private_sample_backlog_v1({MOST_COUNTED}, {PAGES_OF_SAMPLE}, {MANY_JOBS}, %(now)s::timestamptz)
-where not exists (
-    select from :SCHEMA._private_backlog_samples
-    where minute = date_trunc('minute', coalesce(%(now)s::timestamptz, clock_timestamp())))"""
+where not exists (select from :SCHEMA._private_backlog_samples where minute = {_THIS_MINUTE})"""
 
 PRUNE = """/* gw:prune-backlog-samples */
 delete from only :SCHEMA._private_backlog_samples
@@ -93,6 +96,12 @@ class SamplesOfPeriod(NamedTuple):
     retrying: int
     is_estimate: bool
     added_per_second: float | None
+
+
+def is_sampled(cursor: Any, *, schema: str, now: datetime | None = None) -> bool:
+    """Return True if a worker has taken a sample in this minute."""
+    cursor.execute(statement(IS_SAMPLED, schema), {"now": now})
+    return bool(cursor.fetchone()[0])
 
 
 def sample(cursor: Any, *, schema: str, now: datetime | None = None) -> bool:

@@ -75,7 +75,7 @@ def test_failed_job__can_be_found_and_run_again(open_page: OpenPage) -> None:
 
 def test_add_form__refuses_invalid_json_and_accepts_valid_json(open_page: OpenPage) -> None:
     page = open_page("job/add/")
-    page.select_option("#id_task", "send_receipt")
+    page.fill("#id_task", "send_receipt")
     page.fill("#id_payload", '{"order": 7,}')
     page.click("button:has-text('Add job')")
     assert "line 1, column 13" in page.inner_text(".field-payload .errorlist")
@@ -108,7 +108,7 @@ def test_actions__change_selected_jobs_or_all_that_match(open_page: OpenPage) ->
     page.fill("#id_reason", "The shop is closed.")
     page.click("button:has-text('Fail')")
     assert f"{before - 2} jobs were failed." in page.inner_text(".messagelist")
-    assert "No jobs." in page.inner_text("#gw-jobs")
+    assert "No jobs in the state “Ready” match." in page.inner_text("#gw-jobs")
     assert Job.objects.filter(last_error="The shop is closed.").count() == before - 2
 
     page.click(".messagelist a:has-text('Undo')")
@@ -213,8 +213,8 @@ def test_action_on_many_jobs__continues_by_itself(open_page: OpenPage, monkeypat
     page.select_option("#gw-action", "retry")
     page.click("button:has-text('Go')")
     page.click("button:has-text('Retry')")
-    page.wait_for_selector("text=The changes so far are committed")
-    page.set_viewport_size({"width": 1360, "height": 300})
+    page.wait_for_selector("text=The changes so far stay")
+    page.set_viewport_size({"width": 1360, "height": 340})
     take_screenshot(page, "progress")
     page.wait_for_selector(".messagelist")
     assert "10 jobs will be retried now." in page.inner_text(".messagelist")
@@ -314,35 +314,40 @@ def test_form_error__is_shown_right_above_its_field(open_page: OpenPage) -> None
     assert 0 <= field["y"] - error["y"] - error["height"] < 12
 
 
+# The pictures of the documentation: the address of each page, and the height of its picture.
+PICTURES = {
+    "overview": ("overview/", 1160),
+    "jobs": ("job/?state=retrying", 760),
+    "errors": ("errorgroup/", 550),
+    "recurring": ("recurringtask/", 480),
+    "workers": ("worker/", 580),
+    "queues": ("jobqueue/", 420),
+    "limits": ("limitkey/", 730),
+}
+CLOSED_SIDEBAR = "localStorage.setItem('django.admin.navSidebarIsOpen', 'false')"
+
+
 @pytest.mark.skipif(not SCREENSHOTS, reason="set SCREENSHOTS=docs/_static to take the documentation's pictures anew")
 def test_screenshots__are_taken_for_the_documentation(open_page: OpenPage) -> None:
-    page = open_page("overview/", viewport={"width": 1360, "height": 1180})
+    page = open_page("overview/", viewport=DESKTOP)
+    page.evaluate(CLOSED_SIDEBAR)
     failed = Job.objects.get(task__identifier="charge_card", attempts=25).pk
-    pictures = {
-        "overview": "overview/",
-        "jobs": "job/?state=retrying",
-        "job": f"job/{failed}/change/",
-        "errors": "errorgroup/",
-        "recurring": "recurringtask/",
-        "workers": "worker/",
-        "queues": "jobqueue/",
-        "limits": "limitkey/",
-    }
-    heights = {
-        "overview": 1180,
-        "jobs": 760,
-        "job": 880,
-        "errors": 520,
-        "recurring": 520,
-        "workers": 600,
-        "queues": 480,
-        "limits": 900,
-    }
-    for name, path in pictures.items():
-        page.set_viewport_size({"width": 1360, "height": heights[name]})
+    for name, (path, height) in (PICTURES | {"job": (f"job/{failed}/change/", 820)}).items():
+        page.set_viewport_size({"width": 1360, "height": height})
         page.goto(path)
         take_screenshot(page, name)
-    dark = open_page("overview/", viewport={"width": 1360, "height": 1180}, color_scheme="dark")
+    page.goto("overview/")
+    page.hover("#gw-plot-throughput")
+    page.wait_for_selector(".gw-crosshair", state="visible")
+    page.locator("#gw-charts").screenshot(path=Path(str(SCREENSHOTS)) / "admin-charts.png")
+    page.set_viewport_size({"width": 1360, "height": 640})
+    page.goto("job/")
+    page.locator("#gw-q").press_sequentially("task:")
+    page.wait_for_selector("#gw-completions [role=option]", state="visible")
+    take_screenshot(page, "search")
+    dark = open_page("overview/", viewport={"width": 1360, "height": 1160}, color_scheme="dark")
+    dark.evaluate(CLOSED_SIDEBAR)
+    dark.reload()
     take_screenshot(dark, "overview-dark")
     take_screenshot(open_page("job/?state=failed", viewport=PHONE), "jobs-narrow")
 

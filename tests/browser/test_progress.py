@@ -98,8 +98,9 @@ def test_history__answers_what_happened_to_order_4711(
     page.fill("#gw-q", "4711")
     page.fill("#gw-day", tuesday.date().isoformat())
     page.keyboard.press("Enter")
-    page.wait_for_selector("text=Failed, retried")
+    page.wait_for_selector("text=Retried")
     assert page.locator("#gw-history tbody tr").count() == 2
+    page.set_viewport_size({"width": 1360, "height": 560})
     take_screenshot(page, "history")
     page.locator(".gw-id").first.click()
     page.wait_for_selector("text=History of job 81")

@@ -127,9 +127,9 @@ def test_role__that_only_reads_gets_no_right_to_write_from_later_migrations(
         connection.execute(grants.script(kind, stranger, schema=site.schema).encode())
     site.migrate()
     writable = worker.query(
-        "select c.relname as name from pg_class as c where c.relnamespace = %s::regnamespace"
-        " and c.relkind in ('r', 'p') and has_table_privilege(%s, c.oid, 'insert, update, delete')",
-        f'"{site.schema}"', stranger,
+        "select c.relname as name from pg_class as c"
+        " where c.relnamespace = %s::regnamespace and c.relkind in ('r', 'p')"
+        " and has_table_privilege(%s, c.oid, 'insert, update, delete')", f'"{site.schema}"', stranger
     )  # fmt: skip
     found = {str(row["name"]) for row in writable} - OPEN
     new = {"_private_action_steps", "_private_saved_views", "_private_events"}

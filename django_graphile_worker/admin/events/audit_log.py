@@ -24,6 +24,12 @@ def read_entries(*, limit: int, before: int | None) -> list[LogEntry]:
     return list(entries.select_related("user", "content_type").order_by("-pk")[:limit])
 
 
+def job_id_of(entry: LogEntry) -> str | None:
+    """Return the id of the job that an entry is about; None if it is about several jobs or another object."""
+    is_of_job = entry.content_type is not None and entry.content_type.model == Job._meta.model_name
+    return entry.object_id if is_of_job and (entry.object_id or "").isdecimal() else None
+
+
 def row(entry: LogEntry) -> dict[str, Any]:
     """Return an entry as the template shows it."""
     return {

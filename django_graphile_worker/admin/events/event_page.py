@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.contrib import messages
+from django.contrib.admin.models import LogEntry
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, URLResolver, path
 from django.utils import timezone
@@ -93,7 +94,13 @@ class EventAdmin(PageAdmin):
         found = audit_log.read_entries(limit=PAGE_SIZE + 1, before=last)
         shown = found[:PAGE_SIZE]
         next_url = self.url(request, "event", **asked, before=shown[-1].pk) if len(found) > PAGE_SIZE else ""
-        return {"entries": [audit_log.row(entry) for entry in shown], "next_url": next_url, "is_audit": True}
+        entries = [audit_log.row(entry) | {"url": self._job_url(request, entry)} for entry in shown]
+        return {"entries": entries, "next_url": next_url, "is_audit": True}
+
+    def _job_url(self, request: HttpRequest, entry: LogEntry) -> str:
+        """Return the address of the job that an entry is about, if it is about one job."""
+        job_id = audit_log.job_id_of(entry)
+        return "" if job_id is None else self.url(request, "job", "change", job_id)
 
     def _tabs(self, request: HttpRequest, asked: Mapping[str, str]) -> list[tuple[str, str, bool]]:
         names = {

@@ -82,8 +82,9 @@ class JobUndoAdmin(JobListAdmin):
             shown = bulk_steps.matching_ids(cursor, visible, list(left), schema=schema) if left else []
             states = bulk_steps.states_of(cursor, shown, schema=schema) if shown else {}
         _report(request, restored, left, states, is_restricted=visible.within is not None)
-        page = ("change", restored[0]) if len(restored) == 1 else ("changelist",)
-        return HttpResponseRedirect(self.url(request, "job", *page))
+        if len(restored) == 1:
+            return HttpResponseRedirect(self.url(request, "job", "change", restored[0]))
+        return HttpResponseRedirect(self.url(request, "job"))
 
 
 def _undone(title: str) -> audit.Message:

@@ -148,7 +148,7 @@ def _task_problems(holders: Sequence[Holder], backlogs: Sequence[TaskBacklog]) -
     remedy = (
         _("This site has these tasks. Restart the workers, or check their settings TASKS and EXCLUDE_TASKS.")
         if all(task in registry.tasks for task in unknown)
-        else _("Deploy the code of these tasks and restart the workers, or remove the jobs.")
+        else _("Deploy the code of these tasks and restart the workers, or delete the jobs.")
     )
     cause = _("No worker has the tasks of some ready jobs: %(tasks)s.") % {"tasks": _listed(unknown)}
     yield HealthProblem("error", cause, remedy)

@@ -124,7 +124,8 @@ class OverviewAdmin(PageAdmin):
         return {
             "name": queue.queue_name,
             "number": formatting.capped_number(queue.number, queue_depths.MOST_COUNTED),
-            "oldest": formatting.duration(queue.oldest_seconds),
+            # A queue whose jobs are all due later has no job that waits.
+            "oldest": formatting.duration(queue.oldest_seconds if (queue.oldest_seconds or 0.0) > 0.0 else None),
             "worker_id": queue.locked_by,
             "is_lost": queue.holder_state == "lost",
             "locked_at": formatting.relative_time(queue.locked_at) if queue.locked_at else "",

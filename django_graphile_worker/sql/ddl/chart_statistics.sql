@@ -272,6 +272,12 @@ declare
   part json;
   estimate json;
 begin
+  -- No worker waits for the worker that counts: the insert alone would.
+  begin
+    lock table only :SCHEMA._private_backlog_samples in share update exclusive mode nowait;
+  exception when lock_not_available then
+    return false;
+  end;
   insert into :SCHEMA._private_backlog_samples (minute, sampled_at) values (this_minute, this_moment)
   on conflict on constraint backlog_samples_pkey do nothing;
   if not found then

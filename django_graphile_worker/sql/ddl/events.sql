@@ -161,6 +161,9 @@ set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
 declare
     dead record;
+    -- By the id of the worker. All are counted at once, because hundreds of workers may be lost at the same time.
+    held_jobs jsonb;
+    held_queues jsonb;
 begin
     for dead in
         delete from only :SCHEMA._private_workers as worker
@@ -172,17 +175,24 @@ begin
             for update of each skip locked))
         returning worker.id, worker.metadata, worker.last_heartbeat_at, worker.started_at
     loop
+        if held_jobs is null then
+            select coalesce(jsonb_object_agg(each.worker, each.number), '{}') into held_jobs
+            from (
+                select :SCHEMA._private_worker_of(job.locked_by) as worker, count(*) as number
+                from only :SCHEMA._private_jobs as job where job.locked_at is not null group by 1) as each
+            where each.worker is not null;
+            select coalesce(jsonb_object_agg(each.worker, each.number), '{}') into held_queues
+            from (
+                select :SCHEMA._private_worker_of(queue.locked_by) as worker, count(*) as number
+                from only :SCHEMA._private_job_queues as queue where queue.locked_at is not null group by 1) as each
+            where each.worker is not null;
+        end if;
         perform :SCHEMA._private_add_event_v1('worker_lost', 3, coalesce(dead.metadata ->> 'host', dead.id),
             jsonb_build_object(
                 'host', dead.metadata ->> 'host', 'pid', dead.metadata -> 'pid', 'by', remover,
                 'silent_seconds', round(extract(epoch from clock_timestamp() - dead.last_heartbeat_at)),
                 'started_at', dead.started_at,
-                'jobs', (
-                    select count(*) from only :SCHEMA._private_jobs as job
-                    where job.locked_at is not null and :SCHEMA._private_worker_of(job.locked_by) = dead.id),
-                'queues', (
-                    select count(*) from only :SCHEMA._private_job_queues as queue
-                    where queue.locked_at is not null and :SCHEMA._private_worker_of(queue.locked_by) = dead.id)),
+                'jobs', coalesce((held_jobs ->> dead.id)::int, 0), 'queues', coalesce((held_queues ->> dead.id)::int, 0)),
             dead.id);
         return next dead.id;
     end loop;

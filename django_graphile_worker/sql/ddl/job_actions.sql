@@ -4,7 +4,8 @@
 -- An action on all jobs that match a search first collects the ids of the jobs, in one snapshot, and then changes them in
 -- steps, each in its own transaction. So a job that changes its state in between is still found, and none is found twice.
 -- A row is a step: before it, the ids of its jobs; after it, the jobs that it changed and the values that they had. The
--- rows of an action that cannot be undone are deleted; all others are deleted after an hour, when the next action begins.
+-- rows of an action that cannot be undone are deleted. When an action begins, steps that were done more than an hour ago
+-- are deleted, and steps of an action that nobody has continued for a day.
 --
 -- "if not exists" keeps the index out of the list of indexes that a later migration builds: the table is new and empty.
 create table :SCHEMA._private_action_steps (
@@ -71,6 +72,7 @@ as $$
 #variable_conflict use_column
 declare
     this_moment constant timestamptz := coalesce(moment, now());
+    locked bigint[];
     parked bigint[];
     chosen bigint[];
     old_run_ats timestamptz[];
@@ -81,18 +83,30 @@ declare
     job :SCHEMA._private_jobs;
     due bigint := 0;
 begin
-    -- A parked job has its priority in its lane, too, and infinity as its time: it is sorted again.
-    parked := array(
-        select limited.job_id from only :SCHEMA._private_limited_jobs as limited
-        where limited.job_id = any (_private_change_jobs_v1.job_ids));
-    if action <> 'run_now' and cardinality(parked) > 0 then
-        perform :SCHEMA._private_unpark_jobs_v1(array(
-            select jobs.id from only :SCHEMA._private_jobs as jobs
-            where jobs.id = any (parked) and jobs.locked_at is null and case action
-                when 'run_next' then jobs.priority > new_priority
+    -- First locked, then looked at: until then, a sorter may park a job, and a claim may take it out of its lane.
+    locked := array(
+        select jobs.id from only :SCHEMA._private_jobs as jobs
+        where jobs.id = any (_private_change_jobs_v1.job_ids)
+            and (jobs.locked_at is null or jobs.locked_at < now() - interval '4 hours')
+            and (of_revision is null or jobs.revision = of_revision)
+            and case action
+                when 'run_now' then jobs.attempts < jobs.max_attempts and jobs.run_at > this_moment
+                when 'run_next' then jobs.attempts < jobs.max_attempts and jobs.priority > new_priority
+                    and (jobs.run_at <= this_moment or jobs.run_at = 'infinity')
                 when 'retry' then jobs.attempts > 0
-                else true
-            end));
+                when 'fail' then jobs.attempts < jobs.max_attempts
+                when 'reschedule' then true
+            end
+        order by jobs.id
+        for update);
+    -- A parked job has its priority in its lane, too, and infinity as its time: it is sorted again.
+    if action <> 'run_now' then
+        parked := array(
+            select limited.job_id from only :SCHEMA._private_limited_jobs as limited
+            where limited.job_id = any (locked));
+        if cardinality(parked) > 0 then
+            perform :SCHEMA._private_unpark_jobs_v1(parked);
+        end if;
     end if;
 
     select array_agg(free.id), array_agg(free.run_at), array_agg(free.priority), array_agg(free.attempts),
@@ -102,20 +116,13 @@ begin
         select jobs.id, jobs.run_at, jobs.priority, jobs.attempts, jobs.max_attempts,
             case when action = 'fail' then length(jobs.last_error) end as error_length
         from only :SCHEMA._private_jobs as jobs
-        where jobs.id = any (_private_change_jobs_v1.job_ids)
-            and (jobs.locked_at is null or jobs.locked_at < now() - interval '4 hours')
-            and (of_revision is null or jobs.revision = of_revision)
-            and case action
-                when 'run_now' then jobs.attempts < jobs.max_attempts and jobs.run_at > this_moment
-                    and not (jobs.run_at = 'infinity' and jobs.id = any (parked))
-                when 'run_next' then jobs.attempts < jobs.max_attempts and jobs.run_at <= this_moment
-                    and jobs.priority > new_priority
-                when 'retry' then jobs.attempts > 0
-                when 'fail' then jobs.attempts < jobs.max_attempts
-                when 'reschedule' then true
-            end
+        where jobs.id = any (locked) and case action
+            when 'run_now' then not (jobs.run_at = 'infinity' and exists (
+                select from only :SCHEMA._private_limited_jobs as limited where limited.job_id = jobs.id offset 0))
+            when 'run_next' then jobs.run_at <= this_moment
+            else true
+        end
         order by jobs.id
-        for update
     ) as free;
 
     for job in

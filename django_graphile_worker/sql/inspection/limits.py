@@ -23,10 +23,16 @@ SETTINGS = {
 }
 
 
-def limit_statements(cursor: Any, *, timeout: float) -> dict[str, str]:
-    """Limit the statements of this transaction from now on; return the old settings."""
-    wanted = SETTINGS | {"statement_timeout": f"{max(int(timeout * 1000), 1)}ms"}
+def limit_statements(cursor: Any, *, timeout: float, lock_timeout: float | None = None) -> dict[str, str]:
+    """Limit the statements of this transaction from now on, and their waits for locks; return the old settings."""
+    wanted = SETTINGS | {"statement_timeout": _milliseconds(timeout)}
+    if lock_timeout is not None:
+        wanted |= {"lock_timeout": _milliseconds(lock_timeout)}
     return change_settings(cursor, wanted)
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{max(int(seconds * 1000), 1)}ms"
 
 
 def change_settings(cursor: Any, wanted: dict[str, str]) -> dict[str, str]:

@@ -33,7 +33,8 @@ def is_possible(criteria: Criteria, state: State) -> bool:
 def is_narrowed(criteria: Criteria) -> bool:
     """Return whether the criteria name tasks, queues, jobs or anything else that few jobs may have."""
     names = (criteria.tasks, criteria.excluded_tasks, criteria.queues, criteria.ids, criteria.keys, criteria.workers)
-    return any(names) or bool(criteria.any_of or criteria.patterns or criteria.states)
+    others = (criteria.error_names, criteria.any_of, criteria.patterns, criteria.states)
+    return any(names) or any(others)
 
 
 def has_pattern(criteria: Criteria, name: str) -> bool:

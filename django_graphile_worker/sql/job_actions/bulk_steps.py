@@ -43,6 +43,9 @@ NEXT_STEP = """/* gw:next-step */
 select number, job_ids, is_repeated from :SCHEMA._private_action_steps
 where action_id = %(action_id)s::pg_catalog.uuid and made_by = %(made_by)s::text and done_at is null
 order by number limit 1 for update"""
+NEXT_NUMBER = f"""/* gw:next-number */
+select coalesce(max(number) + 1, 0) from :SCHEMA._private_action_steps
+where action_id = %(action_id)s::pg_catalog.uuid and number < {REPEATED}"""
 REPEAT = """/* gw:repeat-jobs */
 insert into :SCHEMA._private_action_steps (action_id, number, action, made_by, job_ids, is_repeated)
 select action_id, number + %(repeated)s::int, action, made_by, %(ids)s::bigint[], true
@@ -114,6 +117,12 @@ def next_step(cursor: Any, action_id: UUID, made_by: str, *, schema: str) -> Pen
     cursor.execute(statement(NEXT_STEP, schema), {"action_id": action_id, "made_by": made_by})
     row = cursor.fetchone()
     return None if row is None else PendingStep(*row)
+
+
+def next_number(cursor: Any, action_id: UUID, *, schema: str) -> int:
+    """Return a number that is higher than those of the steps that are stored, apart from repeated visits."""
+    cursor.execute(statement(NEXT_NUMBER, schema), {"action_id": action_id})
+    return int(cursor.fetchone()[0])
 
 
 def repeat_jobs(cursor: Any, action_id: UUID, number: int, job_ids: Sequence[int], *, schema: str) -> None:

@@ -15,9 +15,13 @@ if TYPE_CHECKING:
 MOST_UNDONE = 10_000
 # Seconds for which an action can be undone.
 UNDO_SECONDS = 3_600.0
+# Seconds after which an action that was not finished can no longer be continued.
+CONTINUE_SECONDS = 86_400.0
 
 FORGET_OLD = """/* gw:forget-old-actions */
-delete from :SCHEMA._private_action_steps where made_at < now() - %(seconds)s::float8 * interval '1 second'"""
+delete from :SCHEMA._private_action_steps
+where made_at < now() - %(seconds)s::float8 * interval '1 second'
+    and (done_at is not null or made_at < now() - %(pending_seconds)s::float8 * interval '1 second')"""
 FORGET = """/* gw:forget-action */
 delete from :SCHEMA._private_action_steps where action_id = %(action_id)s::pg_catalog.uuid"""
 FORGET_STEP = f"{FORGET} and number = %(number)s::int"
@@ -45,8 +49,9 @@ class StoredStep(NamedTuple):
 
 
 def forget_old(cursor: Cursor, *, schema: str) -> None:
-    """Delete the steps of actions that can no longer be undone."""
-    cursor.execute(statement(FORGET_OLD, schema), {"seconds": UNDO_SECONDS})
+    """Delete the steps of actions that can no longer be undone, or continued."""
+    parameters = {"seconds": UNDO_SECONDS, "pending_seconds": CONTINUE_SECONDS}
+    cursor.execute(statement(FORGET_OLD, schema), parameters)
 
 
 def forget(cursor: Cursor, action_id: UUID, *, schema: str) -> None:

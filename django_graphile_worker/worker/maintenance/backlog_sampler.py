@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from time import monotonic
+from time import monotonic, time
 
 import psycopg
 
-from django_graphile_worker.worker.database.connection import Database
+from django_graphile_worker.worker.database.connection import Database, limited_transaction
 from django_graphile_worker.worker.service import Trouble
 
 # Seconds until the next sample after one that failed, for example because it took too long.
 RETRY_INTERVAL = 600.0
+# Seconds that a sample may take: the recovery of dead workers' jobs waits for it.
+LONGEST_SAMPLE = 3.0
 
 
 class BacklogSampler:
@@ -33,9 +35,14 @@ class BacklogSampler:
         # Late import: the first job need not wait for it.
         from django_graphile_worker.sql import backlog_samples
 
+        schema, now = database.schema, self._now()
         try:
             with database.cursor() as cursor:
-                backlog_samples.sample(cursor, schema=database.schema, now=self._now())
+                if not backlog_samples.is_sampled(cursor, schema=schema, now=now):
+                    with limited_transaction(cursor.connection, min(LONGEST_SAMPLE, database.deadline)):
+                        backlog_samples.sample(cursor, schema=schema, now=now)
+            # Until the next minute there is nothing to ask the database, however far its clock is from this one.
+            self._next_at = monotonic() + 60.0 - time() % 60.0
         except psycopg.Error as error:
             self._next_at = monotonic() + RETRY_INTERVAL
             self._on_trouble("backlog samples", error, RETRY_INTERVAL)

@@ -12,7 +12,7 @@ from django.test import Client
 from django_graphile_worker.models import Job
 from django_graphile_worker.sql import paused_crontabs
 from tests.support import admin_pages as pages
-from tests.support.admin_pages import log_entries, messages, text
+from tests.support.admin_pages import body, log_entries, messages, text
 from tests.support.operating import execute
 
 
@@ -78,6 +78,7 @@ class TestRunNow:
         response = admin_page.post(pages.RECURRING + "run/", {"item": "count_orders"}, follow=True)
         job = Job.objects.get()
         assert messages(response) == [f"Added count_orders #{job.pk}."]
+        assert f'<a href="{pages.job_url(job.pk)}">' in body(response)
         assert job.payload["_cron"]["backfilled"] is False
         assert log_entries() == [("count_orders", f"Run now, as job #{job.pk}.")]
 

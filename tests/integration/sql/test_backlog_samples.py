@@ -116,6 +116,19 @@ def test_workers_that_sample_together__count_once(
     assert sorted(taken) == [False, False, False, True]
 
 
+@pytest.mark.django_db(transaction=True)
+def test_a_worker__does_not_wait_for_the_worker_that_counts(
+    raw_connection: Callable[..., RawConnection], worker_schema: str
+) -> None:
+    now = datetime.now(UTC)
+    counting, other = raw_connection(autocommit=False), raw_connection()
+    assert backlog_samples.sample(counting.cursor(), schema=worker_schema, now=now)
+    other.execute("set lock_timeout = '10s'")
+    assert not backlog_samples.sample(other.cursor(), schema=worker_schema, now=now)
+    counting.commit()
+    assert execute("select count(*) from {schema}._private_backlog_samples") == [(1,)]
+
+
 def samples_at(schema: str, *rows: tuple[datetime, int, int]) -> None:
     for minute, ready, last_job_id in rows:
         execute(

@@ -73,6 +73,32 @@ def test_lost_worker__is_told_with_what_it_held_and_who_recovered(cursor: Any, w
     )
 
 
+def test_many_lost_workers__are_removed_with_one_look_at_the_locked_jobs(cursor: Any, worker_schema: str) -> None:
+    """If hundreds of workers are lost at once, a look for each of them would take longer than a statement may."""
+    lost = [f"django-worker-{number}" for number in range(20)]
+    for number, worker_id in enumerate(lost):
+        register(cursor, worker_schema, worker_id, silent=62)
+        make_job("send", locked_by=f"{worker_id}/1", locked_at=minutes_ago(2))
+        make_queue(f"queue-{number}", locked_by=f"{worker_id}/1", locked_at=minutes_ago(2))
+    late = recovery.look_at_fleet(cursor, schema=worker_schema, timeout=60.0, heartbeat=10.0).late
+    before = scans(cursor)
+    removed = recovery.remove_dead_workers(cursor, late, schema=worker_schema)
+    after = scans(cursor)
+    assert sorted(removed) == sorted(lost)
+    assert {name: after[name] - before[name] for name in after} == {"_private_jobs": 1, "_private_job_queues": 1}
+    held = [(event.details["jobs"], event.details["queues"]) for event in found("worker_lost")]
+    assert (sum(jobs for jobs, _ in held), sum(queues for _, queues in held)) == (20, 20)
+
+
+def scans(cursor: Any) -> dict[str, int]:
+    """Return how often this transaction has scanned each table."""
+    cursor.execute(
+        "select relname, seq_scan + coalesce(idx_scan, 0) from pg_stat_xact_user_tables"
+        " where relname in ('_private_jobs', '_private_job_queues')"
+    )
+    return dict(cursor.fetchall())
+
+
 def test_rolled_back_recovery__leaves_no_event(cursor: Any, worker_schema: str) -> None:
     register(cursor, worker_schema, silent=62)
     with transaction.atomic():

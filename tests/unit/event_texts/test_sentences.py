@@ -33,6 +33,19 @@ def text(kind: str, subject: str = "web-1", *, number: int = 1, recovered: Any =
     [
         (text("worker_started"), "Worker started: web-1."),
         (text("worker_started", number=9980), "Worker started 9,980 times: web-1."),
+        # Two workers on one host.
+        (text("worker_started", pid=4711), "Worker started: web-1 4711."),
+        (text("worker_started", pid=4711, number=2), "Worker started 2 times: web-1."),
+        (
+            text(
+                "worker_lost", pid=4711, silent_seconds=62, recovered={"jobs": 7, "by": "worker-2", "by_host": "web-1"}
+            ),
+            "Worker lost: web-1 4711 (no heartbeat for 62 s). 7 jobs were returned by worker-2.",
+        ),
+        (
+            text("jobs_recovered", jobs=2, by="worker-2", by_host="web-1"),
+            "2 jobs of the lost worker web-1 were returned by worker-2.",
+        ),
         (text("worker_stopped", reason="SIGTERM"), "Worker stopped: web-1. Reason: SIGTERM."),
         (
             text("worker_lost", silent_seconds=62, jobs=7, recovered={"jobs": 7, "by": "x", "by_host": "web-2"}),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from psycopg import OperationalError
-from psycopg.errors import AdminShutdown, CannotConnectNow, QueryCanceled, ReadOnlySqlTransaction
+from psycopg.errors import AdminShutdown, CannotConnectNow, QueryCanceled, ReadOnlySqlTransaction, UndefinedFunction
 
 from django_graphile_worker.logs import receivers
 from django_graphile_worker.logs.throttle import Throttle
@@ -89,6 +89,15 @@ def test_an_outage_has_one_line_for_each_part__and_one_when_it_is_over(caplog: p
         ("INFO", "the database answers again after 14 s"),
         ("WARNING", "fetcher failed, next try in 250 ms: OperationalError: again"),
     ]
+
+
+def test_a_schema_that_is_older_than_the_code__is_a_line_that_says_what_to_do(caplog: pytest.LogCaptureFixture) -> None:
+    send_trouble(UndefinedFunction("function f() does not exist"), "recovery")
+    (line,) = caplog.messages
+    assert line == (
+        "recovery failed, next try in 250 ms: UndefinedFunction: function f() does not exist; the worker schema lacks "
+        'something that this version needs: run "manage.py migrate graphile_worker"'
+    )
 
 
 def test_another_kind_of_error_is_logged__although_the_same_part_failed_before(

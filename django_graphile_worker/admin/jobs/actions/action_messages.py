@@ -137,11 +137,11 @@ def add_messages(
 def _linked(request: HttpRequest, admin: Any, action: Action, progress: BulkProgress) -> SafeString:
     """Return what was done, with links to the jobs if they are few, and to the undo if there is one."""
     parts = [format_html("{}", done_message(action, progress))]
+    if note := _queue_note(action, progress):
+        parts.append(format_html("{}", note))
     if progress.changed <= MOST_LINKED and action.has_undo:
         links = [(admin.url(request, "job", "change", each), each) for each in progress.ids]
         parts.append(format_html_join(" ", '<a href="{}">#{}</a>', links))
-    if note := _queue_note(action, progress):
-        parts.append(format_html("{}", note))
     if progress.is_undoable and action.has_undo:
         undo_url = admin.url(request, "job", "undo", progress.action_id)
         parts.append(format_html('<a href="{}">{}</a>', undo_url, _("Undo…")))

@@ -152,17 +152,22 @@ class BulkAction:
         return replace(progress, seconds=progress.seconds + monotonic() - began)
 
     def _run(self, progress: BulkProgress, is_over: Callable[[], bool]) -> BulkProgress:
-        progress = self._step(progress, self._begin) if not progress.action_id else progress
+        def collect(each: BulkProgress) -> BulkProgress:
+            return self._collect(each, is_over)
+
+        if not progress.action_id:
+            progress = self._step(self._step(progress, self._begin), collect)
         while True:
-            if not progress.is_collected and progress.visited >= progress.found:
-                progress = self._step(progress, lambda each: self._collect(each, is_over))
             following = self._step(progress, self._run_step)
-            is_done = following is progress
-            progress = following
-            if is_done and progress.is_collected:
+            if following is not progress:
+                progress = following
+                if is_over():
+                    return progress
+            elif progress.is_collected:
                 return self._step(replace(progress, is_finished=True), self._finish)
-            if is_over():
-                return progress
+            else:
+                # Not by the number of visited jobs: the answer of a request may be lost, and the form be sent again.
+                progress = self._step(progress, collect)
 
     def _step(self, progress: BulkProgress, step: Callable[[BulkProgress], BulkProgress]) -> BulkProgress:
         try:
@@ -197,12 +202,13 @@ class BulkAction:
             criteria = replace(criteria, unchanged_since=progress.since)
         with databases.writing(self.alias, has_one_snapshot=True) as (cursor, schema):
             parts = collecting.parts(cursor, criteria, self.states, schema=schema)
+            first = max(progress.collected_steps, bulk_steps.next_number(cursor, owner.action_id, schema=schema))
             found = collecting.collect(
                 cursor,
                 owner,
                 parts,
                 schema=schema,
-                first=progress.collected_steps,
+                first=first,
                 is_over=is_over,
                 place=progress.place,
             )
@@ -210,7 +216,7 @@ class BulkAction:
         return replace(
             progress,
             found=progress.found + found.jobs,
-            collected_steps=progress.collected_steps + found.steps,
+            collected_steps=first + found.steps,
             place=found.next_place,
             is_collected=found.next_place is None and is_whole,
             is_second_walk=progress.is_second_walk or (found.next_place is None and not is_whole),

@@ -94,4 +94,5 @@ def _why_no_more(job: JobDetail) -> str:
 
 
 def _log_event(entry: LogEntry, now: datetime) -> Event:
-    return _event(audit.message_of(entry), str(entry.user), entry.action_time, "user", now)
+    # The other labels of the timeline have no full stop.
+    return _event(audit.message_of(entry).removesuffix("."), str(entry.user), entry.action_time, "user", now)

@@ -15,6 +15,7 @@ from django_graphile_worker.sql import events
 from django_graphile_worker.sql.events import ERROR, INFORMATION, NewEvent
 from tests.support import admin_pages as pages
 from tests.support.admin_pages import body, log_entries, messages, text
+from tests.support.factories import make_job, minutes_ago
 from tests.support.operating import execute
 
 DISMISS = pages.EVENTS + "dismiss/"
@@ -123,6 +124,11 @@ def test_dismissing__refuses_what_is_not_an_alarm(admin_page: Client) -> None:
 def test_audit_log__shows_what_users_changed(admin_page: Client, add: Any) -> None:
     admin_page.post(pages.PAUSES, {"kind": "queue", "name": "eu", "create": "on", "reason": "repair"})
     assert "root queue eu Paused. Reason: repair" in text(admin_page.get(pages.EVENTS, {"show": "audit"}))
+    job_id = make_job("send", run_at=minutes_ago(-60))
+    pages.act(admin_page, "run_now", job_id)
+    assert f'<a href="{pages.job_url(job_id)}"><bdi>#{job_id}</bdi></a>' in body(
+        admin_page.get(pages.EVENTS, {"show": "audit"})
+    )
     assert "No changes by users." in text(admin_page.get(pages.EVENTS, {"show": "audit", "before": "1"}))
 
 

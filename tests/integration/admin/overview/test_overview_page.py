@@ -28,6 +28,16 @@ def test_tiles_count_each_job_once(admin_page: Client) -> None:
     assert expected in shown
 
 
+def test_table_of_queues__shows_no_age_for_jobs_that_are_due_later(admin_page: Client) -> None:
+    make_queue("later")
+    make_job("send", queue_name="later", run_at=minutes_ago(-60))
+    make_queue("due")
+    make_job("send", queue_name="due", run_at=minutes_ago(60))
+    shown = text(admin_page.get(pages.OVERVIEW))
+    assert f"later 1 {EMPTY_VALUE}" in shown
+    assert "due 1 1 h" in shown
+
+
 def test_charts_and_tables_show_what_workers_recorded(admin_page: Client, worker_schema: str) -> None:
     make_queue("eu")
     make_job("send", queue_name="eu")

@@ -262,6 +262,14 @@ def test_tabs__count_what_they_list(jobs: list[dict[str, Any]], db: None) -> Non
                 assert counts[state].number == len(listed), (text, state)
 
 
+def test_tabs__count_no_scheduled_job_for_the_name_of_an_error(jobs: list[dict[str, Any]], db: None) -> None:
+    assert any(row["state"] == "scheduled" for row in jobs)
+    with reading("default") as session:
+        counts = count_states(session.cursor, _criteria(session, "exception:KeyError"), schema=session.schema)
+    assert counts[State.SCHEDULED].number == 0
+    assert counts[State.FAILED].number > 0
+
+
 def test_actions__collect_exactly_the_jobs_that_a_search_finds(jobs: list[dict[str, Any]], db: None) -> None:
     chance = random.Random(2)
     texts = [*(_random_text(chance) for _ in range(5)), "charge", "-charge", "state:failed OR flag:slow"]

@@ -12,7 +12,7 @@ from django.db import connection
 
 from django_graphile_worker import Limit, LimitedUntil, add_job, add_jobs, conf, pause, resume, run_once, task
 from django_graphile_worker.jobs import JobSpec
-from django_graphile_worker.worker import part_callbacks
+from django_graphile_worker.worker import recovery_callbacks
 from tests.support.stepped_worker import Build, own_tasks, run_all
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -172,7 +172,7 @@ def test_a_worker_of_old_code_that_stops_last__leaves_no_job_parked(
 ) -> None:
     """A worker with the limits may park jobs after the start of a worker whose code has none any more."""
     old = limited_task()
-    monkeypatch.setattr(part_callbacks, "UNPARK_INTERVAL", 0.0)
+    monkeypatch.setattr(recovery_callbacks, "UNPARK_INTERVAL", 0.0)
 
     def limited(payload: Any) -> None: ...
 

@@ -10,12 +10,14 @@ from django.conf import settings
 from django.db import connection
 from django.test import Client
 
+from django_graphile_worker.admin import databases
 from django_graphile_worker.admin.jobs.actions import bulk_progress
 from django_graphile_worker.models import Job
 from django_graphile_worker.sql.job_actions import collecting
 from tests.support import admin_pages as pages
-from tests.support.admin_pages import StatementRecorder, act_on_all, log_entries, messages, text
+from tests.support.admin_pages import StatementRecorder, act, act_on_all, log_entries, messages, text
 from tests.support.factories import make_failed_job, make_job, minutes_ago
+from tests.support.operating import execute
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -170,6 +172,51 @@ class TestALongAction:
         done = 30 - Job.objects.count()
         assert f"{done} jobs were deleted." in text(page)
 
+    @pytest.mark.parametrize("lost", [1, 2, 3])
+    @pytest.mark.parametrize(
+        ("action", "given", "done"),
+        [
+            ("delete", {}, {"pk__lt": 0}),
+            ("reschedule", {"priority": "5"}, {"priority": 5}),
+        ],
+    )
+    def test_whose_answers_are_lost_is_continued_by_the_same_form(
+        self,
+        admin_page: Client,
+        one_step_a_request: None,
+        action: str,
+        given: dict[str, str],
+        done: dict[str, int],
+        lost: int,
+    ) -> None:
+        """Also if the jobs were not yet all collected: what the lost requests did is not among what the form counts."""
+        for number in range(45):
+            make_job(f"task{number % 3}", run_at=minutes_ago(5))
+        page = act_on_all(admin_page, action, state="ready", confirmed="1", **given)
+        answer = page
+        for _ in range(lost):
+            answer = continue_action(admin_page, answer)
+            assert answer.status_code == 200
+        for _ in range(40):
+            if "hidden_fields" not in page.context:
+                break
+            page = continue_action(admin_page, page)
+        else:
+            pytest.fail("Expected the action to end.")
+        assert page.status_code == 200
+        assert Job.objects.filter(**done).count() == Job.objects.count()
+
+    def test_continued_after_hours_still_has_its_steps(self, admin_page: Client, one_step_a_request: None) -> None:
+        """The steps that are not done yet outlast the hour in which an action can be undone."""
+        for _ in range(30):
+            make_job("send")
+        page = act_on_all(admin_page, "delete", "task:send", state="ready", confirmed="1")
+        execute("update {schema}._private_action_steps set made_at = made_at - interval '3 hours'")
+        other = make_failed_job("another")
+        act(admin_page, "retry", other)
+        finish_action(admin_page, page)
+        assert list(Job.objects.values_list("pk", flat=True)) == [other]
+
     def test_progress_cannot_be_forged(self, admin_page: Client, one_step_a_request: None) -> None:
         for _ in range(30):
             make_failed_job("send")
@@ -208,6 +255,18 @@ class TestALongAction:
         assert messages(page) == ["30 jobs were deleted."]
         assert not Job.objects.exists()
         assert [name for name, _ in log_entries()] == ["14 jobs", "16 jobs"]
+
+    def test_waits_for_no_locked_job_as_long_as_a_statement_may_take(
+        self, admin_page: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Meanwhile it would keep the other jobs of the step from workers, and from what adds jobs with their keys."""
+        monkeypatch.setattr(databases, "LONGEST_LOCK_WAIT", 0.1)
+        ids = [make_job("send", run_at=minutes_ago(5)) for _ in range(20)]
+        with open_transaction_on(ids[10]):
+            page = act_on_all(admin_page, "fail", "task:send", state="ready", reason="no", confirmed="1")
+        assert page.status_code == 503
+        assert "7 jobs were failed." in text(page)
+        assert messages(continue_action(admin_page, page)) == ["20 jobs were failed. Undo…"]
 
 
 class TestRestrictedByQueryset:

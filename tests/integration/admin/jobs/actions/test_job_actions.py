@@ -20,7 +20,7 @@ def test_run_now_keeps_the_order_of_a_queue(admin_page: Client) -> None:
     later = make_job("send", queue_name="eu", run_at=minutes_ago(-60), attempts=2, last_error="no")
     said = messages(act(admin_page, "run_now", jobs[0], later))
     assert said == [
-        f"1 job will run now. #{later} 1 of them is in a queue, and starts when the queue is free. Undo…",
+        f"1 job will run now. 1 of them is in a queue, and starts when the queue is free. #{later} Undo…",
         "1 job was skipped: its state is “Ready”.",
     ]
     assert list(Job.objects.order_by("priority", "run_at").values_list("pk", flat=True)) == [*jobs, later]
@@ -33,7 +33,7 @@ def test_run_next_moves_a_job_before_all_others_of_its_queue(admin_page: Client)
     make_job("send", priority=7)
     said = messages(act(admin_page, "run_next", second))
     note = "It is the first job of its queue, and starts when the queue is free."
-    assert said == [f"1 job will run next. #{second} {note} Undo…"]
+    assert said == [f"1 job will run next. {note} #{second} Undo…"]
     assert Job.objects.get(pk=second).priority == -5
     assert Job.objects.get(pk=first).priority == -4
     said = messages(act(admin_page, "run_next", second))

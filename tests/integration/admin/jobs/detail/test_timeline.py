@@ -11,7 +11,7 @@ from django_graphile_worker import cancel_jobs
 from django_graphile_worker.exceptions import PermanentFailure
 from django_graphile_worker.models import Job
 from tests.support import admin_pages as pages
-from tests.support.admin_pages import job_url, text
+from tests.support.admin_pages import act, job_url, text
 from tests.support.factories import make_failed_job, make_job, minutes_ago
 from tests.support.limits import make_key, park_job
 from tests.support.operating import execute
@@ -38,6 +38,13 @@ def test_shows_when_a_job_failed(admin_page: Client) -> None:
     assert (event.detail, event.time) == ("time of the last failure", Job.objects.get(pk=ours).updated_at)
     (event,) = [event for event in _timeline(admin_page, theirs) if event.label == "2 attempts failed"]
     assert event.detail == "estimated time of the last failure"
+
+
+def test_shows_what_a_user_did(admin_page: Client) -> None:
+    job_id = make_job("send", run_at=minutes_ago(1), priority=3)
+    make_job("send", run_at=minutes_ago(2))
+    act(admin_page, "run_next", job_id)
+    assert _timeline(admin_page, job_id)[-1].label == "Run next"
 
 
 def test_running_job_that_is_cancelled__shows_no_number_of_attempts(admin_page: Client) -> None:
