@@ -26,7 +26,7 @@ NEEDED = {
     "job/export/": {"view_job"},
     "job/views/": {"view_job"},
     "job/undo/{action}/": {"view_job", "reschedule_job"},
-    "job/{job}/edit/": {"view_job", "reschedule_job", "view_payload"},
+    "job/{job}/edit/": {"view_job", "reschedule_job", "view_payload", "add_job"},
     "job/{job}/payload/": {"view_job", "view_payload"},
     "event/": {"view_event"},
     "pastattempt/export/": {"view_pastattempt"},
