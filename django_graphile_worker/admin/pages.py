@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Any
 from urllib.parse import urlencode
@@ -20,7 +20,8 @@ from django_graphile_worker.admin import databases, pause_notice, refreshed_regi
 from django_graphile_worker.admin.page_order import PAGES, page_name
 from django_graphile_worker.admin.visible_jobs import ids_subquery
 from django_graphile_worker.exceptions import GraphileWorkerError
-from django_graphile_worker.sql.inspection.criteria import Subquery
+from django_graphile_worker.sql.inspection.criteria import Criteria, Subquery
+from django_graphile_worker.sql.job_actions import bulk_steps
 
 TEMPLATES = "admin/graphile_worker"
 # A view returns a page or, if it sends a file, a streaming response.
@@ -86,6 +87,16 @@ class PageAdmin(ModelAdmin):  # type: ignore[type-arg]
         """Return the ids of the jobs that `get_queryset` of the site's JobAdmin returns for the user; None for all."""
         jobs = self.admin_site._registry.get(models.Job)
         return None if jobs is None else ids_subquery(jobs.get_queryset(request), alias)
+
+    def visible_among(self, request: HttpRequest, ids: Iterable[int | None]) -> frozenset[int]:
+        """Return the ids of the jobs that the user may see, of those that a page about something else names."""
+        found = [each for each in ids if each is not None]
+        alias = databases.selected_alias(request)
+        within = self.visible_ids(request, alias)
+        if within is None or not found:
+            return frozenset(found)
+        with databases.reading(alias) as (cursor, schema):
+            return frozenset(bulk_steps.matching_ids(cursor, Criteria(within=within), found, schema=schema))
 
     def require(self, is_allowed: bool) -> None:
         if not is_allowed:

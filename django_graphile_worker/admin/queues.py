@@ -59,7 +59,7 @@ class JobQueueAdmin(UnlockAdmin):
             return self.url(request, "jobqueue", q=asked["q"], **part, **position)
 
         return {
-            "queues": [self._row(request, queue) for queue in page.queues],
+            "queues": self._rows(request, page.queues),
             "next_url": page_url(after=page.after) if page.after else "",
             "previous_url": page_url(before=page.before) if page.before else "",
             "first_url": page_url() if asked["after"] or asked["before"] else "",
@@ -78,7 +78,7 @@ class JobQueueAdmin(UnlockAdmin):
         # On a page after the last, the number of active queues is not known.
         others = max(found.total - found.active, 0) if found.queues or number == 1 else 0
         return {
-            "queues": [self._row(request, queue) for queue in found.queues],
+            "queues": self._rows(request, found.queues),
             "hidden": formatting.capped_number(others, queue_depths.MOST_QUEUES) if others else "",
             "hidden_number": others,
             "is_cut_off": found.active >= queue_depths.MOST_ACTIVE,
@@ -105,7 +105,12 @@ class JobQueueAdmin(UnlockAdmin):
             return self.url(request, "event", worker=queue.locked_by)
         return f"{self.url(request, 'worker')}#{quote(f'gw-worker-{queue.locked_by}')}"
 
-    def _row(self, request: HttpRequest, queue: queue_depths.QueueDepth) -> dict[str, Any]:
+    def _rows(self, request: HttpRequest, queues: Sequence[queue_depths.QueueDepth]) -> list[dict[str, Any]]:
+        visible = self.visible_among(request, [queue.running_id for queue in queues])
+        return [self._row(request, queue, visible) for queue in queues]
+
+    def _row(self, request: HttpRequest, queue: queue_depths.QueueDepth, visible: frozenset[int]) -> dict[str, Any]:
+        running_id = queue.running_id if queue.running_id in visible else None
         return {
             "name": queue.queue_name,
             "number": formatting.capped_number(queue.number, queue_depths.MOST_COUNTED),
@@ -119,9 +124,9 @@ class JobQueueAdmin(UnlockAdmin):
             "paused_until": formatting.relative_time(queue.paused_until) if queue.paused_until else "",
             "paused_by": queue.paused_by,
             "pause_url": self.url(request, "pausedwork", kind="queue", name=queue.queue_name),
-            "running_task": queue.running_task,
-            "running_id": queue.running_id,
-            "running_url": self.url(request, "job", "change", queue.running_id) if queue.running_id else "",
+            "running_task": queue.running_task if running_id else None,
+            "running_id": running_id,
+            "running_url": self.url(request, "job", "change", running_id) if running_id else "",
             "jobs_url": self.url(request, "job", q=str(SearchTerm("queue", queue.queue_name))),
             "waiting_url": self.url(request, "job", q=waiting_in_queue(queue.queue_name)),
         }

@@ -101,8 +101,12 @@ class JobDetailAdmin(JobListAdmin):
         }
 
     def may_edit(self, request: HttpRequest) -> bool:
-        """Return whether the user may change the payload of a failed job."""
-        return self.has_reschedule_permission(request) and self.has_view_payload_permission(request)
+        """Return whether the user may change the payload of a failed job.
+
+        A user who may retry jobs, but not add jobs, must not run a task with any payload.
+        """
+        may_run = self.has_reschedule_permission(request) and self.has_add_permission(request)
+        return may_run and self.has_view_payload_permission(request)
 
     def _history_url(self, request: HttpRequest, object_id: str) -> str:
         page = self.admin_site._registry.get(PastAttempt)

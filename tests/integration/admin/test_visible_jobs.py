@@ -14,7 +14,7 @@ from django.test import Client
 from django_graphile_worker.models import Job
 from tests.integration.admin.restricted_site import MyJobsAdmin
 from tests.support.admin_pages import act, body, make_worker, messages, text
-from tests.support.factories import make_failed_job, make_job, minutes_ago
+from tests.support.factories import make_failed_job, make_job, make_queue, minutes_ago
 from tests.support.operating import execute
 
 
@@ -136,6 +136,19 @@ class TestRestrictedByQueryset:
         assert Job.objects.get(pk=shown).run_at > minutes_ago(0)
         assert Job.objects.get(pk=hidden).run_at == changed
         assert not LogEntry.objects.filter(object_id=hidden, change_message__contains="Undid").exists()
+
+    def test_a_queue_does_not_name_the_hidden_job_that_holds_it(self, admin_page: Client) -> None:
+        mine = make_job("mine%a", queue_name="eu")
+        for running, is_shown in ((make_job("other", queue_name="eu", locked_by="w"), False), (mine, True)):
+            make_queue("eu", locked_by="w")
+            execute("update {schema}._private_jobs set locked_at = null, locked_by = null")
+            execute("update {schema}._private_jobs set locked_at = now(), locked_by = 'w' where id = %s", [running])
+            waiting = make_job("mine%a", queue_name="eu")
+            addresses = ["/restricted/graphile_worker/jobqueue/", f"{self.base}{waiting}/change/"]
+            for url in (*addresses, f"{addresses[0]}?show=all"):
+                shown = text(admin_page.get(url))
+                assert (f"#{running}" in shown) == is_shown, url
+                assert "other" not in shown
 
     def test_the_log_of_all_users_is_not_shown(self, admin_page: Client) -> None:
         events = "/restricted/graphile_worker/event/"

@@ -121,7 +121,7 @@ class JobFacts:
             "worker": job.queue_locked_by,
             "time": formatting.exact_time(job.queue_locked_at),
         }
-        if job.queue_running_id is None:
+        if not self.page.visible_among(self.request, [job.queue_running_id]):
             return Fact(_("Waiting for"), value)
         url = self.page.url(self.request, "job", "change", job.queue_running_id)
         return Fact(_("Waiting for"), f"{value}: {job.queue_running_task} #{job.queue_running_id}", url)

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from django_graphile_worker.models import Job
 from tests.support import admin_pages as pages
-from tests.support.admin_pages import act, log_entries, messages, text
+from tests.support.admin_pages import act, body, log_entries, messages, text
 from tests.support.factories import make_failed_job, make_job, make_queue, minutes_ago
 
 
@@ -120,9 +120,12 @@ class TestEditAndRetry:
             said = admin_page.post(self.url(job_id), {"payload": "{}", "revision": "0"}, follow=True)
             assert "Only jobs that have failed can be edited." in messages(said)[0]
 
-    def test_needs_the_permission_to_see_payloads(self, client_with: object) -> None:
+    def test_needs_the_permissions_to_retry_to_see_payloads_and_to_add_jobs(self, client_with: object) -> None:
+        """A user who may not add jobs must not run a task with any payload."""
         job_id = make_failed_job("send")
         assert callable(client_with)
-        assert client_with("reschedule_job").get(self.url(job_id)).status_code == 403
-        assert client_with("view_payload").get(self.url(job_id)).status_code == 403
-        assert client_with("view_payload", "reschedule_job").get(self.url(job_id)).status_code == 200
+        needed = {"reschedule_job", "view_payload", "add_job"}
+        for held in (*(needed - {each} for each in needed), needed):
+            client = client_with(*held)
+            assert client.get(self.url(job_id)).status_code == (200 if held == needed else 403)
+            assert (self.url(job_id) in body(client.get(pages.job_url(job_id)))) == (held == needed)
