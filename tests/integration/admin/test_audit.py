@@ -32,8 +32,8 @@ def rescheduled(client: Client) -> tuple[int, LogEntry]:
 @pytest.mark.parametrize(
     ("language", "zone", "sentence"),
     [
-        ("en", "UTC", "Rescheduled: run at Nov. 16, 2026, 9 a.m. UTC, priority 1,234."),
-        ("de", "Europe/Berlin", "Neu geplant: Ausführung am 16. November 2026 10:00 CET, Priorität 1.234."),
+        ("en", "UTC", "Rescheduled: run at Nov. 16, 2026, 9 a.m. UTC, priority 1,234"),
+        ("de", "Europe/Berlin", "Neu geplant: Ausführung am 16. November 2026 10:00 CET, Priorität 1.234"),
         ("fr", "Europe/Paris", "exécution le 16 novembre 2026 10:00 CET"),
     ],
 )
