@@ -37,18 +37,22 @@ where minute < now() - %(older_than)s::float8 * interval '1 second'"""
 
 # The highest sample of each period: the peak of an hour must not disappear between two samples that are shown.
 READ = f"""/* gw:read-backlog-samples */
-select (floor(date_part('epoch', sample.minute) / %(period)s::int) * %(period)s::int)::bigint,
-    max(sample.ready), max(sample.running), max(sample.retrying), bool_or(sample.estimated <> '{{}}'),
-    (sum(sample.added) / nullif(sum(sample.seconds), 0))::float8
+select (pg_catalog.floor(pg_catalog.date_part('epoch', sample.minute) / %(period)s::float8)
+        * %(period)s::float8)::bigint,
+    pg_catalog.max(sample.ready), pg_catalog.max(sample.running), pg_catalog.max(sample.retrying),
+    pg_catalog.bool_or(pg_catalog.cardinality(sample.estimated) > 0),
+    pg_catalog.sum(sample.added)::float8 / nullif(pg_catalog.sum(sample.seconds), 0::float8)
 from (
     select each.minute, each.ready, each.running, each.retrying, each.estimated,
         case when each.is_next then each.last_job_id - each.earlier_id end as added,
         case when each.is_next then each.seconds end as seconds
     from (
-        select sample.*, lag(sample.last_job_id) over (order by sample.minute) as earlier_id,
-            date_part('epoch', sample.sampled_at - lag(sample.sampled_at) over (order by sample.minute)) as seconds,
-            sample.last_job_id >= lag(sample.last_job_id) over (order by sample.minute)
-                and sample.sampled_at - lag(sample.sampled_at) over (order by sample.minute)
+        select sample.*, pg_catalog.lag(sample.last_job_id) over (order by sample.minute) as earlier_id,
+            pg_catalog.date_part(
+                'epoch', sample.sampled_at - pg_catalog.lag(sample.sampled_at) over (order by sample.minute)
+            ) as seconds,
+            sample.last_job_id >= pg_catalog.lag(sample.last_job_id) over (order by sample.minute)
+                and sample.sampled_at - pg_catalog.lag(sample.sampled_at) over (order by sample.minute)
                     between interval '1 second' and interval '{LONGEST_GAP} seconds' as is_next
         from :SCHEMA._private_backlog_samples as sample
         where sample.minute >= %(since)s::timestamptz - interval '{LONGEST_GAP} seconds') as each

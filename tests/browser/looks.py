@@ -91,4 +91,9 @@ SHORTEN = """() => document.querySelectorAll('.gw-table tbody').forEach(
 def problems(page: Any) -> list[str]:
     """Return what is wrong with the page that is open."""
     found: list[str] = page.evaluate(SCRIPT)
-    return found
+    if not found:
+        return []
+    # A page that is still being laid out has problems that the next frame does not have.
+    page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    again: list[str] = page.evaluate(SCRIPT)
+    return [each for each in again if each in found]

@@ -164,7 +164,7 @@ def test_pages_of_the_admin(planted_path: PlantedSearchPath, admin_client: Clien
 
 def test_actions_of_the_admin(planted_path: PlantedSearchPath, admin_client: Client) -> None:
     a_bit_of_everything()
-    for action in ("run", "reschedule", "fail", "complete"):
+    for action in ("run_now", "run_next", "retry", "reschedule", "fail", "delete"):
         fields = {"action": action, "all": "1", "q": "task:a", "confirmed": "1", "priority": "1"}
         assert admin_client.post(pages.ACT, fields, follow=True).status_code == 200
         assert planted_path.texts

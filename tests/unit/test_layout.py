@@ -21,6 +21,7 @@ CANARIES = "test_private_interfaces.py"
 # Paths below tests/, and why no module has this name.
 CAPABILITIES = {
     "integration/admin/jobs/actions/test_moving_jobs.py": "actions on all jobs that match, while jobs change states",
+    "integration/admin/test_addresses.py": "the permissions of every address of the admin",
     "integration/admin/test_figures.py": "that the numbers of all pages lead to lists of as many jobs",
     "integration/admin/test_links.py": "the links of all pages, for users with few permissions",
     "integration/admin/test_long_table.py": "what all pages read of a table with many jobs",
