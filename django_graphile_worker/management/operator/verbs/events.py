@@ -99,6 +99,7 @@ def _follow(console: Console, criteria: EventCriteria, shown: Sequence[LoggedEve
                 if written.get(event.id) != event.last_at:
                     written[event.id] = event.last_at
                     _write_line(console, event)
+            # Events send no notification: the statements that write them must not cost more for a reader.
             time.sleep(FOLLOW_INTERVAL)
             with console.reading() as (cursor, schema, _):
                 found = events.find(cursor, criteria, schema=schema, limit=DEFAULT_LIMIT)
