@@ -104,17 +104,28 @@ def _joined(shapes: Iterable[SafeString]) -> SafeString:
 
 
 def _paths(values: Sequence[float | None], top: float) -> list[tuple[str, str]]:
-    """Return the path through all periods that have ended, and the path from there to the last period."""
+    """Return the path through all periods that have ended, the path from there to the last period, and the points."""
     ended = _path(values[:-1], top, 0)
+    points = _points(values, top)
     if values[-1] is None:
-        return [("", ended)]
+        return [("", ended), (" gw-point", points)]
     before = len(values) - 2
     last = _path([values[before] if before >= 0 else None, values[-1]], top, max(before, 0))
-    return [("", ended), (" gw-unfinished", last)]
+    return [("", ended), (" gw-unfinished", last), (" gw-point", points)]
+
+
+def _points(values: Sequence[float | None], top: float) -> str:
+    """Return a path of lines without a length, which round ends turn into points, for values without neighbours."""
+    before, after = (None, *values[:-1]), (*values[1:], None)
+    return "".join(
+        f"M{index + 0.5:g} {100 - value / top * 100:.2f}h0"
+        for index, (value, *neighbours) in enumerate(zip(values, before, after, strict=True))
+        if value is not None and neighbours == [None, None]
+    )
 
 
 def _path(values: Sequence[float | None], top: float, first: int) -> str:
-    """Return a path through the middle of each period; a value without neighbours becomes a short dash."""
+    """Return a path through the middle of each period. A value without neighbours is a short dash below its point."""
     parts: list[str] = []
     is_drawing = False
     for index, value in enumerate(values, first):

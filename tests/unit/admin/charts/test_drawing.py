@@ -92,3 +92,12 @@ def test_unknown_last_value__is_not_drawn() -> None:
 def test_images__have_no_text() -> None:
     assert "<text" not in draw_bars([Series("a", "gw-a", [1.0, 2.0])], 2.0)
     assert "<text" not in draw_lines([Series("a", "gw-a", [1.0, 2.0])], 2.0)
+
+
+def test_a_value_without_neighbours__is_a_point_that_can_be_seen() -> None:
+    def points(*values: float | None) -> list[str]:
+        return re.findall(r'gw-point" d="([^"]*)"', draw_lines([Series("a", "gw-a", values)], 2.0))
+
+    assert points(None, None, 1.0) == ["M2.5 50.00h0"]
+    assert points(2.0, None, 1.0, 1.0) == ["M0.5 0.00h0"]
+    assert points(2.0, 2.0, None, None) == []
