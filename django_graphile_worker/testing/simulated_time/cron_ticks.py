@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any
 
-from django_graphile_worker import conf, schedule
+from django_graphile_worker import conf, project_crontab
 from django_graphile_worker.crontab import CronItem, occurrences
 from django_graphile_worker.routing import Place
 from django_graphile_worker.sql import crontabs
@@ -19,7 +19,7 @@ from django_graphile_worker.worker.reporting.events import WorkerEvents
 
 def items_of(place: Place) -> tuple[CronItem, ...]:
     """Return the crontab items that a worker at this place fires."""
-    return schedule.collect(place.settings, with_tasks=place.installation == conf.DEFAULT)
+    return project_crontab.collect(place.settings, with_tasks=place.installation == conf.DEFAULT)
 
 
 class _ClockCron(Cron):
