@@ -61,7 +61,7 @@ class Rounds:
         self._clock = clock
         # By id: the revision of a schedule that failed, and when it is tried again.
         self._failing: dict[int, tuple[int, float]] = {}
-        # When the next schedule is due, as the last round has read it.
+        # When the next schedule is due, as the last round has found it.
         self.next_at: datetime | None = None
 
     def run(self) -> float:
@@ -76,13 +76,12 @@ class Rounds:
                 failing=self._left_out(),
                 now=self._now(),
             )
-        self.next_at = due.next_at
         moves = [move for each in due.schedules if (move := self._move_of(each, due.now)) is not None]
         won = self._fire_all(moves)
         if won and (len(due.schedules) == MOST_READ or any(_is_still_due(move, due.now) for move in moves)):
             return 0.0
         upcoming = [due.next_at, *(move.next_at for move in moves)]
-        next_at = min((moment for moment in upcoming if moment is not None), default=None)
+        self.next_at = next_at = min((moment for moment in upcoming if moment is not None), default=None)
         rest = math.inf if next_at is None else (next_at - due.now).total_seconds() - (self._clock() - began)
         # Schedules that other sessions have locked were fired by them, or are still due.
         return min(max(rest, 0.0), self._until_retry(), jittered(YIELD_WAIT) if won < len(moves) else math.inf)
