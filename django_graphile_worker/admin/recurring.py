@@ -14,7 +14,7 @@ from django.utils.html import format_html
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
-from django_graphile_worker import api, schedule
+from django_graphile_worker import api, project_crontab
 from django_graphile_worker.admin import audit, databases, formatting, late_schedules
 from django_graphile_worker.admin.pages import PageAdmin, explain_database_errors, require_post
 from django_graphile_worker.admin.schedule_phrases import run_time, schedule_in_words
@@ -116,7 +116,7 @@ def _removed_items(known: Mapping[str, KnownCrontab]) -> list[dict[str, Any]]:
 def read_crontab() -> tuple[tuple[CronItem, ...], list[str]]:
     """Return the items and no mistakes, or no items and the mistakes."""
     try:
-        return schedule.collect(), []
+        return project_crontab.collect(), []
     except CrontabError as error:
         return (), [str(mistake) for mistake in error.mistakes]
     except GraphileWorkerError as error:

@@ -10,9 +10,9 @@ from django_graphile_worker import conf, registry, signatures
 from django_graphile_worker.checks.configuration import setting_name, valid_places
 from django_graphile_worker.exceptions import CrontabError, InvalidJobError, InvalidTypeError
 from django_graphile_worker.job_options import valid_identifier
+from django_graphile_worker.project_crontab import draft_schedule, is_any_written
 from django_graphile_worker.registry import Task
 from django_graphile_worker.routing import Place
-from django_graphile_worker.schedule import draft_schedule, is_any_written
 
 if TYPE_CHECKING:
     from django_graphile_worker.crontab import CrontabMistake, Draft

@@ -72,6 +72,9 @@ TABLES_OF_EVENTS = (
     "_private_events",
     "_private_action_steps",
     "_private_saved_views",
+    "_private_schedules",
+    "_private_schedule_runs",
+    "_private_schedule_changes",
 )
 
 

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from django_graphile_worker.worker.reporting.signal_sender import SignalSender
     from django_graphile_worker.worker.reporting.statistics_buffer import StatisticsBuffer
     from django_graphile_worker.worker.reporting.statistics_recorder import StatisticsRecorder
+    from django_graphile_worker.worker.scheduling.scheduler import Scheduler
     from django_graphile_worker.worker.task_reports import TaskReports
 
 
@@ -96,6 +97,8 @@ class Parts:
     unserved_tasks: UnservedTasks
     # None without a crontab.
     cron: Cron | None
+    # None until there is a schedule.
+    scheduler: Scheduler | None = None
     # None until a task reports its progress.
     progress: ProgressWriter | None = None
     # The connection of the releaser.
@@ -258,6 +261,7 @@ class Parts:
         services = (
             self.recovery,
             self.cron,
+            self.scheduler,
             self.retention,
             self.unserved_tasks,
             self.pause_endings,
@@ -280,6 +284,7 @@ class Parts:
             self.recovery,
             self.statistics,
             self.cron,
+            self.scheduler,
             self.progress,
             self.pause_endings,
             self.keeper,
@@ -288,5 +293,6 @@ class Parts:
 
     def dead(self) -> list[str]:
         """Return the names of the parts whose thread has ended although the part was not stopped."""
-        parts = (self.signal_sender, self.fetcher, self.releaser, self.heartbeat, self.recovery, self.cron, self.keeper)
+        always = (self.signal_sender, self.fetcher, self.releaser, self.heartbeat, self.recovery)
+        parts = (*always, self.cron, self.scheduler, self.keeper)
         return [part.name for part in parts if part is not None and part.has_died]

@@ -23,10 +23,10 @@ from django_graphile_worker import (
     get_job,
     models,
     permanently_fail_jobs,
+    project_crontab,
     remove_job,
     reschedule_jobs,
     run_once,
-    schedule,
     signals,
     testing,
 )
@@ -229,7 +229,7 @@ def test_recurring_tasks__of_tasks_belong_to_the_default_and_a_crontab_to_its_in
         runners = build_runners(places_to_serve((), ["default", "reports", "far"]))
     found = {runner.place.installation: [item.match for item in runner.parts.cron_items] for runner in runners}
     assert found == {"default": ["5 4 * * *"], "reports": ["0 4 * * *"], "far": []}
-    assert schedule.collect() == ()
+    assert project_crontab.collect() == ()
 
 
 @pytest.mark.usefixtures("named")

@@ -11,8 +11,8 @@ import psycopg
 from django_graphile_worker import __version__, conf
 from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.logs import receivers
+from django_graphile_worker.project_crontab import collect
 from django_graphile_worker.routing import Place
-from django_graphile_worker.schedule import collect
 from django_graphile_worker.worker.runner import Question, Runner, never
 from django_graphile_worker.worker.shutdown import LOOK_INTERVAL
 from django_graphile_worker.worker.stop_request import Ending

@@ -18,8 +18,8 @@ from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.management.options import existing_file
 from django_graphile_worker.printable_text import shown
+from django_graphile_worker.project_crontab import collect
 from django_graphile_worker.routing import place_of
-from django_graphile_worker.schedule import collect
 from django_graphile_worker.sql import crontabs, paused_crontabs
 from django_graphile_worker.sql.crontabs import KnownCrontab
 

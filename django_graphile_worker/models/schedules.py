@@ -1,0 +1,229 @@
+"""Schedules that people and programs define in the database."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Self
+
+from django.db import connections, models
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+
+from django_graphile_worker import conf, simulation
+from django_graphile_worker.model_fields import TimestampField
+from django_graphile_worker.models.schedule_changes import at_simulated_time, changed_by
+from django_graphile_worker.models.tables import table
+from django_graphile_worker.routing import queue_alias
+from django_graphile_worker.sql.schedules.changes import FOREVER
+
+if TYPE_CHECKING:
+    from django_graphile_worker.crontab.describe import Phrases
+
+# What the database and the workers write.
+OF_THE_DATABASE = (
+    "changed_by",
+    "created_at",
+    "changed_at",
+    "revision",
+    "anchor_at",
+    "counts_from",
+    "next_at",
+    "last_tick",
+    "last_job_id",
+    "last_missed_at",
+)
+
+
+class ScheduleQuerySet(models.QuerySet["Schedule"]):
+    """Schedules in the database of the jobs, unless ``using()`` says otherwise."""
+
+    @property
+    def db(self) -> str:
+        chosen: str | None = self._db  # type: ignore[attr-defined]
+        return chosen or queue_alias()
+
+    def bulk_create(self, objs: Iterable[Schedule], *args: Any, **kwargs: Any) -> list[Schedule]:
+        """Create schedules with one statement; raise ValidationError for the first that is not valid."""
+        schedules = list(objs)
+        for schedule in schedules:
+            schedule.refuse_mistakes()
+        with at_simulated_time(self.db):
+            return super().bulk_create(schedules, *args, **kwargs)
+
+    def update(self, **values: Any) -> int:
+        """Change schedules. Only the database checks the values."""
+        with at_simulated_time(self.db):
+            return super().update(**values)
+
+
+class Schedule(models.Model):
+    """A recurring or single task that people and programs define in the database.
+
+    Exactly one of ``cron``, ``interval`` and ``run_at`` tells when it fires. The fields from ``changed_by`` on belong
+    to the database and the workers: what is saved in them is ignored.
+    """
+
+    FOREVER = FOREVER
+    # The task that the row has in the database: it stays valid, though this process may not know it.
+    _former_task: str | None = None
+
+    class Missed(models.TextChoices):
+        SKIP = "skip", _("Skip them")
+        ONCE = "once", _("Run once")
+        ALL = "all", _("Run all of them within a time")
+
+    class Overlap(models.TextChoices):
+        ALLOW = "allow", _("Run both")
+        SKIP = "skip", _("Skip the new run")
+        QUEUE = "queue", _("Run one after the other")
+
+    id = models.BigAutoField(primary_key=True)
+    name = models.CharField(_("name"), max_length=200, unique=True)
+    task = models.CharField(_("task"), max_length=128)
+    payload = models.JSONField(_("payload"), default=dict, blank=True)
+    cron = models.TextField(_("cron line"), null=True, blank=True)  # noqa: DJ001 - null if it is not a cron line
+    interval = models.DurationField(_("interval"), null=True, blank=True)
+    run_at = models.DateTimeField(_("run at"), null=True, blank=True)
+    time_zone = models.CharField(_("time zone"), max_length=64, default="UTC")
+    starts_at = models.DateTimeField(_("starts at"), null=True, blank=True)
+    ends_at = models.DateTimeField(_("ends at"), null=True, blank=True)
+    queue_name = models.TextField(_("queue"), null=True, blank=True)  # noqa: DJ001 - null: what the task says
+    priority = models.SmallIntegerField(_("priority"), null=True, blank=True)
+    max_attempts = models.SmallIntegerField(_("maximum attempts"), null=True, blank=True)
+    job_key = models.TextField(_("job key"), null=True, blank=True)  # noqa: DJ001 - null: what the task says
+    missed = models.CharField(_("missed times"), max_length=4, choices=Missed, default=Missed.SKIP)
+    missed_within = models.DurationField(_("missed within"), null=True, blank=True)
+    overlap = models.CharField(_("overlap"), max_length=5, choices=Overlap, default=Overlap.ALLOW)
+    is_enabled = models.BooleanField(_("enabled"), default=True)
+    paused_until = models.DateTimeField(_("paused until"), null=True, blank=True)
+    description = models.TextField(_("description"), default="", blank=True)
+    changed_by = models.TextField(_("changed by"), default="", editable=False)
+    created_at = models.DateTimeField(null=True, editable=False)
+    changed_at = models.DateTimeField(null=True, editable=False)
+    revision = models.IntegerField(null=True, editable=False)
+    anchor_at = models.DateTimeField(null=True, editable=False)
+    counts_from = models.DateTimeField(null=True, editable=False)
+    next_at = TimestampField(null=True, editable=False)
+    last_tick = models.DateTimeField(null=True, editable=False)
+    last_job_id = models.BigIntegerField(null=True, editable=False)
+    last_missed_at = models.DateTimeField(null=True, editable=False)
+
+    objects = ScheduleQuerySet.as_manager()
+
+    class Meta:
+        managed = False
+        db_table = table("_private_schedules")
+        verbose_name = _("schedule")
+        verbose_name_plural = _("schedules")
+        permissions = [
+            ("run_schedule", "Can run schedules now"),
+            ("pause_schedule", "Can pause and resume schedules"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Save the definition; raise ValidationError if it is not valid. Workers use it within two seconds."""
+        kwargs["using"] = using = self._alias(kwargs.get("using"))
+        self.refuse_mistakes()
+        with at_simulated_time(using):
+            super().save(*args, **kwargs)
+        self._former_task = self.task
+        self.refresh_from_db(using=using, fields=OF_THE_DATABASE)
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether it fires nothing at present, because it is paused."""
+        return self.paused_until is not None and _aware(self.paused_until) > _now()
+
+    @property
+    def is_paused_forever(self) -> bool:
+        """Whether it fires nothing until it is resumed."""
+        return self.paused_until is not None and _aware(self.paused_until) >= FOREVER
+
+    @classmethod
+    def from_db(cls, db: str | None, field_names: Collection[str], values: Collection[Any], **more: Any) -> Self:
+        schedule = super().from_db(db, field_names, values, **more)
+        schedule._former_task = schedule.__dict__.get("task")
+        return schedule
+
+    def refuse_mistakes(self) -> None:
+        """Raise ValidationError if the definition is not valid, by field."""
+        # Late import: loading the parser of cron lines takes 12 ms, and few processes need it.
+        from django_graphile_worker.models.schedule_validation import refuse_mistakes
+
+        refuse_mistakes(self, former_task=self._former_task)
+
+    def in_words(self, phrases: Phrases | None = None) -> str:
+        """Describe when it fires: "Every weekday at 09:00 (Europe/Berlin)". ``phrases`` translates it."""
+        # Late import: as above.
+        from django_graphile_worker.schedules.definition import Definition
+        from django_graphile_worker.schedules.words import in_words
+
+        return in_words(Definition.of(self)) if phrases is None else in_words(Definition.of(self), phrases)
+
+    def next_times(self, number: int = 5, after: datetime | None = None) -> Sequence[datetime]:
+        """Return the next times at which it fires; none if it is disabled. A pause is left out."""
+        # Late import: as above.
+        from django_graphile_worker.schedules.definition import Definition
+        from django_graphile_worker.schedules.times import first_time, next_times
+
+        if not self.is_enabled or self.is_paused_forever:
+            return ()
+        definition, begin = Definition.of(self), _now() if after is None else _aware(after)
+        paused_until = None if self.paused_until is None else _aware(self.paused_until)
+        first = first_time(definition, counts_from=begin, paused_until=paused_until)
+        return () if first is None else (first, *next_times(definition, first, number - 1))
+
+    def run_now(self, *, by: str = "") -> int:
+        """Add a job at once, whatever the times are; return its id.
+
+        The job is that of a tick: with the payload and the options that the schedule has in the database.
+        """
+        # Late import: as above.
+        from django_graphile_worker.models.schedule_tasks import find_task
+        from django_graphile_worker.schedule_jobs import job_of
+        from django_graphile_worker.schedules.definition import Definition
+        from django_graphile_worker.sql.schedules import by_hand
+
+        alias, schema = self._alias(None), conf.schema_of_models()
+        saved = type(self).objects.using(alias).get(pk=self.pk)
+        payload = json.dumps(saved.payload)
+        job = job_of(saved, Definition.of(saved), find_task(saved.task), payload=payload, at=_now())
+        simulated = None if simulation.now is None else simulation.now()
+        with connections[alias].cursor() as cursor:
+            job_id = by_hand.run(cursor, saved.pk, job, by=by, schema=schema, now=simulated)
+        if job_id is None:
+            raise type(self).DoesNotExist(f"The schedule {saved.name!r} was deleted at this moment.")
+        return job_id
+
+    def pause(self, until: datetime | None = None, *, by: str = "") -> None:
+        """Fire nothing until a time, or until ``resume()``. Runs that have begun are not stopped."""
+        self._set_pause(FOREVER if until is None else until, by)
+
+    def resume(self, *, by: str = "") -> None:
+        """Fire again from now on. What was due during the pause is not fired."""
+        self._set_pause(None, by)
+
+    def _set_pause(self, until: datetime | None, by: str) -> None:
+        alias = self._alias(None)
+        with changed_by(by, using=alias):
+            changed = type(self).objects.using(alias).filter(pk=self.pk).update(paused_until=until)
+            if not changed:
+                raise type(self).DoesNotExist(f"Expected a schedule that exists, got {self.name!r}, which was deleted.")
+            self.refresh_from_db(using=alias, fields=["paused_until", *OF_THE_DATABASE])
+
+    def _alias(self, using: str | None) -> str:
+        return using or self._state.db or queue_alias()
+
+
+def _now() -> datetime:
+    return _aware(timezone.now())
+
+
+def _aware(moment: datetime) -> datetime:
+    """Return a time of a project without ``USE_TZ`` as an aware time."""
+    return timezone.make_aware(moment) if timezone.is_naive(moment) else moment
