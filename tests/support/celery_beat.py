@@ -18,6 +18,7 @@ from django.db.migrations.executor import MigrationExecutor
 from django.test.utils import modify_settings
 
 APP = "django_celery_beat"
+REASON = "django-celery-beat is not installed (pip install --group celery-beat, for Django before 6.1)"
 # Beat reads its tables again after this time, and checks every entry then.
 SYNC = timedelta(minutes=5)
 SECOND = timedelta(seconds=1)

@@ -25,6 +25,8 @@ from django_graphile_worker.schedules.times import latest_time, times_after
 from tests.support import celery_beat
 from tests.support.celery_beat_rows import START, YEAR, ZONES, create_rows
 
+pytest.importorskip(celery_beat.APP, reason=celery_beat.REASON)
+
 TASKS = {"proj.tasks.send_old": Target("send", ("user",))}
 
 

@@ -4,7 +4,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from celery.schedules import crontab  # type: ignore[import-untyped]
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,7 +11,9 @@ from django_graphile_worker.crontab.fields import Field
 from django_graphile_worker.crontab.patterns import parse_pattern
 from django_graphile_worker.importing.celery_beat.cron_lines import COLUMNS, cron_line
 from django_graphile_worker.importing.celery_beat.unsupported import Unsupported
+from tests.support.celery_beat import REASON
 
+crontab = pytest.importorskip("celery.schedules", reason=REASON).crontab
 EVERY = dict.fromkeys(COLUMNS, "*")
 
 
