@@ -117,7 +117,8 @@ class _Importer:
         found.values["missed"] = self.choices.missed
         if found.is_computed_time and existing is not None and existing.run_at is not None:
             found.values["run_at"] = existing.run_at
-        mistakes = mistakes_in(found.values)
+        is_new = existing is None and found.values["is_enabled"]
+        mistakes = mistakes_in(found.values, now=self.now if is_new else None)
         if mistakes:
             texts = [f"{field}: {text}" for field, of_field in mistakes.items() for text in of_field]
             raise Unsupported("; ".join(texts))
