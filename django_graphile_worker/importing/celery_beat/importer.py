@@ -160,9 +160,9 @@ def _kept(existing: Schedule) -> str:
 
 def is_django_task(name: str) -> bool:
     """Return whether a task is one of Django Tasks, whose payload has ``args`` and ``kwargs``."""
-    if not chosen_backends() or registry.tasks.get(name) is not None:
+    if not chosen_backends():
         return False
-    # Late import: only projects with Django tasks need the backend.
-    from django_graphile_worker.backend.discovery import find_django_task
+    # Late import: only projects with Django tasks have the backend.
+    from django_graphile_worker.backend.runnable import RunnableTask
 
-    return find_django_task(name) is not None
+    return isinstance(find_task(name), RunnableTask)

@@ -129,6 +129,15 @@ def test_catching_up__counts_from_the_last_run_of_beat(beat: Any) -> None:
     assert Schedule.objects.get(name="crontab 0").counts_from == START
 
 
+def test_django_task__gets_the_arguments_as_they_are(beat: Any, framework: Any) -> None:
+    path = "tests.support.django_tasks.add"
+    beat.PeriodicTask.objects.filter(name="positional").update(task=path)
+    found = imported()["positional"]
+    assert (found.outcome, found.reason) == ("created", "")
+    schedule = Schedule.objects.get(name="positional")
+    assert (schedule.task, schedule.payload) == (path, {"args": [1, 2], "kwargs": {}})
+
+
 def test_command__says_what_it_did(beat: Any, tmp_path: Path) -> None:
     table = tmp_path / "tasks.json"
     table.write_text(json.dumps({"proj.tasks.send_old": {"task": "send", "arguments": ["user"], "priority": -5}}))
