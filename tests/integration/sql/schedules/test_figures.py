@@ -11,7 +11,7 @@ from django.db import connection
 from django_graphile_worker import conf
 from django_graphile_worker.sql.schedules import figures
 from tests.support.factories import make_failed_job, make_job, minutes_ago
-from tests.support.schedules import make_crontab_run, make_run, make_schedule
+from tests.support.schedule_runs import make_crontab_run, make_run, make_schedule
 
 pytestmark = pytest.mark.django_db
 

@@ -14,7 +14,7 @@ from django_graphile_worker.sql.schedules import runs
 from django_graphile_worker.sql.schedules.runs import RunOutcome
 from tests.support import records
 from tests.support.factories import make_failed_job, make_job, minutes_ago
-from tests.support.schedules import KEEP, make_crontab_run, make_run, make_schedule
+from tests.support.schedule_runs import KEEP, make_crontab_run, make_run, make_schedule
 
 pytestmark = pytest.mark.django_db
 
