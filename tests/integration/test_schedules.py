@@ -46,3 +46,14 @@ def test_changed_by_names_who_made_the_changes_of_the_block() -> None:
         Schedule.objects.update(description="again")
     schedule.refresh_from_db()
     assert (schedule.revision, schedule.changed_by) == (2, "maria")
+
+
+@pytest.mark.django_db
+def test_runs__tell_what_became_of_the_last_ticks() -> None:
+    schedule = Schedule.objects.create(name="often", task="report", interval=timedelta(seconds=10))
+    assert schedule.runs() == []
+    jobs = [schedule.run_now(by=name) for name in ("maria", "tom")]
+    latest, first = schedule.runs()
+    assert (latest.run_by, latest.kind, latest.outcome, latest.job_id) == ("tom", "by_hand", "waiting", jobs[1])
+    assert (first.run_by, first.job_id, first.schedule_id) == ("maria", jobs[0], schedule.pk)
+    assert schedule.runs(number=1) == [latest]
