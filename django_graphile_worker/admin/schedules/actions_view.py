@@ -16,13 +16,13 @@ from django.utils.translation import ngettext
 
 from django_graphile_worker.admin import databases, formatting
 from django_graphile_worker.admin.pages import explain_database_errors, require_post
-from django_graphile_worker.admin.schedules import action_log
-from django_graphile_worker.admin.schedules.action_steps import Change, Done
+from django_graphile_worker.admin.schedules.actions import action_log
+from django_graphile_worker.admin.schedules.actions.action_steps import Change, Done
+from django_graphile_worker.admin.schedules.actions.row_buttons import ITEM, parse_button
+from django_graphile_worker.admin.schedules.actions.schedule_actions import ACTIONS, ScheduleAction, question
 from django_graphile_worker.admin.schedules.items_view import ScheduleItemsAdmin
 from django_graphile_worker.admin.schedules.list_query import query_of
 from django_graphile_worker.admin.schedules.problems import read_problems
-from django_graphile_worker.admin.schedules.row_buttons import ITEM, parse_button
-from django_graphile_worker.admin.schedules.schedule_actions import ACTIONS, ScheduleAction, question
 from django_graphile_worker.models import Schedule
 from django_graphile_worker.sql.schedules import listing
 from django_graphile_worker.sql.schedules.changes import set_changed_by
@@ -107,9 +107,7 @@ class ScheduleActionsAdmin(ScheduleItemsAdmin):
             criteria = self.criteria(request, query_of(request), alias, read_problems(session).failing)
             return listing.matching_ids(session.cursor, criteria, schema=session.schema, limit=MOST_CHANGED)
 
-    def _confirm(
-        self, request: HttpRequest, action: ScheduleAction, selection: Selection, form: Any
-    ) -> HttpResponse:
+    def _confirm(self, request: HttpRequest, action: ScheduleAction, selection: Selection, form: Any) -> HttpResponse:
         number = len(selection.schedules)
         sent = [(name, value) for name in KEPT_FIELDS for value in request.POST.getlist(name)]
         context = {

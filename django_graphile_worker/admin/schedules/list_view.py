@@ -16,12 +16,12 @@ from django_graphile_worker import registry
 from django_graphile_worker.admin import databases, formatting
 from django_graphile_worker.admin.databases import Session
 from django_graphile_worker.admin.pages import explain_database_errors
+from django_graphile_worker.admin.schedules.actions.schedule_actions import ACTIONS
 from django_graphile_worker.admin.schedules.code_items import CodeItem, Crontab, read_items
 from django_graphile_worker.admin.schedules.list_query import CODE, DATABASE, PAGE_SIZE, ListQuery, query_of
 from django_graphile_worker.admin.schedules.permissions import SchedulePermissionsAdmin
 from django_graphile_worker.admin.schedules.problems import Problems, read_problems
 from django_graphile_worker.admin.schedules.run_strip import make_strip
-from django_graphile_worker.admin.schedules.schedule_actions import ACTIONS
 from django_graphile_worker.admin.schedules.schedule_rows import Row, RowMaker
 from django_graphile_worker.admin.schedules.tabs import make_tabs
 from django_graphile_worker.admin.visible_jobs import NO_IDS, ids_subquery

@@ -21,6 +21,8 @@ from django_graphile_worker.sql.schedules.runs import Run
 
 WIDTH, HEIGHT = 8, 24
 SHORTEST_BAR, LONGEST_BAR = 5.0, 20.0
+# The list under the strip has the newest of its runs.
+MOST_LISTED = 10
 
 # The words for the values of RunOutcome.
 NAMES = {
@@ -72,7 +74,7 @@ class Strip:
     """The last runs, the newest first; the image has the newest at its end."""
 
     image: SafeString
-    # How many runs had which outcome, in words.
+    # How many runs of the image had which outcome, in words.
     summary: str
     runs: tuple[ShownRun, ...]
 
@@ -88,13 +90,17 @@ def make_strip(runs: Sequence[Run], job_urls: Mapping[int, str], now: datetime) 
     return Strip(
         image=_image(runs[::-1]),
         summary=_summary(runs),
-        runs=tuple(_shown(run, job_urls, now) for run in runs),
+        runs=tuple(_shown(run, job_urls, now) for run in runs[:MOST_LISTED]),
     )
 
 
 def _summary(runs: Sequence[Run]) -> str:
     found = Counter(run.outcome.value for run in runs)
-    parts = ", ".join(f"{formatting.number(number)} × {NAMES[look]}" for look, number in found.most_common())
+    each = [
+        _("%(outcome)s: %(number)s") % {"outcome": NAMES[look], "number": formatting.number(number)}
+        for look, number in found.most_common()
+    ]
+    parts = ", ".join(each)
     text = ngettext("Last run: %(outcomes)s", "Last %(number)s runs: %(outcomes)s", len(runs))
     return text % {"number": formatting.number(len(runs)), "outcomes": parts}
 
@@ -149,11 +155,12 @@ def _mark(run: Run, look: str, left: int, longest: float) -> SafeString:
     if look not in FILLED and look not in OUTLINED:
         return format_html('<path d="M{} {} {}"/>', left, HEIGHT - 2, PATHS[look])
     height = _height(run.duration, longest)
-    bar = format_html('<rect x="{}" y="{}" width="6" height="{}"/>', left, f"{HEIGHT - 1 - height:.1f}", f"{height:.1f}")
+    top = HEIGHT - 1 - height
+    bar = format_html('<rect x="{}" y="{}" width="6" height="{}"/>', left, f"{top:.1f}", f"{height:.1f}")
     if look != "failed":
         return bar
     # A cross over the bar, so that it differs from success without its colour.
-    cross = format_html('<path d="M{} {} l4 4 m0 -4 l-4 4"/>', left + 1, f"{HEIGHT - 1 - height + .6:.1f}")
+    cross = format_html('<path d="M{} {} l4 4 m0 -4 l-4 4"/>', left + 1, f"{top + 0.6:.1f}")
     return format_html("{}{}", bar, cross)
 
 

@@ -15,11 +15,16 @@ from django.utils.translation import gettext as _
 from django_graphile_worker import registry
 from django_graphile_worker.admin import formatting
 from django_graphile_worker.admin.schedule_phrases import definition_in_words, schedule_in_words
+from django_graphile_worker.admin.schedules.actions.row_buttons import (
+    Button,
+    buttons_of_item,
+    buttons_of_schedule,
+    is_direct,
+)
+from django_graphile_worker.admin.schedules.actions.schedule_actions import is_paused
 from django_graphile_worker.admin.schedules.code_items import CodeItem
 from django_graphile_worker.admin.schedules.next_times import NUMBER, NextTime, shown_times
-from django_graphile_worker.admin.schedules.row_buttons import Button, buttons_of_item, buttons_of_schedule, is_direct
 from django_graphile_worker.admin.schedules.run_strip import Strip
-from django_graphile_worker.admin.schedules.schedule_actions import is_paused
 from django_graphile_worker.models import Schedule
 from django_graphile_worker.schedules.definition import Definition
 from django_graphile_worker.schedules.intervals import interval_text

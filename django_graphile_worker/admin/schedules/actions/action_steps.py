@@ -10,7 +10,7 @@ from django.db.models import QuerySet
 from django.utils.translation import gettext_noop
 
 from django_graphile_worker.admin import audit, formatting
-from django_graphile_worker.admin.schedules.copying import copy_of
+from django_graphile_worker.admin.schedules.actions.copying import copy_of
 from django_graphile_worker.models import Schedule
 
 
