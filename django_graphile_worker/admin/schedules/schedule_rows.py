@@ -1,0 +1,139 @@
+"""The rows of the list: a schedule or an item of the crontab, with its times, its runs and what the user may do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from django.http import HttpRequest
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
+
+from django_graphile_worker import registry
+from django_graphile_worker.admin import formatting
+from django_graphile_worker.admin.schedule_phrases import definition_in_words, schedule_in_words
+from django_graphile_worker.admin.schedules import schedule_actions
+from django_graphile_worker.admin.schedules.code_items import CodeItem
+from django_graphile_worker.admin.schedules.next_times import NUMBER, NextTime, shown_times
+from django_graphile_worker.admin.schedules.row_buttons import Button, buttons_of_item, buttons_of_schedule
+from django_graphile_worker.admin.schedules.run_strip import Strip
+from django_graphile_worker.models import Schedule
+from django_graphile_worker.schedules.definition import Definition
+from django_graphile_worker.schedules.intervals import format_interval
+from django_graphile_worker.schedules.times import next_times
+from django_graphile_worker.sql.schedules.listing import ScheduleState
+
+if TYPE_CHECKING:
+    from django_graphile_worker.admin.schedules.list_view import ScheduleListAdmin
+
+LONGEST_DESCRIPTION = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Badge:
+    """A state or a problem of a schedule; `css_class` is a class of the states of jobs."""
+
+    css_class: str
+    text: str
+    note: SafeString | str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of the list."""
+
+    key: str
+    # None for an item of the crontab.
+    id: int | None
+    name: str
+    url: str
+    task: str
+    task_url: str
+    is_task_known: bool
+    description: str
+    words: str
+    pattern: str
+    badges: tuple[Badge, ...]
+    next_times: tuple[NextTime, ...]
+    last_run: SafeString | str
+    strip: Strip | None
+    # The buttons of the row, and those of its menu.
+    buttons: tuple[Button, ...]
+    menu: tuple[Button, ...]
+    history_url: str = ""
+
+
+class RowMaker:
+    """Makes the rows of one page of the list."""
+
+    def __init__(self, page: ScheduleListAdmin, request: HttpRequest, now: datetime) -> None:
+        self._page, self._request, self._now = page, request, now
+
+    def of_schedule(self, schedule: Schedule, strip: Strip | None, *, is_failing: bool) -> Row:
+        definition = Definition.of(schedule)
+        buttons = buttons_of_schedule(self._page, self._request, schedule, self._now)
+        return Row(
+            key=f"schedule-{schedule.pk}",
+            id=schedule.pk,
+            name=schedule.name,
+            url=self._page.url(self._request, "schedule", "change", schedule.pk),
+            task=schedule.task,
+            task_url=self._page.list_url(self._request, task=schedule.task),
+            is_task_known=schedule.task in registry.tasks,
+            description=_cut(schedule.description),
+            words=definition_in_words(definition),
+            pattern=_pattern(schedule),
+            badges=tuple(self._badges(schedule, is_failing=is_failing)),
+            next_times=self._next_times(schedule, definition),
+            last_run=formatting.relative_time(schedule.last_tick, self._now) if schedule.last_tick else "",
+            strip=strip,
+            buttons=tuple(button for button in buttons if schedule_actions.is_direct(button.value)),
+            menu=tuple(button for button in buttons if not schedule_actions.is_direct(button.value)),
+            history_url=self._page.url(self._request, "schedule", "history", schedule.pk),
+        )
+
+    def of_item(self, item: CodeItem, strip: Strip | None) -> Row:
+        return Row(
+            key=f"item-{item.name}",
+            id=None,
+            name=item.name,
+            url="",
+            task=item.item.task,
+            task_url=self._page.list_url(self._request, task=item.item.task),
+            is_task_known=True,
+            description="",
+            words=schedule_in_words(item.item),
+            pattern=item.item.match if isinstance(item.item.match, str) else _("a function"),
+            badges=tuple(self._badges_of_item(item)),
+            next_times=shown_times(item.next_times(), item.item.zone, self._now),
+            last_run=formatting.relative_time(item.last_tick, self._now) if item.last_tick else "",
+            strip=strip,
+            buttons=buttons_of_item(self._page, self._request, item),
+            menu=(),
+        )
+
+    def _next_times(self, schedule: Schedule, definition: Definition) -> tuple[NextTime, ...]:
+        if not schedule.is_enabled or schedule.next_at is None:
+            return ()
+        now = formatting.aware(self._now)
+        start = max(now, formatting.aware(schedule.counts_from or now))
+        if schedule_actions.is_paused(schedule, self._now):
+            start = formatting.aware(schedule.paused_until)
+        if start >= formatting.LATEST:
+            return ()
+        return shown_times(next_times(definition, start, NUMBER), definition.zone, self._now)
+
+    def _badges(self, schedule: Schedule, *, is_failing: bool) -> Iterator[Badge]:
+        if not schedule.is_enabled:
+            yield Badge("gw-state-removed", _("disabled"))
+        elif schedule_actions.is_paused(schedule, self._now):
+            yield Badge("gw-state-waiting", _("paused"), self._pause_end(schedule))
+        elif schedule.next_at is not None and schedule.next_at >= formatting.LATEST:
+            yield Badge("gw-state-removed", _("ended"))
+        if schedule.task not in registry.tasks:
+            yield Badge("gw-state-failed", _("unknown task"), _("no task of this project has this name"))
+        if is_failing:
+            yield Badge("gw-state-failed", _("failing"))
