@@ -149,11 +149,13 @@ def _mark(run: Run, look: str, left: int, longest: float) -> SafeString:
     if look not in FILLED and look not in OUTLINED:
         return format_html('<path d="M{} {} {}"/>', left, HEIGHT - 2, PATHS[look])
     height = _height(run.seconds, longest)
-    bar = format_html('<rect x="{}" y="{}" width="6" height="{}"/>', left, f"{HEIGHT - 1 - height:.1f}", f"{height:.1f}")
+    bar = format_html(
+        '<rect x="{}" y="{}" width="6" height="{}"/>', left, f"{HEIGHT - 1 - height:.1f}", f"{height:.1f}"
+    )
     if look != "failed":
         return bar
     # A cross over the bar, so that it differs from success without its colour.
-    cross = format_html('<path d="M{} {} l4 4 m0 -4 l-4 4"/>', left + 1, f"{HEIGHT - 1 - height + .6:.1f}")
+    cross = format_html('<path d="M{} {} l4 4 m0 -4 l-4 4"/>', left + 1, f"{HEIGHT - 1 - height + 0.6:.1f}")
     return format_html("{}{}", bar, cross)
 
 

@@ -37,6 +37,7 @@ with schedule as materialized (
 )
 select added.id from added"""
 
+
 def run(cursor: Any, schedule_id: int, job: TickJob, *, by: str, schema: str) -> int | None:
     """Add the job, and note who asked for it; return its id, or None if there is no such schedule."""
     parameters = {

@@ -14,7 +14,7 @@ from django.utils.translation import gettext_lazy
 
 from django_graphile_worker.admin import formatting
 from django_graphile_worker.admin.jobs.forms import number_field
-from django_graphile_worker.admin.schedules.wall_clock import TimeZoneInput, WallClockField, moment, wall_clock
+from django_graphile_worker.admin.schedules.editing.wall_clock import TimeZoneInput, WallClockField, moment, wall_clock
 from django_graphile_worker.job_options import (
     LARGEST_MAX_ATTEMPTS,
     LARGEST_PRIORITY,

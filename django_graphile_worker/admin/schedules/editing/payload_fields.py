@@ -17,7 +17,7 @@ from django.utils.translation import gettext as _
 
 from django_graphile_worker.admin.jobs.detail.payload_tree import to_json
 from django_graphile_worker.admin.jobs.forms import PayloadField
-from django_graphile_worker.admin.schedules.payload_shape import Argument
+from django_graphile_worker.admin.schedules.editing.payload_shape import Argument
 from django_graphile_worker.redaction import is_secret
 
 LONGEST_DEFAULT = 60

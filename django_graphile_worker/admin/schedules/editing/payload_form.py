@@ -12,8 +12,8 @@ from django.utils.translation import gettext_lazy
 from django_graphile_worker import conf, registry
 from django_graphile_worker.admin.jobs.detail.payload_tree import to_json
 from django_graphile_worker.admin.jobs.forms import PayloadField
-from django_graphile_worker.admin.schedules.payload_fields import OMITTED, CheckField, ValueField, value_field
-from django_graphile_worker.admin.schedules.payload_shape import Shape, check_of, shape_of
+from django_graphile_worker.admin.schedules.editing.payload_fields import OMITTED, CheckField, ValueField, value_field
+from django_graphile_worker.admin.schedules.editing.payload_shape import Shape, check_of, shape_of
 from django_graphile_worker.exceptions import PayloadError
 from django_graphile_worker.payloads import encode, key_step
 
