@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import itertools
 import json
-from datetime import UTC, date, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 from django_graphile_worker.job_options import valid_job_key
+from django_graphile_worker.schedules.definition import Definition
 from django_graphile_worker.schedules.times import times_after
 from django_graphile_worker.sql.schedules.firing import TickJob
 
 if TYPE_CHECKING:
     from django_graphile_worker.registry import Task
-    from django_graphile_worker.schedules.definition import Definition
 
 # The outcome of a run is recorded for as long as this many ticks take.
 RECORDED_TICKS = 25
 SHORTEST_RECORD, LONGEST_RECORD = timedelta(hours=1), timedelta(days=400)
-# For a schedule that has only a few ticks left.
-RECORD_OF_LAST_TICKS = timedelta(days=30)
+RECORD_OF_SINGLE_RUN = timedelta(days=30)
 
 
 class Scheduled(Protocol):
@@ -76,14 +75,24 @@ def _queue_name(schedule: Scheduled, default: str | None) -> str | None:
 
 def flag_of(schedule_id: int, definition: Definition, at: datetime) -> str:
     """Return the flag by which a worker finds for how many seconds it records the outcome of a run."""
-    return f"schedule:{schedule_id}:{int(_recorded_for(definition, at.date()).total_seconds())}"
+    return f"schedule:{schedule_id}:{int(_recorded_for(definition, at).total_seconds())}"
 
 
-@lru_cache(maxsize=20_000)
-def _recorded_for(definition: Definition, day: date) -> timedelta:
-    """Return for how long the outcome of a run is recorded. Computed once a day, because it takes some ticks."""
-    begin = datetime.combine(day, datetime.min.time(), tzinfo=UTC)
-    ticks = list(itertools.islice(times_after(definition, begin), RECORDED_TICKS + 1))
-    if len(ticks) <= RECORDED_TICKS:
-        return RECORD_OF_LAST_TICKS
-    return min(max(ticks[-1] - ticks[0], SHORTEST_RECORD), LONGEST_RECORD)
+def _recorded_for(definition: Definition, at: datetime) -> timedelta:
+    """Return for how long the outcome of a run is recorded: until so many later runs are there."""
+    if definition.interval is not None:
+        return _within_bounds(RECORDED_TICKS * definition.interval)
+    if definition.cron is None:
+        return RECORD_OF_SINGLE_RUN
+    return _recorded_for_cron(definition.cron, definition.time_zone, at)
+
+
+@lru_cache(maxsize=2_000)
+def _recorded_for_cron(cron: str, time_zone: str, at: datetime) -> timedelta:
+    # Thousands of schedules may have the same line, and fire at the same time.
+    later = times_after(Definition(cron=cron, time_zone=time_zone), at)
+    return _within_bounds(max(itertools.islice(later, RECORDED_TICKS), default=at) - at)
+
+
+def _within_bounds(duration: timedelta) -> timedelta:
+    return min(max(duration, SHORTEST_RECORD), LONGEST_RECORD)

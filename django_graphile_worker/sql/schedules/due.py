@@ -23,9 +23,9 @@ _NUMBERS = ("id", "revision", "priority", "max_attempts")
 
 def _time(column: str) -> str:
     """Return an expression for a time as a number, null for an infinite time."""
-    return f"case when schedule.{column} between timestamptz '0001-01-01 00:00:00+00' and " + (
-        f"timestamptz '9999-12-31 00:00:00+00' then {microseconds_of(f'schedule.{column}')} end"
-    )
+    return f"""case when schedule.{column} > timestamptz '0001-01-01 00:00:00+00'
+            and schedule.{column} < timestamptz '9999-12-31 00:00:00+00'
+            then {microseconds_of(f"schedule.{column}")} end"""
 
 
 _COLUMNS = ",\n        ".join(

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.sql.conditions import IS_PERMANENTLY_FAILED
 from django_graphile_worker.sql.crontab_ticks import ADD_JOBS, CLOCK
-from django_graphile_worker.sql.schema import statement
 from django_graphile_worker.sql.schedules.due import DueSchedule
+from django_graphile_worker.sql.schema import statement
 
 # How many runs of a schedule are kept.
 MOST_RUNS = 50
