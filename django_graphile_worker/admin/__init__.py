@@ -26,7 +26,8 @@ from django_graphile_worker.admin.limits import LimitKeyAdmin
 from django_graphile_worker.admin.overview.overview_page import OverviewAdmin
 from django_graphile_worker.admin.pauses.pause_admin import PausedWorkAdmin
 from django_graphile_worker.admin.queues import JobQueueAdmin
-from django_graphile_worker.admin.recurring import RecurringTaskAdmin
+from django_graphile_worker.admin.schedules.recurring_page import RecurringTaskAdmin
+from django_graphile_worker.admin.schedules.schedule_admin import ScheduleAdmin
 from django_graphile_worker.admin.workers import WorkerAdmin
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "PastAttemptAdmin",
     "PausedWorkAdmin",
     "RecurringTaskAdmin",
+    "ScheduleAdmin",
     "WorkerAdmin",
     "register",
 ]
@@ -49,6 +51,7 @@ PAGES = {
     models.JobQueue: JobQueueAdmin,
     models.PausedWork: PausedWorkAdmin,
     models.LimitKey: LimitKeyAdmin,
+    models.Schedule: ScheduleAdmin,
     models.RecurringTask: RecurringTaskAdmin,
     models.Worker: WorkerAdmin,
     models.Event: EventAdmin,

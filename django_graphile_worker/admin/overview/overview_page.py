@@ -25,7 +25,7 @@ from django_graphile_worker.admin.overview.overview_tasks import TaskFigures, re
 from django_graphile_worker.admin.overview.overview_tiles import COLUMNS, tiles, workers_tile
 from django_graphile_worker.admin.overview.task_pages import requested_page, task_page_context
 from django_graphile_worker.admin.pages import PageAdmin, explain_database_errors
-from django_graphile_worker.admin.recurring import read_crontab
+from django_graphile_worker.admin.schedules.code_items import read_crontab
 from django_graphile_worker.admin.search.search_query import SearchTerm, waiting_in_queue
 from django_graphile_worker.sql import backlog_samples, named_statistics, pauses
 from django_graphile_worker.sql.backlog_samples import Sample

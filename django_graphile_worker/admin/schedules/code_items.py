@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django_graphile_worker import project_crontab
@@ -114,7 +114,3 @@ def read_items(
     others = {} if mistakes else {name: row for name, row in sorted(known.items()) if name not in found}
     return Crontab(found, mistakes, others)
 
-
-def timestamp_of_now() -> str:
-    """Return the time that a job of an item gets in its payload if a person runs it."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:00.000Z")

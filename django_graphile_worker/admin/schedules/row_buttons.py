@@ -54,6 +54,11 @@ def buttons_of_item(page: SchedulePermissionsAdmin, request: HttpRequest, item: 
     return tuple(_button(name, ITEM, item.name, item.name) for name in names)
 
 
+def is_direct(button: Button) -> bool:
+    """Return whether a button is in the row itself, and not in its menu."""
+    return parse_button(button.value)[0] in DIRECT
+
+
 def parse_button(value: str) -> tuple[str, str, str]:
     """Return the action, the kind and the id or name of the value of a button."""
     action, _separator, rest = value.partition(" ")

@@ -22,6 +22,7 @@ from django_graphile_worker.sql.schedules.runs import Run
 WIDTH, HEIGHT = 8, 24
 SHORTEST_BAR, LONGEST_BAR = 5.0, 20.0
 
+# The words for the values of RunOutcome.
 NAMES = {
     "succeeded": gettext_lazy("Succeeded"),
     "failed": gettext_lazy("Failed"),
@@ -29,7 +30,9 @@ NAMES = {
     "running": gettext_lazy("Running"),
     "waiting": pgettext_lazy("run", "Waiting"),
     "cancelled": gettext_lazy("Cancelled"),
+    "expired": gettext_lazy("Expired"),
     "removed": gettext_lazy("Removed"),
+    "replaced": pgettext_lazy("run", "Replaced"),
     "unknown": pgettext_lazy("run", "Not recorded"),
     "overlap": pgettext_lazy("run", "Skipped"),
     "missed": pgettext_lazy("run", "Missed"),
@@ -43,7 +46,9 @@ PATHS = {
     "overlap": "m0 -2.5 a2.5 2.5 0 1 0 5 0 a2.5 2.5 0 1 0 -5 0",
     "unknown_task": "m2.5 -6 l3 3 l-3 3 l-3 -3 z",
     "cancelled": "m0 -2.5 h5",
-    "removed": "m1 -3.5 h3 v3 h-3 z",
+    "expired": "m0 -2.5 h5",
+    "removed": "m0 -2.5 h5",
+    "replaced": "m1 -3.5 h3 v3 h-3 z",
     "unknown": "m1 -3.5 h3 v3 h-3 z",
 }
 
@@ -76,11 +81,6 @@ class Strip:
         return self.runs[0]
 
 
-def look_of(run: Run) -> str:
-    """Return the name of the shape of a run: its outcome, or why it has no job."""
-    return run.outcome if run.outcome in NAMES else "unknown"
-
-
 def make_strip(runs: Sequence[Run], job_urls: Mapping[int, str], now: datetime) -> Strip | None:
     """Return the strip of runs, the newest first; None without runs. `job_urls` has the jobs with a page."""
     if not runs:
@@ -93,20 +93,20 @@ def make_strip(runs: Sequence[Run], job_urls: Mapping[int, str], now: datetime) 
 
 
 def _summary(runs: Sequence[Run]) -> str:
-    found = Counter(look_of(run) for run in runs)
+    found = Counter(run.outcome.value for run in runs)
     parts = ", ".join(f"{formatting.number(number)} × {NAMES[look]}" for look, number in found.most_common())
     text = ngettext("Last run: %(outcomes)s", "Last %(number)s runs: %(outcomes)s", len(runs))
     return text % {"number": formatting.number(len(runs)), "outcomes": parts}
 
 
 def _shown(run: Run, job_urls: Mapping[int, str], now: datetime) -> ShownRun:
-    look = look_of(run)
+    look = run.outcome.value
     return ShownRun(
         look=look,
         outcome=str(NAMES[look]),
         time=formatting.relative_time(run.tick, now),
         exact=formatting.exact_time(run.tick),
-        duration="" if run.seconds is None else formatting.duration(run.seconds),
+        duration="" if run.duration is None else formatting.duration(run.duration),
         notes=_notes(run),
         job="" if run.job_id is None else f"#{run.job_id}",
         job_url="" if run.job_id is None else job_urls.get(run.job_id, ""),
@@ -129,7 +129,7 @@ def _notes(run: Run) -> str:
 
 def _image(runs: Sequence[Run]) -> SafeString:
     """Draw the runs from the oldest to the newest."""
-    longest = max((run.seconds or 0.0 for run in runs), default=0.0)
+    longest = max((run.duration or 0.0 for run in runs), default=0.0)
     shapes = format_html_join("", "{}", ((_shape(run, index, longest),) for index, run in enumerate(runs)))
     width = WIDTH * len(runs)
     template = '<svg class="gw-strip" width="{0}" height="{1}" viewBox="0 0 {0} {1}" aria-hidden="true">{2}</svg>'
@@ -137,7 +137,7 @@ def _image(runs: Sequence[Run]) -> SafeString:
 
 
 def _shape(run: Run, index: int, longest: float) -> SafeString:
-    look, left = look_of(run), index * WIDTH + 1
+    look, left = run.outcome.value, index * WIDTH + 1
     title = " · ".join(filter(None, (formatting.exact_time(run.tick), str(NAMES[look]), _length(run), _notes(run))))
     return format_html(
         '<g class="gw-run gw-run-{}"><title>{}</title><path class="gw-run-place" d="M{} 0h{}v{}h-{}z"/>{}</g>',
@@ -148,14 +148,12 @@ def _shape(run: Run, index: int, longest: float) -> SafeString:
 def _mark(run: Run, look: str, left: int, longest: float) -> SafeString:
     if look not in FILLED and look not in OUTLINED:
         return format_html('<path d="M{} {} {}"/>', left, HEIGHT - 2, PATHS[look])
-    height = _height(run.seconds, longest)
-    bar = format_html(
-        '<rect x="{}" y="{}" width="6" height="{}"/>', left, f"{HEIGHT - 1 - height:.1f}", f"{height:.1f}"
-    )
+    height = _height(run.duration, longest)
+    bar = format_html('<rect x="{}" y="{}" width="6" height="{}"/>', left, f"{HEIGHT - 1 - height:.1f}", f"{height:.1f}")
     if look != "failed":
         return bar
     # A cross over the bar, so that it differs from success without its colour.
-    cross = format_html('<path d="M{} {} l4 4 m0 -4 l-4 4"/>', left + 1, f"{HEIGHT - 1 - height + 0.6:.1f}")
+    cross = format_html('<path d="M{} {} l4 4 m0 -4 l-4 4"/>', left + 1, f"{HEIGHT - 1 - height + .6:.1f}")
     return format_html("{}{}", bar, cross)
 
 
@@ -167,4 +165,4 @@ def _height(seconds: float | None, longest: float) -> float:
 
 
 def _length(run: Run) -> str:
-    return "" if run.seconds is None else formatting.duration(run.seconds)
+    return "" if run.duration is None else formatting.duration(run.duration)

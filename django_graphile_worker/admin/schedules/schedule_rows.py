@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from django.http import HttpRequest
@@ -15,16 +15,16 @@ from django.utils.translation import gettext as _
 from django_graphile_worker import registry
 from django_graphile_worker.admin import formatting
 from django_graphile_worker.admin.schedule_phrases import definition_in_words, schedule_in_words
-from django_graphile_worker.admin.schedules import schedule_actions
 from django_graphile_worker.admin.schedules.code_items import CodeItem
 from django_graphile_worker.admin.schedules.next_times import NUMBER, NextTime, shown_times
-from django_graphile_worker.admin.schedules.row_buttons import Button, buttons_of_item, buttons_of_schedule
+from django_graphile_worker.admin.schedules.row_buttons import Button, buttons_of_item, buttons_of_schedule, is_direct
 from django_graphile_worker.admin.schedules.run_strip import Strip
+from django_graphile_worker.admin.schedules.schedule_actions import is_paused
 from django_graphile_worker.models import Schedule
 from django_graphile_worker.schedules.definition import Definition
-from django_graphile_worker.schedules.intervals import format_interval
+from django_graphile_worker.schedules.intervals import interval_text
 from django_graphile_worker.schedules.times import next_times
-from django_graphile_worker.sql.schedules.listing import ScheduleState
+from django_graphile_worker.sql.schedules.listing import LATE_SECONDS, MISSED_HOURS
 
 if TYPE_CHECKING:
     from django_graphile_worker.admin.schedules.list_view import ScheduleListAdmin
@@ -90,8 +90,8 @@ class RowMaker:
             next_times=self._next_times(schedule, definition),
             last_run=formatting.relative_time(schedule.last_tick, self._now) if schedule.last_tick else "",
             strip=strip,
-            buttons=tuple(button for button in buttons if schedule_actions.is_direct(button.value)),
-            menu=tuple(button for button in buttons if not schedule_actions.is_direct(button.value)),
+            buttons=tuple(button for button in buttons if is_direct(button)),
+            menu=tuple(button for button in buttons if not is_direct(button)),
             history_url=self._page.url(self._request, "schedule", "history", schedule.pk),
         )
 
@@ -120,7 +120,7 @@ class RowMaker:
             return ()
         now = formatting.aware(self._now)
         start = max(now, formatting.aware(schedule.counts_from or now))
-        if schedule_actions.is_paused(schedule, self._now):
+        if is_paused(schedule, self._now):
             start = formatting.aware(schedule.paused_until)
         if start >= formatting.LATEST:
             return ()
@@ -129,7 +129,7 @@ class RowMaker:
     def _badges(self, schedule: Schedule, *, is_failing: bool) -> Iterator[Badge]:
         if not schedule.is_enabled:
             yield Badge("gw-state-removed", _("disabled"))
-        elif schedule_actions.is_paused(schedule, self._now):
+        elif is_paused(schedule, self._now):
             yield Badge("gw-state-waiting", _("paused"), self._pause_end(schedule))
         elif schedule.next_at is not None and schedule.next_at >= formatting.LATEST:
             yield Badge("gw-state-removed", _("ended"))
@@ -137,3 +137,51 @@ class RowMaker:
             yield Badge("gw-state-failed", _("unknown task"), _("no task of this project has this name"))
         if is_failing:
             yield Badge("gw-state-failed", _("failing"))
+        if (due := self._late_since(schedule)) is not None:
+            yield Badge("gw-state-failed", _("late"), _due(due, self._now))
+        if schedule.last_missed_at and self._age(schedule.last_missed_at) < timedelta(hours=MISSED_HOURS):
+            yield Badge("gw-state-retrying", _("missed"), formatting.relative_time(schedule.last_missed_at, self._now))
+
+    def _badges_of_item(self, item: CodeItem) -> Iterator[Badge]:
+        if item.is_paused:
+            yield Badge("gw-state-waiting", _("paused"))
+        if item.known is None:
+            yield Badge("gw-state-removed", _("new"), _("not scheduled by a worker yet"))
+        if item.is_failing:
+            yield Badge("gw-state-failed", _("failing"))
+        if item.due_since is not None:
+            yield Badge("gw-state-failed", _("late"), _due(item.due_since, self._now))
+        if item.has_missed:
+            yield Badge("gw-state-retrying", _("missed"))
+
+    def _pause_end(self, schedule: Schedule) -> SafeString | str:
+        until = schedule.paused_until
+        if until is None or formatting.aware(until) >= formatting.LATEST:
+            return ""
+        return format_html(_("ends {time}"), time=formatting.relative_time(until, self._now))
+
+    def _late_since(self, schedule: Schedule) -> datetime | None:
+        """Return the time that no worker has fired; None if none is overdue."""
+        due = schedule.next_at
+        if due is None or not schedule.is_enabled or is_paused(schedule, self._now):
+            return None
+        known_since = max(formatting.aware(due), formatting.aware(schedule.changed_at or due))
+        return known_since if self._age(known_since) > timedelta(seconds=LATE_SECONDS) else None
+
+    def _age(self, time: datetime) -> timedelta:
+        return formatting.aware(self._now) - formatting.aware(time)
+
+
+def _due(time: datetime, now: datetime) -> SafeString:
+    return format_html(_("was due {time}"), time=formatting.relative_time(time, now))
+
+
+def _pattern(schedule: Schedule) -> str:
+    """Return the times as they are written; a single time has no text of its own."""
+    if schedule.cron is not None:
+        return str(schedule.cron)
+    return interval_text(schedule.interval) if schedule.interval is not None else ""
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST_DESCRIPTION else f"{text[: LONGEST_DESCRIPTION - 1]}…"

@@ -171,7 +171,9 @@ def tasks(cursor: Any, *, schema: str, limit: int) -> dict[str, int]:
     return dict(cursor.fetchall())
 
 
-def _execute(cursor: Any, text: str, criteria: ScheduleCriteria, parameters: dict[str, Any], *, schema: str) -> None:
+def _execute(
+    cursor: Any, text: str, criteria: ScheduleCriteria, parameters: dict[str, Any], *, schema: str
+) -> None:
     """Send a statement with the conditions of the criteria."""
     text = text.replace("{from_}", _FROM).replace("{condition}", f"({CONDITIONS[criteria.state]})")
     named: dict[str, Any] = {**criteria.parameters(), **parameters}
