@@ -26,7 +26,9 @@ def fill(schema: str) -> None:
         "Exchange rates", "fetch_exchange_rates", interval="15 minutes", last_tick=now - timedelta(minutes=4)
     )
     for number in range(20):
-        make_ended_run(schema, rates, number, minutes_ago=4 + 15 * (19 - number), seconds=chance.lognormvariate(-1, 0.6))
+        make_ended_run(
+            schema, rates, number, minutes_ago=4 + 15 * (19 - number), seconds=chance.lognormvariate(-1, 0.6)
+        )
     reviews = make_schedule(
         "Ask for reviews",
         "ask_for_review",

@@ -6,6 +6,7 @@ other runs of the strip.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -168,7 +169,7 @@ def _height(seconds: float | None, longest: float) -> float:
     """Return the height of a bar. The root keeps runs apart that differ by orders of magnitude."""
     if not seconds or not longest:
         return SHORTEST_BAR
-    return SHORTEST_BAR + (LONGEST_BAR - SHORTEST_BAR) * float(seconds / longest) ** 0.5
+    return SHORTEST_BAR + (LONGEST_BAR - SHORTEST_BAR) * math.sqrt(seconds / longest)
 
 
 def _length(run: Run) -> str:

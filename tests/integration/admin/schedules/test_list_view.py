@@ -17,5 +17,5 @@ def test_rows__say_in_words_what_each_does(admin_page: Client) -> None:
     )
     make_schedule("Poll", interval="10 seconds")
     shown = text(admin_page.get(pages.SCHEDULES))
-    assert re.search(r"Morning report .*For Ada At 09:00, on Monday to Friday \(Europe/Berlin\) 0 9 \* \* 1-5", shown)
+    assert re.search(r"Morning report .*For Ada Every weekday at 09:00 \(Europe/Berlin\) 0 9 \* \* 1-5", shown)
     assert "Every 10 seconds 10s" in shown
