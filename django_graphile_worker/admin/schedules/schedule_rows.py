@@ -61,6 +61,8 @@ class Row:
     description: str
     words: str
     pattern: str
+    # The queue, and for an item how far back it fires.
+    tags: tuple[str, ...]
     badges: tuple[Badge, ...]
     next_times: tuple[NextTime, ...]
     last_run: SafeString | str
@@ -111,6 +113,7 @@ class RowMaker:
             description=_cut(schedule.description),
             words=timing.words,
             pattern=_pattern(schedule),
+            tags=(_("queue %(name)s") % {"name": schedule.queue_name},) if schedule.queue_name else (),
             badges=tuple(self._badges(schedule, timing)),
             next_times=timing.next_times,
             last_run=formatting.relative_time(schedule.last_tick, self._now) if schedule.last_tick else "",
@@ -132,6 +135,7 @@ class RowMaker:
             description="",
             words=schedule_in_words(item.item),
             pattern=item.item.match if isinstance(item.item.match, str) else _("a function"),
+            tags=tuple(_tags_of_item(item)),
             badges=tuple(self._badges_of_item(item)),
             next_times=shown_times(item.next_times(), item.item.zone, self._now),
             last_run=formatting.relative_time(item.last_tick, self._now) if item.last_tick else "",
@@ -191,6 +195,13 @@ class RowMaker:
 
 def _due(time: datetime, now: datetime) -> SafeString:
     return format_html(_("was due {time}"), time=formatting.relative_time(time, now))
+
+
+def _tags_of_item(item: CodeItem) -> Iterator[str]:
+    if item.item.queue_name:
+        yield _("queue %(name)s") % {"name": item.item.queue_name}
+    if item.item.period:
+        yield _("backfill %(duration)s") % {"duration": formatting.duration(item.item.period.total_seconds())}
 
 
 def _pattern(schedule: Schedule) -> str:
