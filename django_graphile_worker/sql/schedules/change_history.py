@@ -12,7 +12,8 @@ from django_graphile_worker.sql.schema import statement
 LONGEST_PAYLOAD = 20_000
 
 CHANGES = f"""/* gw:schedules:changes */
-select change.id, change.changed_at, change.changed_by, (change.before - 'payload')::text, (change.after - 'payload')::text,
+select change.id, change.changed_at, change.changed_by, (change.before - 'payload')::text,
+  (change.after - 'payload')::text,
   change.after is not null and change.before -> 'payload' <> change.after -> 'payload',
   case when %(payloads)s and length(change.before ->> 'payload') <= {LONGEST_PAYLOAD}
     then change.before ->> 'payload' end,
@@ -45,6 +46,6 @@ def changes_of(
     values = {"schedule": schedule_id, "number": number, "payloads": with_payloads}
     cursor.execute(statement(CHANGES, schema), values)
     return [
-        RecordedChange(*row[:3], json.loads(row[3]), None if row[4] is None else json.loads(row[4]), *row[5:])
-        for row in cursor.fetchall()
+        RecordedChange(id_, at, by, json.loads(before), None if after is None else json.loads(after), *payloads)
+        for id_, at, by, before, after, *payloads in cursor.fetchall()
     ]

@@ -1,4 +1,4 @@
-"""The values of a schedule as people read them: their names, times in the schedule's time zone, and choices in words."""
+"""The values of a schedule as people read them: named, with times in its time zone, and choices in words."""
 
 from __future__ import annotations
 

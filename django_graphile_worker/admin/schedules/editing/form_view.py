@@ -184,6 +184,7 @@ class ScheduleFormAdmin(ScheduleReadingAdmin):
             "notice": notice,
             "conflict": conflict,
             "check_url": self.url(request, "schedule", "check"),
+            "sees_payload": not draft.hides_payload,
             **self._links(request, schedule),
         }
         return self.render(request, "schedule_form.html", context, status=status)
@@ -206,6 +207,7 @@ class ScheduleFormAdmin(ScheduleReadingAdmin):
             return {**links, "form_url": self.url(request, "schedule", "add")}
         return {
             **links,
+            "changed": formatting.relative_time(schedule.changed_at),
             "form_url": self.url(request, "schedule", "change", schedule.pk),
             "history_url": self.url(request, "schedule", "history", schedule.pk),
         }

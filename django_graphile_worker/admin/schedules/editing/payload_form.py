@@ -20,7 +20,7 @@ from django_graphile_worker.payloads import encode, key_step
 PREFIX = "payload"
 JSON_KEY = "json"
 # Values that the form of a Django task does not show.
-_CALL = {"args": [], "kwargs": {}}
+_CALL: dict[str, Any] = {"args": [], "kwargs": {}}
 
 
 class PayloadForm(forms.Form):

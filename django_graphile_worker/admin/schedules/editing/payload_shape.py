@@ -92,7 +92,7 @@ def _without_none(annotation: Any) -> Any:
 
 
 def _arguments_of(annotation: Any) -> list[Argument] | None:
-    kind = typing.get_origin(annotation) or annotation
+    kind: Any = typing.get_origin(annotation) or annotation
     if not isinstance(kind, type):
         return None
     pydantic, msgspec = sys.modules.get("pydantic"), sys.modules.get("msgspec")
@@ -101,7 +101,7 @@ def _arguments_of(annotation: Any) -> list[Argument] | None:
     if pydantic is not None and issubclass(kind, pydantic.BaseModel):
         return _of_pydantic(kind)
     if msgspec is not None and issubclass(kind, msgspec.Struct):
-        return None if kind.__struct_config__.array_like else list(_of_msgspec(kind, msgspec))
+        return None if vars(kind)["__struct_config__"].array_like else list(_of_msgspec(kind, msgspec))
     if dataclasses.is_dataclass(kind):
         return list(_of_dataclass(annotation, kind))
     return list(_of_typed_dict(kind)) if typing.is_typeddict(kind) else None

@@ -173,6 +173,9 @@ class ScheduleForm(forms.Form):
         kind = cleaned.get("kind")
         for name in WHEN:
             cleaned[name] = (cleaned.get(name) or None) if name == kind else None
+            if kind and name != kind:
+                # The page does not show the fields of the other kinds.
+                self.errors.pop(name, None)
         for name in NULLABLE:
             cleaned[name] = None if cleaned.get(name) == "" else cleaned.get(name)
         is_all = cleaned.get("missed") == Schedule.Missed.ALL
