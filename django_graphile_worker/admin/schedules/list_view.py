@@ -45,7 +45,8 @@ class Page:
     crontab: Crontab
     runs: Mapping[int, list[Run]]
     item_runs: Mapping[str, list[Run]]
-    tasks: list[str]
+    # Whether the user may see every schedule.
+    sees_all: bool
 
     @property
     def all_runs(self) -> list[Run]:
@@ -77,7 +78,7 @@ class ScheduleListAdmin(SchedulePermissionsAdmin):
             "tabs": make_tabs(self, request, query, page.counts),
             "query": query,
             "headers": self._headers(request, query),
-            "tasks": page.tasks,
+            "tasks": self._tasks(page, query),
             "sources": [(DATABASE, _("in the database")), (CODE, _("in code"))],
             "mistakes": page.crontab.mistakes,
             "removed_items": _removed_items(page.crontab) if query == ListQuery() else [],
@@ -141,7 +142,7 @@ class ScheduleListAdmin(SchedulePermissionsAdmin):
                 crontab,
                 runs.runs_of_schedules(cursor, ids, schema=schema, number=SHOWN_RUNS) if ids else {},
                 runs.runs_of_crontabs(cursor, names, schema=schema, number=SHOWN_RUNS) if names else {},
-                self._tasks(session, criteria, crontab, query),
+                self.sees_schedules(request) and ids_subquery(self.get_queryset(request), alias) is None,
             )
 
     def _entries(
@@ -157,13 +158,12 @@ class ScheduleListAdmin(SchedulePermissionsAdmin):
         )
         return counts, entries
 
-    def _tasks(self, session: Session, criteria: ScheduleCriteria, crontab: Crontab, query: ListQuery) -> list[str]:
+    def _tasks(self, page: Page, query: ListQuery) -> list[str]:
         """Return the tasks of the filter. A user that sees only some schedules gets the tasks of the code only."""
-        cursor, schema = session
-        of_items = {item.item.task for item in crontab.items.values()}
-        if criteria.within is None:
-            of_items |= listing.tasks(cursor, schema=schema, limit=MOST_TASKS).keys()
-        return sorted({*of_items, *([query.task] if query.task else [])})[:MOST_TASKS]
+        found = {item.item.task for item in page.crontab.items.values()}
+        if page.sees_all:
+            found |= page.problems.tasks
+        return sorted({*found, *([query.task] if query.task else [])})[:MOST_TASKS]
 
     def _rows(self, request: HttpRequest, page: Page, now: datetime) -> list[Row]:
         visible = self.visible_among(request, page.job_ids)

@@ -21,7 +21,8 @@ class Problems:
     failing_items: frozenset[str] = frozenset()
     # Items that missed times in the last day.
     missed_items: frozenset[str] = frozenset()
-    # Tasks of schedules that this project does not have.
+    # The tasks that schedules have, and those of them that this project does not have.
+    tasks: frozenset[str] = frozenset()
     unknown_tasks: frozenset[str] = frozenset()
 
 
@@ -34,5 +35,6 @@ def read_problems(session: Session, *, sees_outcomes: bool = True) -> Problems:
         failing=frozenset(figures.failing_schedules(cursor, schema=schema) if sees_outcomes else ()),
         failing_items=frozenset(figures.failing_crontabs(cursor, names, schema=schema) if sees_outcomes else ()),
         missed_items=frozenset(listing.missed_items(cursor, names, schema=schema)),
+        tasks=frozenset(tasks),
         unknown_tasks=frozenset(task for task in tasks if find_task(task) is None),
     )

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.utils.html import format_html, format_html_join
-from django.utils.safestring import SafeString
+from django.utils.html import format_html
+from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext, pgettext_lazy
 
@@ -58,11 +58,10 @@ PATHS = {
 
 @dataclass(frozen=True, slots=True)
 class ShownRun:
-    """A run in the list under the strip."""
+    """A run as the strip and the list under it tell it."""
 
     look: str
     outcome: str
-    time: SafeString | str
     exact: str
     duration: str
     notes: str
@@ -78,6 +77,8 @@ class Strip:
     # How many runs of the image had which outcome, in words.
     summary: str
     runs: tuple[ShownRun, ...]
+    # How long ago the newest was.
+    last_time: SafeString | str
 
     @property
     def last(self) -> ShownRun:
@@ -88,10 +89,12 @@ def make_strip(runs: Sequence[Run], job_urls: Mapping[int, str], now: datetime) 
     """Return the strip of runs, the newest first; None without runs. `job_urls` has the jobs with a page."""
     if not runs:
         return None
+    shown = [_shown(run, job_urls) for run in runs]
     return Strip(
-        image=_image(runs[::-1]),
+        image=_image(runs, shown),
         summary=_summary(runs),
-        runs=tuple(_shown(run, job_urls, now) for run in runs[:MOST_LISTED]),
+        runs=tuple(shown[:MOST_LISTED]),
+        last_time=formatting.relative_time(runs[0].tick, now),
     )
 
 
@@ -106,12 +109,11 @@ def _summary(runs: Sequence[Run]) -> str:
     return text % {"number": formatting.number(len(runs)), "outcomes": parts}
 
 
-def _shown(run: Run, job_urls: Mapping[int, str], now: datetime) -> ShownRun:
+def _shown(run: Run, job_urls: Mapping[int, str]) -> ShownRun:
     look = run.outcome.value
     return ShownRun(
         look=look,
         outcome=str(NAMES[look]),
-        time=formatting.relative_time(run.tick, now),
         exact=formatting.exact_time(run.tick),
         duration="" if run.duration is None else formatting.duration(run.duration),
         notes=_notes(run),
@@ -134,21 +136,23 @@ def _notes(run: Run) -> str:
     return ""
 
 
-def _image(runs: Sequence[Run]) -> SafeString:
+def _image(runs: Sequence[Run], shown: Sequence[ShownRun]) -> SafeString:
     """Draw the runs from the oldest to the newest."""
     longest = max((run.duration or 0.0 for run in runs), default=0.0)
-    shapes = format_html_join("", "{}", ((_shape(run, index, longest),) for index, run in enumerate(runs)))
+    pairs = [*zip(runs, shown, strict=True)][::-1]
+    shapes = mark_safe("".join(_shape(*pair, index, longest) for index, pair in enumerate(pairs)))
     width = WIDTH * len(runs)
     template = '<svg class="gw-strip" width="{0}" height="{1}" viewBox="0 0 {0} {1}" aria-hidden="true">{2}</svg>'
     return format_html(template, width, HEIGHT, shapes)
 
 
-def _shape(run: Run, index: int, longest: float) -> SafeString:
-    look, left = run.outcome.value, index * WIDTH + 1
-    title = " · ".join(filter(None, (formatting.exact_time(run.tick), str(NAMES[look]), _length(run), _notes(run))))
+def _shape(run: Run, shown: ShownRun, index: int, longest: float) -> SafeString:
+    title = " · ".join(filter(None, (shown.exact, shown.outcome, shown.duration, shown.notes)))
+    mark = _mark(run, shown.look, index * WIDTH + 1, longest)
+    place = f"M{index * WIDTH} 0h{WIDTH}v{HEIGHT}h-{WIDTH}z"
     return format_html(
-        '<g class="gw-run gw-run-{}"><title>{}</title><path class="gw-run-place" d="M{} 0h{}v{}h-{}z"/>{}</g>',
-        look, title, index * WIDTH, WIDTH, HEIGHT, WIDTH, _mark(run, look, left, longest),
+        '<g class="gw-run gw-run-{}"><title>{}</title><path class="gw-run-place" d="{}"/>{}</g>',
+        shown.look, title, place, mark,
     )  # fmt: skip
 
 
@@ -170,7 +174,3 @@ def _height(seconds: float | None, longest: float) -> float:
     if not seconds or not longest:
         return SHORTEST_BAR
     return SHORTEST_BAR + (LONGEST_BAR - SHORTEST_BAR) * math.sqrt(seconds / longest)
-
-
-def _length(run: Run) -> str:
-    return "" if run.duration is None else formatting.duration(run.duration)

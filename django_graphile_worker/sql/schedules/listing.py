@@ -5,6 +5,7 @@ Items of the crontab are in code. The caller passes their names and next times, 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
@@ -50,9 +51,8 @@ CONDITIONS: Mapping[ScheduleState, str] = {
 }
 
 # Every word must be in the name, the task or the description.
-_MATCHES = """(cardinality(%(words)s::text[]) = 0 or (
-        select bool_and(strpos(lower(concat_ws(' ', schedule.name, schedule.task, schedule.description)), word) > 0)
-        from unnest(%(words)s::text[]) as word))
+_MATCHES = """(cardinality(%(words)s::text[]) = 0
+        or lower(concat_ws(' ', schedule.name, schedule.task, schedule.description)) like all (%(words)s::text[]))
     and (%(task)s::text = '' or schedule.task = %(task)s::text)"""
 
 _FROM = f"""from :SCHEMA._private_schedules as schedule
@@ -143,11 +143,16 @@ class ScheduleCriteria(Frozen):
     def parameters(self) -> dict[str, Any]:
         """Return the parameters of the conditions."""
         return {
-            "words": list(self.words),
+            "words": [f"%{_escaped(word)}%" for word in self.words],
             "task": self.task,
             "unknown_tasks": list(self.unknown_tasks),
             "failing": list(self.failing),
         }
+
+
+def _escaped(word: str) -> str:
+    """Return the pattern that only the word itself is like."""
+    return re.sub(r"([\\%_])", r"\\\1", word)
 
 
 def count(cursor: Any, criteria: ScheduleCriteria, *, schema: str) -> dict[ScheduleState, int]:

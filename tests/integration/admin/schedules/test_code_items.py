@@ -30,7 +30,8 @@ class TestPage:
         )
         shown = text(admin_page.get(pages.SCHEDULES))
         assert re.search(
-            r"nightly in code count_orders backfill 2 d At 04:00, .*Monday to Friday \(Europe/Paris\) 0 4 \* \* 1-5", shown
+            r"nightly in code count_orders backfill 2 d At 04:00, .*Monday to Friday \(Europe/Paris\) 0 4 \* \* 1-5",
+            shown,
         )
         assert "5 h ago" in shown
         assert "crontab of this site retired last run" in shown
@@ -48,7 +49,7 @@ class TestPage:
         assert ([badge.text for badge in row.badges], row.next_times) == (["paused"], ())
         shown = text(admin_page.get(pages.SCHEDULES))
         assert "backfill 2 d paused" in shown
-        assert "0 4 * * 1-5 – 5 h ago" in shown
+        assert "0 4 * * 1-5 \N{EN DASH} 5 h ago" in shown
         assert "never (infinity)" not in shown
 
     def test_an_item_that_no_worker_fired_in_time_is_late(self, admin_page: Client, settings: Any) -> None:

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from django_graphile_worker.models import Schedule
-from tests.support.admin_pages import body, text
-from tests.support.schedule_forms import ADD, change_url, errors
+from tests.support.schedule_forms import errors
 
 pytestmark = pytest.mark.django_db
 
