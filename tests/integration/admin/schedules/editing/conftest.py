@@ -48,7 +48,9 @@ def tasks() -> Iterator[None]:
 def client_of(db: None) -> Any:
     """Return a factory of clients: the user may do everything with schedules of the named tasks."""
 
-    def make(*tasks: str, permissions: tuple[str, ...] = (*MODEL_PERMISSIONS, "view_payload"), name: str = "") -> Client:
+    def make(
+        *tasks: str, permissions: tuple[str, ...] = (*MODEL_PERMISSIONS, "view_payload"), name: str = ""
+    ) -> Client:
         user = User.objects.create_user(name or f"user{User.objects.count()}", is_staff=True)
         found = Permission.objects.filter(content_type__app_label="graphile_worker", codename__in=permissions)
         assert {each.codename for each in found} == set(permissions)
