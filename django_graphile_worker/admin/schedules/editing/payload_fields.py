@@ -9,7 +9,6 @@ import json
 import types
 import typing
 import uuid
-from dataclasses import MISSING
 from typing import Any
 
 from django import forms
@@ -17,7 +16,7 @@ from django.utils.translation import gettext as _
 
 from django_graphile_worker.admin.jobs.detail.payload_tree import to_json
 from django_graphile_worker.admin.jobs.forms import PayloadField
-from django_graphile_worker.admin.schedules.editing.payload_shape import Argument
+from django_graphile_worker.admin.schedules.editing.payload_shape import NO_DEFAULT, Argument
 from django_graphile_worker.redaction import is_secret
 
 LONGEST_DEFAULT = 60
@@ -60,7 +59,7 @@ class ValueField:
     def default_text(self) -> str:
         """Return the value that an empty field means, unless it is nothing or a secret."""
         default = self.argument.default
-        if self.argument.is_required or default is MISSING or is_secret(self.argument.name):
+        if self.argument.is_required or default is NO_DEFAULT or is_secret(self.argument.name):
             return ""
         text = self.shown_default(default.value if isinstance(default, enum.Enum) else default)
         return _("Default: %(value)s") % {"value": text[:LONGEST_DEFAULT]} if text else ""
