@@ -32,14 +32,27 @@ class OwnClient(Client):
     """A client that sends the form of a schedule."""
 
     def add(self, **values: Any) -> Any:
-        return self.post(ADD, {**VALUES, **values})
+        return self.post(ADD, form_values(**values))
 
     def change(self, schedule: Schedule, **values: Any) -> Any:
         given = {"revision": schedule.revision, "schedule": schedule.pk, **values}
-        return self.post(change_url(schedule), {**VALUES, **given})
+        return self.post(change_url(schedule), form_values(**given))
 
     def check_form(self, **values: Any) -> Any:
-        return self.post(CHECK, {**VALUES, **values})
+        return self.post(CHECK, form_values(**values))
+
+
+def make_schedule(**values: Any) -> Schedule:
+    """Return a schedule that a program has saved."""
+    given = {"name": "nightly", "task": "reports:plain", "cron": "0 9 * * 1-5", "time_zone": "Europe/Berlin"}
+    schedule = Schedule(**{**given, **values})
+    schedule.save()
+    return schedule
+
+
+def form_values(**values: Any) -> dict[str, Any]:
+    """Return what a browser sends for a form with these values."""
+    return {**VALUES, **values}
 
 
 def change_url(schedule: Schedule) -> str:

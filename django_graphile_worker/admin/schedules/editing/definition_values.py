@@ -41,6 +41,15 @@ class ChangedField:
     is_code: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A value of a schedule."""
+
+    label: str
+    value: str
+    is_code: bool = False
+
+
 def label(name: str) -> str:
     """Return the name of a field in the language of the user."""
     return str(capfirst(Schedule._meta.get_field(name).verbose_name))  # type: ignore[union-attr]
@@ -72,12 +81,16 @@ def shown(name: str, value: Any, zone: tzinfo | None) -> str:
     return str(value)
 
 
-def facts_of(schedule: Schedule, *, sees_payload: bool) -> list[tuple[str, str]]:
-    """Return the values of a schedule with their names."""
+def facts_of(schedule: Schedule, *, sees_payload: bool) -> list[Fact]:
+    """Return the values that a schedule has, without its name."""
     zone = zone_or_utc(schedule.time_zone)
     names = [name for name in FIELDS if name != "name" and (sees_payload or name != "payload")]
     values = [(name, getattr(schedule, name)) for name in names]
-    return [(label(name), shown(name, value, zone)) for name, value in values if value not in (None, "")]
+    return [
+        Fact(label(name), shown(name, value, zone), is_code=name == "payload")
+        for name, value in values
+        if value not in (None, "")
+    ]
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[ChangedField]:

@@ -125,8 +125,9 @@ class ScheduleFormAdmin(ScheduleReadingAdmin):
 
     def _locked(self, request: HttpRequest, schedule: Schedule, alias: str) -> Schedule | None:
         """Return the schedule as it is now, and lock it; refuse it if its task is another one that the user may not."""
-        rows = self.get_queryset(request).using(alias).select_for_update(of=("self",))
-        current: Schedule | None = rows.filter(pk=schedule.pk).first()
+        if not self.get_queryset(request).using(alias).filter(pk=schedule.pk).exists():
+            return None
+        current: Schedule | None = Schedule.objects.using(alias).select_for_update().filter(pk=schedule.pk).first()
         if current is not None:
             self.require(self.has_change_permission(request, current))
         return current
@@ -163,10 +164,10 @@ class ScheduleFormAdmin(ScheduleReadingAdmin):
             "at": formatting.relative_time(current.changed_at),
             "fields": self.changes_since(request, current, revision),
         }
-        return self._render_form(request, draft, conflict=conflict, status=409)
+        return self._render_form(request, draft, conflict=conflict)
 
     def _render_form(
-        self, request: HttpRequest, draft: Draft, *, notice: str = "", conflict: Any = None, status: int = 200
+        self, request: HttpRequest, draft: Draft, *, notice: str = "", conflict: Any = None
     ) -> HttpResponse:
         schedule = draft.schedule
         is_checked = draft.form.is_bound
@@ -187,7 +188,7 @@ class ScheduleFormAdmin(ScheduleReadingAdmin):
             "sees_payload": not draft.hides_payload,
             **self._links(request, schedule),
         }
-        return self.render(request, "schedule_form.html", context, status=status)
+        return self.render(request, "schedule_form.html", context)
 
     def _render_facts(self, request: HttpRequest, schedule: Schedule) -> HttpResponse:
         sees_payload = self.has_view_payload_permission(request)

@@ -9,7 +9,6 @@ import json
 import types
 import typing
 import uuid
-from dataclasses import MISSING
 from typing import Any
 
 from django import forms
@@ -17,7 +16,7 @@ from django.utils.translation import gettext as _
 
 from django_graphile_worker.admin.jobs.detail.payload_tree import to_json
 from django_graphile_worker.admin.jobs.forms import PayloadField
-from django_graphile_worker.admin.schedules.editing.payload_shape import Argument
+from django_graphile_worker.admin.schedules.editing.payload_shape import NO_DEFAULT, Argument
 from django_graphile_worker.redaction import is_secret
 
 LONGEST_DEFAULT = 60
@@ -51,19 +50,22 @@ class ValueField:
         return {"label": label, "required": self.is_mandatory, "help_text": self.help_text(), **more}
 
     def help_text(self) -> str:
-        parts = [self.argument.help_text, self.example(), self._default()]
+        parts = [self.argument.help_text, self.example(), self.default_text()]
         return " ".join(part for part in parts if part)
 
     def example(self) -> str:
         return ""
 
-    def _default(self) -> str:
+    def default_text(self) -> str:
+        """Return the value that an empty field means, unless it is nothing or a secret."""
         default = self.argument.default
-        if self.argument.is_required or default is MISSING or is_secret(self.argument.name):
+        if self.argument.is_required or default is NO_DEFAULT or is_secret(self.argument.name):
             return ""
-        shown = default.value if isinstance(default, enum.Enum) else default
-        text = "" if shown in ("", None) else str(shown)
+        text = self.shown_default(default.value if isinstance(default, enum.Enum) else default)
         return _("Default: %(value)s") % {"value": text[:LONGEST_DEFAULT]} if text else ""
+
+    def shown_default(self, value: Any) -> str:
+        return "" if value in ("", None) else str(value)
 
     def to_form(self, value: Any) -> Any:
         """Return what the form shows for a value; raise ValueError if the field cannot show it."""
@@ -165,8 +167,12 @@ class ChoiceField(ValueField):
         self._choices = [(json.dumps(value), label) for value, label in choices]
 
     def make(self) -> forms.Field:
-        empty = [("", _("Default") if self.empty is OMITTED else _("None"))]
-        return forms.ChoiceField(choices=[*([] if self.is_mandatory else empty), *self._choices], **self.options())
+        empty = [("", self.default_text() or _("Default") if self.empty is OMITTED else _("None"))]
+        choices = [*([] if self.is_mandatory else empty), *self._choices]
+        return forms.ChoiceField(choices=choices, **self.options(help_text=self.argument.help_text))
+
+    def shown_default(self, value: Any) -> str:
+        return dict(self._choices).get(json.dumps(value), "") if _is_scalar(value) else ""
 
     def to_form(self, value: Any) -> Any:
         if value is None and self.takes_none:

@@ -66,6 +66,10 @@ class JsonPayloadForm(PayloadForm):
         cleaned: dict[str, Any] = super().clean() or {}
         if JSON_KEY not in cleaned:
             return cleaned
+        if self.add_prefix(JSON_KEY) not in self.data:
+            # The task had fields when the page was shown: nothing must not be taken for an empty payload.
+            self.add_error(JSON_KEY, _("Expected the payload, got none: check it, then save again."))
+            return cleaned
         payload = {} if cleaned[JSON_KEY] is None else cleaned[JSON_KEY]
         if not isinstance(payload, dict):
             self.add_error(JSON_KEY, _("Expected a JSON object, such as {“order”: 4711}, got another value."))

@@ -18,6 +18,8 @@ from django_graphile_worker.registry import Task
 # Takes a payload, and raises PayloadError if the payload does not fit.
 Check = Callable[[Any], None]
 
+NO_DEFAULT: Any = object()
+
 
 @dataclass(frozen=True, slots=True)
 class Argument:
@@ -26,8 +28,8 @@ class Argument:
     name: str
     type: Any
     is_required: bool
-    # MISSING if there is none, or if a function makes it.
-    default: Any = MISSING
+    # NO_DEFAULT if there is none, or if a function makes it.
+    default: Any = NO_DEFAULT
     label: str = ""
     help_text: str = ""
 
@@ -101,7 +103,7 @@ def _arguments_of(annotation: Any) -> list[Argument] | None:
     if pydantic is not None and issubclass(kind, pydantic.BaseModel):
         return _of_pydantic(kind)
     if msgspec is not None and issubclass(kind, msgspec.Struct):
-        return None if vars(kind)["__struct_config__"].array_like else list(_of_msgspec(kind, msgspec))
+        return None if kind.__struct_config__.array_like else list(_of_msgspec(kind, msgspec))
     if dataclasses.is_dataclass(kind):
         return list(_of_dataclass(annotation, kind))
     return list(_of_typed_dict(kind)) if typing.is_typeddict(kind) else None
@@ -114,7 +116,8 @@ def _of_dataclass(annotation: Any, kind: Any) -> Iterator[Argument]:
     for name, field in init_fields(annotation).items():
         declared = kind.__dataclass_fields__[name]
         help_text = declared.metadata.get("help_text", "")
-        yield Argument(name, field.type, field.is_required, declared.default, help_text=str(help_text))
+        default = NO_DEFAULT if declared.default is MISSING else declared.default
+        yield Argument(name, field.type, field.is_required, default, help_text=str(help_text))
 
 
 def _of_pydantic(kind: Any) -> list[Argument] | None:
@@ -130,7 +133,7 @@ def _of_pydantic(kind: Any) -> list[Argument] | None:
                 alias or name,
                 field.annotation,
                 field.is_required(),
-                field.default if has_default else MISSING,
+                field.default if has_default else NO_DEFAULT,
                 label=field.title or "",
                 help_text=field.description or "",
             )
@@ -143,7 +146,7 @@ def _of_msgspec(kind: Any, msgspec: Any) -> Iterator[Argument]:
     from importlib import import_module
 
     for field in import_module("msgspec.structs").fields(kind):
-        default = MISSING if field.default is msgspec.NODEFAULT else field.default
+        default = NO_DEFAULT if field.default is msgspec.NODEFAULT else field.default
         yield Argument(field.encode_name, field.type, field.required, default)
 
 
@@ -160,5 +163,5 @@ def _arguments_of_call(task: Any) -> Iterator[Argument]:
         if parameter.kind not in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY):
             raise TypeError(f"{parameter} has no name")
         has_default = parameter.default is not Parameter.empty
-        default = parameter.default if has_default else MISSING
+        default = parameter.default if has_default else NO_DEFAULT
         yield Argument(parameter.name, hints.get(parameter.name, Any), not has_default, default)

@@ -25,9 +25,13 @@ class TimeZoneInput(forms.TextInput):
         super().__init__(attrs={"list": self.list_id, "autocomplete": "off", "spellcheck": "false"})
 
     def render(self, name: str, value: Any, attrs: Any = None, renderer: Any = None) -> SafeString:
-        options = format_html_join("", '<option value="{}"></option>', ((each,) for each in time_zones()))
         field = super().render(name, value, attrs, renderer)
-        return format_html('{}<datalist id="{}">{}</datalist>', field, self.list_id, options)
+        return format_html('{}<datalist id="{}">{}</datalist>', field, self.list_id, _options())
+
+
+@functools.cache
+def _options() -> SafeString:
+    return format_html_join("", '<option value="{}"></option>', ((each,) for each in time_zones()))
 
 
 @functools.cache
