@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
@@ -14,6 +15,7 @@ from django_graphile_worker.models import Schedule
 from django_graphile_worker.models.schedule_changes import changed_by
 from tests.browser import looks
 from tests.browser.test_accessibility import DESKTOP, PHONE, RUN, TAGS, axe_script
+from tests.browser.test_admin import SCREENSHOTS
 
 __all__ = ["axe_script"]
 
@@ -78,6 +80,8 @@ def test_form__checks_while_the_user_types_and_saves(open_page: OpenPage, axe_sc
     page.wait_for_selector(".errorlist", state="detached")
     assert "Every day at 02:30 (America/New_York)" in page.inner_text("#gw-preview")
     assert page.get_attribute("#id_cron", "aria-invalid") is None
+    if SCREENSHOTS:
+        page.locator(".gw-schedule-when").screenshot(path=Path(SCREENSHOTS) / "admin-schedule.png")
     page.fill("[name=payload-month]", "5")
     # The first button of the form is that which shows fields; Enter saves.
     page.fill("#id_name", "Monthly report")
