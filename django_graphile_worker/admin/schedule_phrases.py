@@ -8,10 +8,7 @@ from django.utils.translation import gettext, ngettext
 
 from django_graphile_worker.admin import formatting
 from django_graphile_worker.crontab import CronItem, describe
-from django_graphile_worker.crontab.describe import Phrases, describe_pattern
-from django_graphile_worker.crontab.patterns import parse_pattern
-from django_graphile_worker.schedules.definition import Definition
-from django_graphile_worker.schedules.intervals import interval_in_words
+from django_graphile_worker.crontab.describe import Phrases
 
 
 class TranslatedPhrases(Phrases):
@@ -31,13 +28,3 @@ def schedule_in_words(item: CronItem) -> str:
 def run_time(item: CronItem, time: datetime) -> str:
     """Return the time of a run in the time zone of the user, and also in that of the item if the two differ."""
     return formatting.in_both_zones(time, item.zone or UTC)
-
-
-def definition_in_words(definition: Definition) -> str:
-    """Return when a schedule is due."""
-    phrases = TranslatedPhrases()
-    if definition.interval is not None:
-        return interval_in_words(definition.interval, phrases)
-    if definition.run_at is not None:
-        return gettext("Once, at %(time)s") % {"time": formatting.exact_time(definition.run_at)}
-    return f"{describe_pattern(parse_pattern(definition.cron or ''), phrases)} ({definition.time_zone})"

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from django.contrib import messages
-from django.core.exceptions import PermissionDenied
+from django.core.exceptions import PermissionDenied, ValidationError
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils import timezone
 from django.utils.translation import gettext as _
@@ -16,16 +16,16 @@ from django.utils.translation import ngettext
 
 from django_graphile_worker.admin import databases, formatting
 from django_graphile_worker.admin.pages import explain_database_errors, require_post
-from django_graphile_worker.admin.schedules import action_log
-from django_graphile_worker.admin.schedules.action_steps import Change, Done
+from django_graphile_worker.admin.schedules.actions import action_log
+from django_graphile_worker.admin.schedules.actions.action_steps import Change, Done
+from django_graphile_worker.admin.schedules.actions.row_buttons import ITEM, parse_button
+from django_graphile_worker.admin.schedules.actions.schedule_actions import ACTIONS, ScheduleAction, question
 from django_graphile_worker.admin.schedules.items_view import ScheduleItemsAdmin
 from django_graphile_worker.admin.schedules.list_query import query_of
 from django_graphile_worker.admin.schedules.problems import read_problems
-from django_graphile_worker.admin.schedules.row_buttons import ITEM, parse_button
-from django_graphile_worker.admin.schedules.schedule_actions import ACTIONS, ScheduleAction, question
 from django_graphile_worker.models import Schedule
+from django_graphile_worker.models.schedule_changes import changed_by
 from django_graphile_worker.sql.schedules import listing
-from django_graphile_worker.sql.schedules.changes import set_changed_by
 
 # One request changes at most so many schedules, in one transaction.
 MOST_CHANGED = 10_000
@@ -69,7 +69,7 @@ class ScheduleActionsAdmin(ScheduleItemsAdmin):
     def _act(self, request: HttpRequest, action: ScheduleAction, ids: list[str]) -> HttpResponse:
         alias, is_confirmed = databases.selected_alias(request), "confirmed" in request.POST
         form = action.form(request.POST if is_confirmed else None) if action.form else None
-        with databases.writing(alias) as (cursor, _schema):
+        with databases.writing(alias):
             selection = self._select(request, action, ids, alias, timezone.now())
             number = len(selection.schedules)
             if not number:
@@ -79,8 +79,13 @@ class ScheduleActionsAdmin(ScheduleItemsAdmin):
                 return self._confirm(request, action, selection, form)
             values = form.cleaned_data if form else {}
             by = request.user.get_username()
-            set_changed_by(cursor, by, is_local=True)
-            done = action.run(selection.schedules, Change(by, alias, values))
+            try:
+                with changed_by(by, using=alias):
+                    done = action.run(selection.schedules, Change(by, alias, values))
+            except ValidationError as error:
+                # A copy of a single time that is past is not valid.
+                messages.error(request, " ".join(error.messages))
+                return self._redirect_back(request)
             action_log.write(request, action, done)
         self._tell(request, action, selection, done)
         return self._after(request, done)
@@ -104,12 +109,10 @@ class ScheduleActionsAdmin(ScheduleItemsAdmin):
 
     def _all_ids(self, request: HttpRequest, alias: str) -> list[int]:
         with databases.reading(alias) as session:
-            criteria = self.criteria(request, query_of(request), alias, read_problems(session).failing)
+            criteria = self.criteria(request, query_of(request), alias, read_problems(session))
             return listing.matching_ids(session.cursor, criteria, schema=session.schema, limit=MOST_CHANGED)
 
-    def _confirm(
-        self, request: HttpRequest, action: ScheduleAction, selection: Selection, form: Any
-    ) -> HttpResponse:
+    def _confirm(self, request: HttpRequest, action: ScheduleAction, selection: Selection, form: Any) -> HttpResponse:
         number = len(selection.schedules)
         sent = [(name, value) for name in KEPT_FIELDS for value in request.POST.getlist(name)]
         context = {

@@ -113,4 +113,3 @@ def read_items(
     # With mistakes the crontab has no items, and every known item would be listed as removed.
     others = {} if mistakes else {name: row for name, row in sorted(known.items()) if name not in found}
     return Crontab(found, mistakes, others)
-

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -12,16 +12,15 @@ from django.utils import timezone
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext as _
 
-from django_graphile_worker import registry
 from django_graphile_worker.admin import databases, formatting
 from django_graphile_worker.admin.databases import Session
 from django_graphile_worker.admin.pages import explain_database_errors
+from django_graphile_worker.admin.schedules.actions.schedule_actions import ACTIONS
 from django_graphile_worker.admin.schedules.code_items import CodeItem, Crontab, read_items
 from django_graphile_worker.admin.schedules.list_query import CODE, DATABASE, PAGE_SIZE, ListQuery, query_of
 from django_graphile_worker.admin.schedules.permissions import SchedulePermissionsAdmin
 from django_graphile_worker.admin.schedules.problems import Problems, read_problems
 from django_graphile_worker.admin.schedules.run_strip import make_strip
-from django_graphile_worker.admin.schedules.schedule_actions import ACTIONS
 from django_graphile_worker.admin.schedules.schedule_rows import Row, RowMaker
 from django_graphile_worker.admin.schedules.tabs import make_tabs
 from django_graphile_worker.admin.visible_jobs import NO_IDS, ids_subquery
@@ -39,15 +38,15 @@ MOST_TASKS = 200
 class Page:
     """What the database and the code say about a page of the list."""
 
-    query: ListQuery
-    criteria: ScheduleCriteria
+    problems: Problems
     counts: Mapping[ScheduleState, int]
     entries: list[Entry]
     schedules: Mapping[int, Schedule]
     crontab: Crontab
     runs: Mapping[int, list[Run]]
     item_runs: Mapping[str, list[Run]]
-    tasks: list[str]
+    # Whether the user may see every schedule.
+    sees_all: bool
 
     @property
     def all_runs(self) -> list[Run]:
@@ -67,17 +66,6 @@ class Page:
 class ScheduleListAdmin(SchedulePermissionsAdmin):
     """The list. A subclass whose `get_queryset` returns fewer schedules restricts the list and every action."""
 
-    def has_view_permission(self, request: HttpRequest, obj: Schedule | None = None) -> bool:
-        """Return whether the user may see the list, or a schedule.
-
-        The permission to see recurring tasks opens the list, too. It then has only the items of the crontab.
-        """
-        may_see_items = obj is None and self.has_app_permission(request, "view_recurringtask")
-        return may_see_items or self.sees_schedules(request)
-
-    def sees_schedules(self, request: HttpRequest) -> bool:
-        return super().has_view_permission(request)
-
     @explain_database_errors
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         self.require(self.has_view_permission(request))
@@ -90,7 +78,7 @@ class ScheduleListAdmin(SchedulePermissionsAdmin):
             "tabs": make_tabs(self, request, query, page.counts),
             "query": query,
             "headers": self._headers(request, query),
-            "tasks": page.tasks,
+            "tasks": self._tasks(page, query),
             "sources": [(DATABASE, _("in the database")), (CODE, _("in code"))],
             "mistakes": page.crontab.mistakes,
             "removed_items": _removed_items(page.crontab) if query == ListQuery() else [],
@@ -115,14 +103,14 @@ class ScheduleListAdmin(SchedulePermissionsAdmin):
             return back
         return self.url_or_index(request, "schedule")
 
-    def criteria(self, request: HttpRequest, query: ListQuery, alias: str, failing: Iterable[int]) -> ScheduleCriteria:
+    def criteria(self, request: HttpRequest, query: ListQuery, alias: str, problems: Problems) -> ScheduleCriteria:
         """Return which schedules a list has for the user."""
         return ScheduleCriteria(
             state=query.state,
             words=query.words,
             task=query.task,
-            known_tasks=tuple(registry.tasks.identifiers()),
-            failing=tuple(failing),
+            unknown_tasks=tuple(sorted(problems.unknown_tasks)),
+            failing=tuple(sorted(problems.failing)),
             within=self._within(request, query, alias),
         )
 
@@ -137,25 +125,24 @@ class ScheduleListAdmin(SchedulePermissionsAdmin):
         is_restricted = self.visible_ids(request, alias) is not None
         with databases.reading(alias) as session:
             cursor, schema = session
-            problems = Problems() if is_restricted else read_problems(session)
+            problems = read_problems(session, sees_outcomes=not is_restricted)
             crontab = read_items(
                 cursor, now, schema=schema, failing=problems.failing_items, missed=problems.missed_items
             )
-            criteria = self.criteria(request, query, alias, problems.failing)
+            criteria = self.criteria(request, query, alias, problems)
             counts, entries = self._entries(session, criteria, query, crontab)
             ids = [entry.id for entry in entries if entry.id is not None]
             names = [entry.name for entry in entries if entry.id is None]
             found = Schedule.objects.using(alias).defer("payload").in_bulk(ids)
             return Page(
-                query,
-                criteria,
+                problems,
                 counts,
                 entries,
                 found,
                 crontab,
                 runs.runs_of_schedules(cursor, ids, schema=schema, number=SHOWN_RUNS) if ids else {},
                 runs.runs_of_crontabs(cursor, names, schema=schema, number=SHOWN_RUNS) if names else {},
-                self._tasks(session, criteria, crontab, query),
+                self.sees_schedules(request) and ids_subquery(self.get_queryset(request), alias) is None,
             )
 
     def _entries(
@@ -171,18 +158,17 @@ class ScheduleListAdmin(SchedulePermissionsAdmin):
         )
         return counts, entries
 
-    def _tasks(self, session: Session, criteria: ScheduleCriteria, crontab: Crontab, query: ListQuery) -> list[str]:
+    def _tasks(self, page: Page, query: ListQuery) -> list[str]:
         """Return the tasks of the filter. A user that sees only some schedules gets the tasks of the code only."""
-        cursor, schema = session
-        of_items = {item.item.task for item in crontab.items.values()}
-        if criteria.within is None:
-            of_items |= listing.tasks(cursor, schema=schema, limit=MOST_TASKS).keys()
-        return sorted({*of_items, *([query.task] if query.task else [])})[:MOST_TASKS]
+        found = {item.item.task for item in page.crontab.items.values()}
+        if page.sees_all:
+            found |= page.problems.tasks
+        return sorted({*found, *([query.task] if query.task else [])})[:MOST_TASKS]
 
     def _rows(self, request: HttpRequest, page: Page, now: datetime) -> list[Row]:
         visible = self.visible_among(request, page.job_ids)
         urls = {job_id: self.url(request, "job", "change", job_id) for job_id in visible & page.told_job_ids}
-        maker = RowMaker(self, request, now)
+        maker = RowMaker(self, request, page.problems, now)
 
         def strip(found: list[Run]) -> Any:
             return make_strip([run for run in found if run.job_id is None or run.job_id in visible], urls, now)
@@ -192,8 +178,7 @@ class ScheduleListAdmin(SchedulePermissionsAdmin):
             schedule = page.schedules.get(entry.id or 0)
             item: CodeItem | None = page.crontab.items.get(entry.name) if entry.id is None else None
             if schedule is not None:
-                is_failing = schedule.pk in page.criteria.failing
-                rows.append(maker.of_schedule(schedule, strip(page.runs[schedule.pk]), is_failing=is_failing))
+                rows.append(maker.of_schedule(schedule, strip(page.runs[schedule.pk])))
             elif item is not None:
                 rows.append(maker.of_item(item, strip(page.item_runs[item.name])))
         return rows

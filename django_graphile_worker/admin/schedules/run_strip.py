@@ -6,13 +6,14 @@ other runs of the strip.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.utils.html import format_html, format_html_join
-from django.utils.safestring import SafeString
+from django.utils.html import format_html
+from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext, pgettext_lazy
 
@@ -21,6 +22,8 @@ from django_graphile_worker.sql.schedules.runs import Run
 
 WIDTH, HEIGHT = 8, 24
 SHORTEST_BAR, LONGEST_BAR = 5.0, 20.0
+# The list under the strip has the newest of its runs.
+MOST_LISTED = 10
 
 # The words for the values of RunOutcome.
 NAMES = {
@@ -55,11 +58,10 @@ PATHS = {
 
 @dataclass(frozen=True, slots=True)
 class ShownRun:
-    """A run in the list under the strip."""
+    """A run as the strip and the list under it tell it."""
 
     look: str
     outcome: str
-    time: SafeString | str
     exact: str
     duration: str
     notes: str
@@ -72,9 +74,11 @@ class Strip:
     """The last runs, the newest first; the image has the newest at its end."""
 
     image: SafeString
-    # How many runs had which outcome, in words.
+    # How many runs of the image had which outcome, in words.
     summary: str
     runs: tuple[ShownRun, ...]
+    # How long ago the newest was.
+    last_time: SafeString | str
 
     @property
     def last(self) -> ShownRun:
@@ -85,26 +89,31 @@ def make_strip(runs: Sequence[Run], job_urls: Mapping[int, str], now: datetime) 
     """Return the strip of runs, the newest first; None without runs. `job_urls` has the jobs with a page."""
     if not runs:
         return None
+    shown = [_shown(run, job_urls) for run in runs]
     return Strip(
-        image=_image(runs[::-1]),
+        image=_image(runs, shown),
         summary=_summary(runs),
-        runs=tuple(_shown(run, job_urls, now) for run in runs),
+        runs=tuple(shown[:MOST_LISTED]),
+        last_time=formatting.relative_time(runs[0].tick, now),
     )
 
 
 def _summary(runs: Sequence[Run]) -> str:
     found = Counter(run.outcome.value for run in runs)
-    parts = ", ".join(f"{formatting.number(number)} × {NAMES[look]}" for look, number in found.most_common())
+    each = [
+        _("%(outcome)s: %(number)s") % {"outcome": NAMES[look], "number": formatting.number(number)}
+        for look, number in found.most_common()
+    ]
+    parts = ", ".join(each)
     text = ngettext("Last run: %(outcomes)s", "Last %(number)s runs: %(outcomes)s", len(runs))
     return text % {"number": formatting.number(len(runs)), "outcomes": parts}
 
 
-def _shown(run: Run, job_urls: Mapping[int, str], now: datetime) -> ShownRun:
+def _shown(run: Run, job_urls: Mapping[int, str]) -> ShownRun:
     look = run.outcome.value
     return ShownRun(
         look=look,
         outcome=str(NAMES[look]),
-        time=formatting.relative_time(run.tick, now),
         exact=formatting.exact_time(run.tick),
         duration="" if run.duration is None else formatting.duration(run.duration),
         notes=_notes(run),
@@ -127,21 +136,23 @@ def _notes(run: Run) -> str:
     return ""
 
 
-def _image(runs: Sequence[Run]) -> SafeString:
+def _image(runs: Sequence[Run], shown: Sequence[ShownRun]) -> SafeString:
     """Draw the runs from the oldest to the newest."""
     longest = max((run.duration or 0.0 for run in runs), default=0.0)
-    shapes = format_html_join("", "{}", ((_shape(run, index, longest),) for index, run in enumerate(runs)))
+    pairs = [*zip(runs, shown, strict=True)][::-1]
+    shapes = mark_safe("".join(_shape(*pair, index, longest) for index, pair in enumerate(pairs)))
     width = WIDTH * len(runs)
     template = '<svg class="gw-strip" width="{0}" height="{1}" viewBox="0 0 {0} {1}" aria-hidden="true">{2}</svg>'
     return format_html(template, width, HEIGHT, shapes)
 
 
-def _shape(run: Run, index: int, longest: float) -> SafeString:
-    look, left = run.outcome.value, index * WIDTH + 1
-    title = " · ".join(filter(None, (formatting.exact_time(run.tick), str(NAMES[look]), _length(run), _notes(run))))
+def _shape(run: Run, shown: ShownRun, index: int, longest: float) -> SafeString:
+    title = " · ".join(filter(None, (shown.exact, shown.outcome, shown.duration, shown.notes)))
+    mark = _mark(run, shown.look, index * WIDTH + 1, longest)
+    place = f"M{index * WIDTH} 0h{WIDTH}v{HEIGHT}h-{WIDTH}z"
     return format_html(
-        '<g class="gw-run gw-run-{}"><title>{}</title><path class="gw-run-place" d="M{} 0h{}v{}h-{}z"/>{}</g>',
-        look, title, index * WIDTH, WIDTH, HEIGHT, WIDTH, _mark(run, look, left, longest),
+        '<g class="gw-run gw-run-{}"><title>{}</title><path class="gw-run-place" d="{}"/>{}</g>',
+        shown.look, title, place, mark,
     )  # fmt: skip
 
 
@@ -149,11 +160,12 @@ def _mark(run: Run, look: str, left: int, longest: float) -> SafeString:
     if look not in FILLED and look not in OUTLINED:
         return format_html('<path d="M{} {} {}"/>', left, HEIGHT - 2, PATHS[look])
     height = _height(run.duration, longest)
-    bar = format_html('<rect x="{}" y="{}" width="6" height="{}"/>', left, f"{HEIGHT - 1 - height:.1f}", f"{height:.1f}")
+    top = HEIGHT - 1 - height
+    bar = format_html('<rect x="{}" y="{}" width="6" height="{}"/>', left, f"{top:.1f}", f"{height:.1f}")
     if look != "failed":
         return bar
     # A cross over the bar, so that it differs from success without its colour.
-    cross = format_html('<path d="M{} {} l4 4 m0 -4 l-4 4"/>', left + 1, f"{HEIGHT - 1 - height + .6:.1f}")
+    cross = format_html('<path d="M{} {} l4 4 m0 -4 l-4 4"/>', left + 1, f"{top + 0.6:.1f}")
     return format_html("{}{}", bar, cross)
 
 
@@ -161,8 +173,4 @@ def _height(seconds: float | None, longest: float) -> float:
     """Return the height of a bar. The root keeps runs apart that differ by orders of magnitude."""
     if not seconds or not longest:
         return SHORTEST_BAR
-    return SHORTEST_BAR + (LONGEST_BAR - SHORTEST_BAR) * float(seconds / longest) ** 0.5
-
-
-def _length(run: Run) -> str:
-    return "" if run.duration is None else formatting.duration(run.duration)
+    return SHORTEST_BAR + (LONGEST_BAR - SHORTEST_BAR) * math.sqrt(seconds / longest)

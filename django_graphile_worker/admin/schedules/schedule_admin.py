@@ -10,7 +10,7 @@ from django_graphile_worker.admin.schedules.editing.history_view import Schedule
 
 
 class ScheduleAdmin(ScheduleActionsAdmin, ScheduleCheckAdmin, ScheduleHistoryAdmin):
-    """The admin of schedules."""
+    """The admin of schedules. A subclass whose `get_queryset` returns fewer schedules restricts pages and actions."""
 
     def get_urls(self) -> list[URLResolver | URLPattern]:  # type: ignore[override]
         act = self.admin_site.admin_view(self.act_view)

@@ -12,19 +12,24 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
-from django_graphile_worker import registry
 from django_graphile_worker.admin import formatting
-from django_graphile_worker.admin.schedule_phrases import definition_in_words, schedule_in_words
+from django_graphile_worker.admin.schedule_phrases import TranslatedPhrases, schedule_in_words
+from django_graphile_worker.admin.schedules.actions.row_buttons import (
+    Button,
+    buttons_of_item,
+    buttons_of_schedule,
+    is_direct,
+)
+from django_graphile_worker.admin.schedules.actions.schedule_actions import is_paused
 from django_graphile_worker.admin.schedules.code_items import CodeItem
 from django_graphile_worker.admin.schedules.next_times import NUMBER, NextTime, shown_times
-from django_graphile_worker.admin.schedules.row_buttons import Button, buttons_of_item, buttons_of_schedule, is_direct
+from django_graphile_worker.admin.schedules.problems import Problems
 from django_graphile_worker.admin.schedules.run_strip import Strip
-from django_graphile_worker.admin.schedules.schedule_actions import is_paused
 from django_graphile_worker.models import Schedule
 from django_graphile_worker.schedules.definition import Definition
 from django_graphile_worker.schedules.intervals import interval_text
-from django_graphile_worker.schedules.times import next_times
-from django_graphile_worker.sql.schedules.listing import LATE_SECONDS, MISSED_HOURS
+from django_graphile_worker.schedules.words import in_words
+from django_graphile_worker.sql.schedules.figures import LATE_AFTER, MISSED_WITHIN
 
 if TYPE_CHECKING:
     from django_graphile_worker.admin.schedules.list_view import ScheduleListAdmin
@@ -56,6 +61,8 @@ class Row:
     description: str
     words: str
     pattern: str
+    # The queue, and for an item how far back it fires.
+    tags: tuple[str, ...]
     badges: tuple[Badge, ...]
     next_times: tuple[NextTime, ...]
     last_run: SafeString | str
@@ -66,14 +73,34 @@ class Row:
     history_url: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """When a schedule is due. A program can write a line that no parser reads: then there is a mistake instead."""
+
+    words: str
+    next_times: tuple[NextTime, ...]
+    mistake: str = ""
+
+
+def timing_of(schedule: Schedule, now: datetime) -> Timing:
+    """Return the words and the next times of a schedule; a disabled schedule has none."""
+    definition = Definition.of(schedule)
+    try:
+        words = in_words(definition, TranslatedPhrases())
+        times = schedule.next_times(NUMBER)
+        return Timing(words, shown_times(times, definition.zone, now))
+    except (ValueError, OverflowError) as error:
+        return Timing("", (), str(error))
+
+
 class RowMaker:
     """Makes the rows of one page of the list."""
 
-    def __init__(self, page: ScheduleListAdmin, request: HttpRequest, now: datetime) -> None:
-        self._page, self._request, self._now = page, request, now
+    def __init__(self, page: ScheduleListAdmin, request: HttpRequest, problems: Problems, now: datetime) -> None:
+        self._page, self._request, self._problems, self._now = page, request, problems, now
 
-    def of_schedule(self, schedule: Schedule, strip: Strip | None, *, is_failing: bool) -> Row:
-        definition = Definition.of(schedule)
+    def of_schedule(self, schedule: Schedule, strip: Strip | None) -> Row:
+        timing = timing_of(schedule, self._now)
         buttons = buttons_of_schedule(self._page, self._request, schedule, self._now)
         return Row(
             key=f"schedule-{schedule.pk}",
@@ -82,12 +109,13 @@ class RowMaker:
             url=self._page.url(self._request, "schedule", "change", schedule.pk),
             task=schedule.task,
             task_url=self._page.list_url(self._request, task=schedule.task),
-            is_task_known=schedule.task in registry.tasks,
+            is_task_known=schedule.task not in self._problems.unknown_tasks,
             description=_cut(schedule.description),
-            words=definition_in_words(definition),
+            words=timing.words,
             pattern=_pattern(schedule),
-            badges=tuple(self._badges(schedule, is_failing=is_failing)),
-            next_times=self._next_times(schedule, definition),
+            tags=(_("queue %(name)s") % {"name": schedule.queue_name},) if schedule.queue_name else (),
+            badges=tuple(self._badges(schedule, timing)),
+            next_times=timing.next_times,
             last_run=formatting.relative_time(schedule.last_tick, self._now) if schedule.last_tick else "",
             strip=strip,
             buttons=tuple(button for button in buttons if is_direct(button)),
@@ -107,6 +135,7 @@ class RowMaker:
             description="",
             words=schedule_in_words(item.item),
             pattern=item.item.match if isinstance(item.item.match, str) else _("a function"),
+            tags=tuple(_tags_of_item(item)),
             badges=tuple(self._badges_of_item(item)),
             next_times=shown_times(item.next_times(), item.item.zone, self._now),
             last_run=formatting.relative_time(item.last_tick, self._now) if item.last_tick else "",
@@ -115,31 +144,22 @@ class RowMaker:
             menu=(),
         )
 
-    def _next_times(self, schedule: Schedule, definition: Definition) -> tuple[NextTime, ...]:
-        if not schedule.is_enabled or schedule.next_at is None:
-            return ()
-        now = formatting.aware(self._now)
-        start = max(now, formatting.aware(schedule.counts_from or now))
-        if is_paused(schedule, self._now):
-            start = formatting.aware(schedule.paused_until)
-        if start >= formatting.LATEST:
-            return ()
-        return shown_times(next_times(definition, start, NUMBER), definition.zone, self._now)
-
-    def _badges(self, schedule: Schedule, *, is_failing: bool) -> Iterator[Badge]:
+    def _badges(self, schedule: Schedule, timing: Timing) -> Iterator[Badge]:
+        if timing.mistake:
+            yield Badge("gw-state-failed", _("not valid"), timing.mistake)
         if not schedule.is_enabled:
             yield Badge("gw-state-removed", _("disabled"))
         elif is_paused(schedule, self._now):
             yield Badge("gw-state-waiting", _("paused"), self._pause_end(schedule))
         elif schedule.next_at is not None and schedule.next_at >= formatting.LATEST:
             yield Badge("gw-state-removed", _("ended"))
-        if schedule.task not in registry.tasks:
+        if schedule.task in self._problems.unknown_tasks:
             yield Badge("gw-state-failed", _("unknown task"), _("no task of this project has this name"))
-        if is_failing:
+        if schedule.pk in self._problems.failing:
             yield Badge("gw-state-failed", _("failing"))
         if (due := self._late_since(schedule)) is not None:
             yield Badge("gw-state-failed", _("late"), _due(due, self._now))
-        if schedule.last_missed_at and self._age(schedule.last_missed_at) < timedelta(hours=MISSED_HOURS):
+        if schedule.last_missed_at and self._age(schedule.last_missed_at) < timedelta(seconds=MISSED_WITHIN):
             yield Badge("gw-state-retrying", _("missed"), formatting.relative_time(schedule.last_missed_at, self._now))
 
     def _badges_of_item(self, item: CodeItem) -> Iterator[Badge]:
@@ -165,8 +185,9 @@ class RowMaker:
         due = schedule.next_at
         if due is None or not schedule.is_enabled or is_paused(schedule, self._now):
             return None
-        known_since = max(formatting.aware(due), formatting.aware(schedule.changed_at or due))
-        return known_since if self._age(known_since) > timedelta(seconds=LATE_SECONDS) else None
+        # A schedule whose next time nobody has computed yet was due when it was changed.
+        since = schedule.changed_at if formatting.aware(due) <= formatting.EARLIEST else due
+        return since if since is not None and self._age(since) >= timedelta(seconds=LATE_AFTER) else None
 
     def _age(self, time: datetime) -> timedelta:
         return formatting.aware(self._now) - formatting.aware(time)
@@ -174,6 +195,13 @@ class RowMaker:
 
 def _due(time: datetime, now: datetime) -> SafeString:
     return format_html(_("was due {time}"), time=formatting.relative_time(time, now))
+
+
+def _tags_of_item(item: CodeItem) -> Iterator[str]:
+    if item.item.queue_name:
+        yield _("queue %(name)s") % {"name": item.item.queue_name}
+    if item.item.period:
+        yield _("backfill %(duration)s") % {"duration": formatting.duration(item.item.period.total_seconds())}
 
 
 def _pattern(schedule: Schedule) -> str:

@@ -28,9 +28,17 @@ begin
         join only :SCHEMA._private_tasks as task on task.id = job.task_id
         left join only :SCHEMA._private_job_queues as queue on queue.id = job.job_queue_id
         cross join lateral (
-            select max((regexp_match(name.flag, '^(?:schedule:[0-9]{1,18}|crontab):([0-9]{1,9})$'))[1]::int) as seconds
+            -- In a tenth of the time of a regular expression.
+            select max(part.seconds::int) as seconds
             from jsonb_object_keys(case when jsonb_typeof(job.flags) = 'object' then job.flags else '{}' end)
                 as name(flag)
+            cross join lateral (
+                select case when starts_with(name.flag, 'schedule:') then split_part(name.flag, ':', 2) else '0' end as id,
+                    split_part(name.flag, ':', case when starts_with(name.flag, 'schedule:') then 3 else 2 end) as seconds
+            ) as part
+            where name.flag in ('schedule:' || part.id || ':' || part.seconds, 'crontab:' || part.seconds)
+                and ltrim(part.id, '0123456789') = '' and length(part.id) between 1 and 18
+                and ltrim(part.seconds, '0123456789') = '' and length(part.seconds) between 1 and 9
         ) as flag
         where flag.seconds is not null
         order by job.id

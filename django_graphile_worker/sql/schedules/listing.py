@@ -5,19 +5,17 @@ Items of the crontab are in code. The caller passes their names and next times, 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
 
 from django_graphile_worker.frozen import Frozen
+from django_graphile_worker.sql.crontabs import microseconds_of, moment_of
 from django_graphile_worker.sql.inspection.criteria import Subquery
+from django_graphile_worker.sql.schedules.figures import LATE_AFTER, MISSED_WITHIN
 from django_graphile_worker.sql.schema import statement
-
-# A missed time is a problem of the list and of the overview for this time.
-MISSED_HOURS = 24
-# Workers fire within seconds.
-LATE_SECONDS = 120
 
 
 class ScheduleState(StrEnum):
@@ -35,6 +33,7 @@ class ScheduleState(StrEnum):
 
 
 _IS_PAUSED = "coalesce(schedule.paused_until > clock.now, false)"
+_LATE_BEFORE = f"clock.now - {LATE_AFTER} * interval '1 second'"
 _FIRES = f"schedule.is_enabled and not {_IS_PAUSED}"
 
 CONDITIONS: Mapping[ScheduleState, str] = {
@@ -43,18 +42,17 @@ CONDITIONS: Mapping[ScheduleState, str] = {
     ScheduleState.DISABLED: "not schedule.is_enabled",
     ScheduleState.ENDED: f"{_FIRES} and schedule.next_at = 'infinity'",
     ScheduleState.FAILING: "schedule.id = any (%(failing)s::int8[])",
-    ScheduleState.MISSED: f"schedule.last_missed_at > clock.now - interval '{MISSED_HOURS} hours'",
-    # A schedule that was just made or changed has -infinity, until the next worker computes its time.
-    ScheduleState.LATE: f"""{_FIRES}
-        and greatest(schedule.next_at, schedule.changed_at) < clock.now - interval '{LATE_SECONDS} seconds'""",
-    ScheduleState.UNKNOWN_TASK: "schedule.task <> all (%(known_tasks)s::text[])",
+    ScheduleState.MISSED: f"schedule.last_missed_at >= clock.now - {MISSED_WITHIN} * interval '1 second'",
+    # A schedule whose next time nobody has computed yet has -infinity.
+    ScheduleState.LATE: f"""{_FIRES} and schedule.next_at <= {_LATE_BEFORE}
+        and (schedule.next_at > '-infinity' or schedule.changed_at <= {_LATE_BEFORE})""",
+    ScheduleState.UNKNOWN_TASK: "schedule.task = any (%(unknown_tasks)s::text[])",
     ScheduleState.ANY: "true",
 }
 
 # Every word must be in the name, the task or the description.
-_MATCHES = """(cardinality(%(words)s::text[]) = 0 or (
-        select bool_and(strpos(lower(concat_ws(' ', schedule.name, schedule.task, schedule.description)), word) > 0)
-        from unnest(%(words)s::text[]) as word))
+_MATCHES = """(cardinality(%(words)s::text[]) = 0
+        or lower(concat_ws(' ', schedule.name, schedule.task, schedule.description)) like all (%(words)s::text[]))
     and (%(task)s::text = '' or schedule.task = %(task)s::text)"""
 
 _FROM = f"""from :SCHEMA._private_schedules as schedule
@@ -92,6 +90,21 @@ select schedule.id {from_} {within} and {condition} order by schedule.id limit %
 TASKS = """/* gw:schedules:tasks */
 select task, count(*) from :SCHEMA._private_schedules group by task order by task limit %(limit)s"""
 
+MISSED_ITEMS = f"""/* gw:schedules:missed-items */
+select item.identifier from unnest(%(identifiers)s::text[]) as item(identifier)
+where exists (
+    select from :SCHEMA._private_schedule_runs as run
+    where run.crontab_identifier = item.identifier and run.kind = 'missed'
+        and run.added_at >= clock_timestamp() - {MISSED_WITHIN} * interval '1 second')"""
+
+IS_ANY = "/* gw:schedules:is-any */ select exists (select from :SCHEMA._private_schedules)"
+
+# The index of next_at has what is late first.
+LATE = f"""/* gw:schedules:late */
+select schedule.name, {microseconds_of("greatest(schedule.next_at, schedule.created_at)")}
+from :SCHEMA._private_schedules as schedule cross join (select clock_timestamp() as now) as clock
+where {CONDITIONS[ScheduleState.LATE]} order by schedule.next_at limit %(limit)s"""
+
 
 class Entry(NamedTuple):
     """An entry of the list; an item of the crontab has no id."""
@@ -108,13 +121,21 @@ class ListedItem(NamedTuple):
     last_tick: datetime | None
 
 
+class LateSchedule(NamedTuple):
+    """A schedule whose time no worker has fired."""
+
+    name: str
+    due_at: datetime
+
+
 class ScheduleCriteria(Frozen):
     """Which schedules a list shows, and what its conditions compare with."""
 
     state: ScheduleState = ScheduleState.ANY
     words: tuple[str, ...] = ()
     task: str = ""
-    known_tasks: tuple[str, ...] = ()
+    # The tasks of schedules that the project does not have.
+    unknown_tasks: tuple[str, ...] = ()
     failing: tuple[int, ...] = ()
     # The schedules that the user may see; None for all.
     within: Subquery | None = None
@@ -122,11 +143,16 @@ class ScheduleCriteria(Frozen):
     def parameters(self) -> dict[str, Any]:
         """Return the parameters of the conditions."""
         return {
-            "words": list(self.words),
+            "words": [f"%{_escaped(word)}%" for word in self.words],
             "task": self.task,
-            "known_tasks": list(self.known_tasks),
+            "unknown_tasks": list(self.unknown_tasks),
             "failing": list(self.failing),
         }
+
+
+def _escaped(word: str) -> str:
+    """Return the pattern that only the word itself is like."""
+    return re.sub(r"([\\%_])", r"\\\1", word)
 
 
 def count(cursor: Any, criteria: ScheduleCriteria, *, schema: str) -> dict[ScheduleState, int]:
@@ -171,9 +197,27 @@ def tasks(cursor: Any, *, schema: str, limit: int) -> dict[str, int]:
     return dict(cursor.fetchall())
 
 
-def _execute(
-    cursor: Any, text: str, criteria: ScheduleCriteria, parameters: dict[str, Any], *, schema: str
-) -> None:
+def is_any(cursor: Any, *, schema: str) -> bool:
+    """Return whether there is any schedule."""
+    cursor.execute(statement(IS_ANY, schema))
+    return bool(cursor.fetchone()[0])
+
+
+def late(cursor: Any, *, schema: str, limit: int = 1_000) -> list[LateSchedule]:
+    """Return the schedules that are late, the longest late first, up to a limit."""
+    cursor.execute(statement(LATE, schema), {"limit": limit})
+    return [LateSchedule(name, moment_of(due)) for name, due in cursor.fetchall()]
+
+
+def missed_items(cursor: Any, identifiers: Sequence[str], *, schema: str) -> list[str]:
+    """Return those of the items of the crontab that missed times in the last day."""
+    if not identifiers:
+        return []
+    cursor.execute(statement(MISSED_ITEMS, schema), {"identifiers": list(identifiers)})
+    return [row[0] for row in cursor.fetchall()]
+
+
+def _execute(cursor: Any, text: str, criteria: ScheduleCriteria, parameters: dict[str, Any], *, schema: str) -> None:
     """Send a statement with the conditions of the criteria."""
     text = text.replace("{from_}", _FROM).replace("{condition}", f"({CONDITIONS[criteria.state]})")
     named: dict[str, Any] = {**criteria.parameters(), **parameters}

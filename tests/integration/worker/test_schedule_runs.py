@@ -29,7 +29,7 @@ from django_graphile_worker.sql import recovery
 from django_graphile_worker.sql.schedules.runs import RunOutcome
 from tests.support import records
 from tests.support.factories import minutes_ago
-from tests.support.schedules import fire, make_schedule, runs_of
+from tests.support.schedule_runs import fire, make_schedule, runs_of
 from tests.support.stepped_worker import Build, run_all
 
 pytestmark = pytest.mark.django_db(transaction=True)

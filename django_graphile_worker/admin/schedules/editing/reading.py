@@ -26,6 +26,8 @@ class ScheduleReadingAdmin(SchedulePermissionsAdmin):
 
     def read_schedule(self, request: HttpRequest, object_id: str) -> Schedule | None:
         """Return a schedule that the user may see; None if there is none."""
+        # The permission to see recurring tasks opens the list only.
+        self.require(self.sees_schedules(request))
         try:
             key = int(object_id)
         except ValueError:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
 
+from django_graphile_worker.admin.schedules.actions.schedule_actions import ACTIONS
 from django_graphile_worker.admin.schedules.code_items import CodeItem
-from django_graphile_worker.admin.schedules.schedule_actions import ACTIONS
 from django_graphile_worker.models import Schedule
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy, ngettext_lazy, pgettext_lazy
 
 from django_graphile_worker.admin import audit, formatting
-from django_graphile_worker.admin.schedules import action_steps
-from django_graphile_worker.admin.schedules.action_steps import Change, Done
-from django_graphile_worker.admin.schedules.pause_form import PauseScheduleForm
+from django_graphile_worker.admin.schedules.actions import action_steps
+from django_graphile_worker.admin.schedules.actions.action_steps import Change, Done
+from django_graphile_worker.admin.schedules.actions.pause_form import PauseScheduleForm
 from django_graphile_worker.models import Schedule
 
 Text = str | Promise

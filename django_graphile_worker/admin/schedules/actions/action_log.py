@@ -8,8 +8,8 @@ from django.http import HttpRequest
 from django.utils.translation import gettext_noop, ngettext
 
 from django_graphile_worker.admin import audit, formatting
-from django_graphile_worker.admin.schedules.action_steps import Done
-from django_graphile_worker.admin.schedules.schedule_actions import ScheduleAction
+from django_graphile_worker.admin.schedules.actions.action_steps import Done
+from django_graphile_worker.admin.schedules.actions.schedule_actions import ScheduleAction
 from django_graphile_worker.models import Schedule
 
 

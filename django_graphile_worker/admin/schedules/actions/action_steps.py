@@ -9,8 +9,8 @@ from typing import Any
 from django.db.models import QuerySet
 from django.utils.translation import gettext_noop
 
-from django_graphile_worker.admin import audit, formatting
-from django_graphile_worker.admin.schedules.copying import copy_of
+from django_graphile_worker.admin import audit
+from django_graphile_worker.admin.schedules.actions.copying import copy_of
 from django_graphile_worker.models import Schedule
 
 
@@ -45,7 +45,7 @@ def _run_now(schedule: Schedule, change: Change) -> Done:
 
 def pause(schedules: Sequence[Schedule], change: Change) -> list[Done]:
     until = change.values.get("until")
-    _rows(schedules, change).update(paused_until=until or formatting.LATEST)
+    _rows(schedules, change).update(paused_until=until or Schedule.FOREVER)
     message = (
         audit.Message(gettext_noop("Paused."))
         if until is None
