@@ -6,8 +6,8 @@ through ``sql.inspection``, and renders a template of templates/admin/graphile_w
 that the user has selected, ``visible_jobs`` finds the jobs that the user may see, ``search`` parses the search box,
 ``formatting`` formats values, and ``audit`` writes the admin's log.
 
-The package may import ``api``, ``models``, ``sql`` and the layers below them, but not ``worker`` or ``management``.
-Nothing outside this package imports it.
+The package may import ``api``, ``models``, ``sql`` and the layers below them, but not ``management``. Of ``worker`` it
+imports only what converts payloads, for the form of schedules. Nothing outside this package imports it.
 
 To add a page, write a proxy model in models.py, for the permission to view the page, and a subclass of ``PageAdmin``.
 Register both in ``PAGES`` below, and give the page its place in ``page_order``.

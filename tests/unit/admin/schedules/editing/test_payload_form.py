@@ -225,6 +225,32 @@ def test_error_of_a_constructor__is_that_of_the_whole_payload(form_for: FormFor)
     assert form_for(Picky, {"month": "13"}).non_field_errors() == ["ValueError: There is no such month."]
 
 
+def of_a_call(context: Any, month: int, *, way: Literal["up", "down"] = "up", rest: Any = None) -> None: ...
+
+
+def with_nameless_arguments(*months: int) -> None: ...
+
+
+def test_django_task__has_fields_for_its_arguments(framework: Any) -> None:
+    from django_graphile_worker.backend import task as django_task
+
+    decorate: Any = django_task(schedulable=True, takes_context=True)
+    decorate(of_a_call)
+    name = f"{__name__}.of_a_call"
+    form = payload_form({"payload-month": "5", "payload-way": '"down"'}, task=name, payload={})
+    assert form.is_valid()
+    assert form.payload == {"args": [], "kwargs": {"month": 5, "way": "down"}}
+    assert payload_form(None, task=name, payload=form.payload).initial == {"month": 5, "way": '"down"'}
+    assert payload_form(None, task=name, payload={"args": [5]}).is_json
+
+
+def test_django_task_with_nameless_arguments__has_a_json_editor(framework: Any) -> None:
+    from django_graphile_worker.backend import task as django_task
+
+    django_task(with_nameless_arguments)
+    assert payload_form(None, task=f"{__name__}.with_nameless_arguments", payload={}).is_json
+
+
 def test_task_without_payload__has_no_fields() -> None:
     with registry.tasks.isolated():
 
