@@ -49,18 +49,18 @@ def move_stock(payload: dict[str, Any]) -> None:
     time.sleep(0.1)
 
 
-@task(job_key="search-index", job_key_mode="preserve_run_at")
+@task(job_key="search-index", job_key_mode="preserve_run_at", schedulable=True)
 def refresh_search_index(payload: dict[str, Any]) -> None:
     """With a job key: added many times, run once."""
 
 
-@task
+@task(schedulable=True)
 async def fetch_exchange_rates(payload: dict[str, Any]) -> None:
     """Asynchronous: the coroutines of all jobs share one event loop."""
     await asyncio.sleep(0.3)
 
 
-@task
+@task(schedulable=True)
 def ask_for_review(payload: dict[str, Any]) -> None:
     """Scheduled: added now, run later."""
 

@@ -69,7 +69,7 @@ def read_rows(alias: str) -> list[BeatRow]:
 
 
 def import_rows(rows: list[BeatRow], choices: Choices, *, now: datetime, using: str) -> list[Imported]:
-    """Create and update the schedules of rows, in one transaction; with a dry run, only tell what would become of them."""
+    """Create and update schedules, in one transaction; with a dry run, only tell what would become of the rows."""
     table = TaskTable(choices.tasks, _KnownTasks(), {row.task for row in rows})
     existing = {schedule.name: schedule for schedule in Schedule.objects.using(using).all()}
     with nullcontext() if choices.is_dry_run else changed_by(IMPORTED_BY, using=using):
@@ -117,7 +117,8 @@ class _Importer:
         found.values["missed"] = self.choices.missed
         if found.is_computed_time and existing is not None and existing.run_at is not None:
             found.values["run_at"] = existing.run_at
-        mistakes = mistakes_in(found.values)
+        is_new = existing is None and found.values["is_enabled"]
+        mistakes = mistakes_in(found.values, now=self.now if is_new else None)
         if mistakes:
             texts = [f"{field}: {text}" for field, of_field in mistakes.items() for text in of_field]
             raise Unsupported("; ".join(texts))
@@ -126,10 +127,16 @@ class _Importer:
     def _create(self, row: BeatRow, translation: Translation) -> None:
         if self.choices.is_dry_run:
             return
-        schedule = Schedule(**translation.values, anchor_at=translation.anchor_at)
-        if self.choices.catches_up:
-            schedule.counts_from = row.last_run_at
+        schedule = Schedule(**translation.values)
         schedule.save(using=self.using, force_insert=True)
+        moments = {
+            "anchor_at": translation.anchor_at,
+            "counts_from": row.last_run_at if self.choices.catches_up else None,
+        }
+        given = {name: moment for name, moment in moments.items() if moment is not None}
+        if given:
+            # The trigger, which sets these columns itself, does not run for an update of nothing else.
+            Schedule.objects.using(self.using).filter(pk=schedule.pk).update(**given)
 
     def _updated(self, existing: Schedule, translation: Translation) -> Imported:
         name, values = existing.name, translation.values
@@ -153,9 +160,9 @@ def _kept(existing: Schedule) -> str:
 
 def is_django_task(name: str) -> bool:
     """Return whether a task is one of Django Tasks, whose payload has ``args`` and ``kwargs``."""
-    if not chosen_backends() or registry.tasks.get(name) is not None:
+    if not chosen_backends():
         return False
-    # Late import: only projects with Django tasks need the backend.
-    from django_graphile_worker.backend.discovery import find_django_task
+    # Late import: only projects with Django tasks have the backend.
+    from django_graphile_worker.backend.runnable import RunnableTask
 
-    return find_django_task(name) is not None
+    return isinstance(find_task(name), RunnableTask)
