@@ -33,8 +33,8 @@ FUNCTIONS: dict[str, tuple[int | None, int, int | None]] = {
     "npgettext": CONTEXT_AND_PLURAL,
     "npgettext_lazy": CONTEXT_AND_PLURAL,
 }
-# The functions of the module that must not import Django.
-PHRASES = PACKAGE / "crontab" / "describe.py"
+# The functions of the modules that must not import Django.
+PHRASES = {PACKAGE / "crontab" / "describe.py", *(PACKAGE / "schedules").glob("*.py")}
 PHRASE_FUNCTIONS = {"say": SIMPLE, "say_number": PLURAL}
 # A text in an expression of a template: {{ name|default:_("nobody") }}.
 IN_EXPRESSION = re.compile(r"""\b_\((?P<quote>["'])(?P<text>.*?)(?P=quote)\)""")
@@ -61,7 +61,7 @@ def texts() -> dict[Text, set[str]]:
 
 
 def _python_texts(path: Path) -> Iterator[Text]:
-    functions = FUNCTIONS | PHRASE_FUNCTIONS if path == PHRASES else FUNCTIONS
+    functions = FUNCTIONS | PHRASE_FUNCTIONS if path in PHRASES else FUNCTIONS
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if not isinstance(node, ast.Call):
             continue

@@ -1,0 +1,136 @@
+"""Intervals as text: ``every 10 s``, ``@every 1h30m``, ``90 minutes``."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from fractions import Fraction
+
+from django_graphile_worker.crontab.describe import Phrases
+from django_graphile_worker.crontab.patterns import SHORTHANDS
+from django_graphile_worker.crontab.time_phrases import LONGEST_PERIOD
+
+SHORTEST_INTERVAL = timedelta(seconds=1)
+EXPECTED_INTERVAL = "an interval like 'every 10 s', '90 minutes', '1h30m' or '@every 2 days'"
+
+_SECONDS = {"w": 604_800, "d": 86_400, "h": 3_600, "m": 60, "s": 1}
+_SPELLINGS = {
+    "w": ("w", "week", "weeks"),
+    "d": ("d", "day", "days"),
+    "h": ("h", "hr", "hrs", "hour", "hours"),
+    "m": ("m", "min", "mins", "minute", "minutes"),
+    "s": ("s", "sec", "secs", "second", "seconds"),
+}
+_UNITS = {spelling: unit for unit, spellings in _SPELLINGS.items() for spelling in spellings}
+_PREFIX = re.compile(r"@?every\b\s*")
+_TERM = re.compile(r"(?P<number>[0-9]{1,12}(?:\.[0-9]{1,6})?)\s*(?P<unit>[a-z]+)(?:\s*,\s*|\s+and\s+|\s*)")
+_ENGLISH = Phrases()
+
+
+def parse_interval(text: str) -> timedelta:
+    """Return the interval that a phrase means; raise ValueError that says what was expected."""
+    phrase = " ".join(text.lower().split())
+    _refuse_cron(text, phrase)
+    words = _PREFIX.sub("", phrase, count=1)
+    if words != phrase and words in _UNITS:
+        # every hour
+        return timedelta(seconds=_SECONDS[_UNITS[words]])
+    return _in_limits(_seconds(words, text), text)
+
+
+def _refuse_cron(text: str, phrase: str) -> None:
+    if phrase in SHORTHANDS or (len(phrase.split()) == 5 and phrase[0] in "*0123456789" and not _TERM.match(phrase)):
+        raise ValueError(f"expected {EXPECTED_INTERVAL}, got {text!r}, which is a cron line.")
+
+
+def _seconds(words: str, text: str) -> Fraction:
+    total, position, seen = Fraction(0), 0, set()
+    while position < len(words):
+        term = _TERM.match(words, position)
+        unit = _UNITS.get(term["unit"]) if term else None
+        if term is None or unit is None or unit in seen:
+            raise ValueError(_unreadable(words, text, term))
+        seen.add(unit)
+        total += Fraction(term["number"]) * _SECONDS[unit]
+        position = term.end()
+    if not seen or words.endswith((",", " and")):
+        raise ValueError(_unreadable(words, text, None))
+    return total
+
+
+def _unreadable(words: str, text: str, term: re.Match[str] | None) -> str:
+    problem = f"expected {EXPECTED_INTERVAL}, got {text!r}"
+    if words.replace(".", "", 1).isdigit():
+        return f"{problem}, which has no unit: s, m, h, d or w."
+    if term is None:
+        return f"{problem}."
+    if term["unit"] in _UNITS:
+        return f"{problem}, which has the unit {term['unit']!r} twice."
+    reason = "which is not always as long: write days, or a cron line." if _is_of_calendar(term["unit"]) else None
+    return f"{problem}, {reason}" if reason else f"{problem}; its unit {term['unit']!r} is none of s, m, h, d and w."
+
+
+def _is_of_calendar(unit: str) -> bool:
+    return unit in {"mo", "month", "months", "y", "yr", "year", "years"}
+
+
+def _in_limits(seconds: Fraction, text: str) -> timedelta:
+    if seconds < 1 or seconds > LONGEST_PERIOD.total_seconds():
+        raise ValueError(f"expected an interval from 1 second to 100 years, got {text!r}.")
+    return timedelta(microseconds=round(seconds * 1_000_000))
+
+
+def interval_text(interval: timedelta) -> str:
+    """Return the shortest phrase for an interval, which ``parse_interval()`` reads: ``1h30m``, ``10s``, ``1.5s``."""
+    return "".join(f"{number}{unit}" for number, unit in _terms(interval)) or "0s"
+
+
+def interval_in_words(interval: timedelta, phrases: Phrases = _ENGLISH) -> str:
+    """Return an interval as a phrase: ``Every 10 seconds``, ``Every hour``, ``Every 1 hour 30 minutes``."""
+    terms = _terms(interval)
+    if len(terms) == 1:
+        return _every(*terms[0], phrases)
+    return phrases.say("Every %(duration)s", duration=" ".join(_duration(*each, phrases) for each in terms))
+
+
+def _every(number: str, unit: str, phrases: Phrases) -> str:
+    count = _plural_of(number)
+    if unit == "w":
+        return phrases.say_number("Every week", "Every %(number)s weeks", count, number=number)
+    if unit == "d":
+        return phrases.say_number("Every day", "Every %(number)s days", count, number=number)
+    if unit == "h":
+        return phrases.say_number("Every hour", "Every %(number)s hours", count, number=number)
+    if unit == "m":
+        return phrases.say_number("Every minute", "Every %(number)s minutes", count, number=number)
+    return phrases.say_number("Every second", "Every %(number)s seconds", count, number=number)
+
+
+def _duration(number: str, unit: str, phrases: Phrases) -> str:
+    count = _plural_of(number)
+    if unit == "d":
+        return phrases.say_number("%(number)s day", "%(number)s days", count, number=number)
+    if unit == "h":
+        return phrases.say_number("%(number)s hour", "%(number)s hours", count, number=number)
+    if unit == "m":
+        return phrases.say_number("%(number)s minute", "%(number)s minutes", count, number=number)
+    return phrases.say_number("%(number)s second", "%(number)s seconds", count, number=number)
+
+
+def _plural_of(number: str) -> int:
+    """Return a whole number with the same plural form: that of 1.5 is the form of 2."""
+    return int(number) if number.isdigit() else 2
+
+
+def _terms(interval: timedelta) -> list[tuple[str, str]]:
+    """Return the numbers and units of an interval: 90 minutes are 1 hour and 30 minutes, 7 days are a week."""
+    seconds, microseconds = divmod(interval // timedelta(microseconds=1), 1_000_000)
+    if not microseconds and seconds and seconds % _SECONDS["w"] == 0:
+        return [(str(seconds // _SECONDS["w"]), "w")]
+    terms = []
+    for unit in "dhms":
+        number, seconds = divmod(seconds, _SECONDS[unit])
+        fraction = f".{microseconds:06}".rstrip("0") if unit == "s" and microseconds else ""
+        if number or fraction:
+            terms.append((f"{number}{fraction}", unit))
+    return terms
