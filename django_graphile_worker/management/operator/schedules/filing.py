@@ -45,13 +45,18 @@ class Import(Verb):
         "left as it is. Schedules that the file does not have stay, unless --delete-others is given. To import a file "
         "twice changes nothing."
     )
-    examples = ("schedules.json", "schedules.json --dry-run", "schedules.json --check", "- --delete-others < schedules.json")
+    examples = (
+        "schedules.json",
+        "schedules.json --dry-run",
+        "schedules.json --check",
+        "- --delete-others < schedules.json",
+    )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("file", metavar="FILE", help="The file; - reads standard input.")
         parser.add_argument("--dry-run", action="store_true", help="Show what would change, and change nothing.")
-        parser.add_argument("--check", action="store_true", help="As --dry-run, and exit with 1 if anything would change.")
-        parser.add_argument("--delete-others", action="store_true", help="Delete schedules that the file does not have.")
+        parser.add_argument("--check", action="store_true", help="As --dry-run; exit with 1 if anything would change.")
+        parser.add_argument("--delete-others", action="store_true", help="Delete schedules that are not in the file.")
         parser.add_argument("--by", metavar="NAME", help="The name to record (default: the user of this process).")
 
     def run(self, console: Console, options: Options) -> None:
@@ -94,7 +99,8 @@ def _report(console: Console, found: Difference, *, is_dry: bool) -> None:
     )
     console.say(f"Nothing was changed. It would be: {numbers}." if is_dry else console.style.SUCCESS(f"{numbers}."))
     if found.kept:
-        console.note(f"The file does not have {counted(found.kept, 'schedule')}; --delete-others deletes what it lacks.")
+        kept = counted(found.kept, "schedule")
+        console.note(f"Not in the file, and left as before: {kept}. --delete-others deletes them.")
 
 
 def _fields(change: Change) -> list[tuple[str, str, str]]:

@@ -52,10 +52,7 @@ def find_all(console: Console, names: Sequence[str]) -> list[Schedule]:
 
 def _way_out(console: Console, name: str) -> str:
     if name in {item.name for item in code_items(console)}:
-        return (
-            " A recurring task of the code has this name: graphile_worker crontab shows, pauses and resumes it, and the "
-            "code changes it."
-        )
+        return " A recurring task of the code has this name: graphile_worker crontab shows, pauses and resumes it."
     known = Schedule.objects.using(database_of(console)).values_list("name", flat=True)
     return did_you_mean(name, known) or " graphile_worker schedules lists the names."
 

@@ -44,7 +44,9 @@ class List(Verb):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--task", metavar="TASK", help="List only schedules of this task.")
         parser.add_argument("--state", choices=states.STATES, help="List only schedules in this state.")
-        parser.add_argument("--search", metavar="TEXT", help="List only schedules with this text in name or description.")
+        parser.add_argument(
+            "--search", metavar="TEXT", help="List only schedules with this text in name or description."
+        )
         parser.add_argument(
             "--limit",
             type=arguments.positive,

@@ -40,10 +40,15 @@ def read(path: str) -> list[Entry]:
     except OSError as error:
         raise CommandError(f"Expected a file that can be read, got {path!r}: {error.strerror or error}.") from error
     except (ValueError, RecursionError) as error:
-        raise CommandError(f"{path}: expected JSON, as 'schedules export' writes it, got an error: {error}.") from error
+        raise CommandError(
+            f"{path}: expected JSON, as graphile_worker schedules export writes it, got an error: {error}."
+        ) from error
     entries = content.get(KEY) if isinstance(content, dict) else None
     if not isinstance(entries, list) or len(content) != 1:
-        raise CommandError(f'{path}: expected {{"{KEY}": [...]}}, as \'schedules export\' writes it, got {quoted(content)}.')
+        raise CommandError(
+            f'{path}: expected {{"{KEY}": [...]}}, as graphile_worker schedules export writes it, '
+            f"got {quoted(content)}."
+        )
     return [read_entry(entry, f"schedule number {number}") for number, entry in enumerate(entries, 1)]
 
 

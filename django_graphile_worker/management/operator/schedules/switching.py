@@ -27,10 +27,11 @@ class ByNames(Verb):
         found = find_all(console, options["names"])
         with changing(database_of(console), options):
             said = [self.change(console, schedule, options) for schedule in found]
+        pairs = list(zip(found, said, strict=True))
         if console.is_json:
-            console.dump([{"name": each.name, "was_changed": text is not None} for each, text in zip(found, said)])
+            console.dump([{"name": each.name, "was_changed": text is not None} for each, text in pairs])
             return
-        for schedule, text in zip(found, said, strict=True):
+        for schedule, text in pairs:
             if text is None:
                 console.note(f"{shown(schedule.name)} was {self.state()} already.")
             else:
