@@ -79,4 +79,16 @@ class Migration(migrations.Migration):
                 "managed": False,
             },
         ),
+        migrations.AlterModelOptions(
+            name="recurringtask",
+            options={
+                "default_permissions": ("view",),
+                "permissions": [
+                    ("run_recurringtask", "Can run recurring tasks now"),
+                    ("pause_recurringtask", "Can pause and resume recurring tasks"),
+                ],
+                "verbose_name": "recurring task",
+                "verbose_name_plural": "recurring tasks",
+            },
+        ),
     ]

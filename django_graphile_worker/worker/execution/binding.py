@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 # Annotations of payloads that are passed on as they were decoded from JSON.
 _PLAIN_ANNOTATIONS = (Any, object, dict, list, str, int, float, bool, None, dict[str, Any], list[Any])
 
+# What the crontab and schedules add to payloads: the time that was due, and whether it was late.
+CRON_KEY = "_cron"
+
 logger = logging.getLogger("django_graphile_worker.worker")
 
 
@@ -52,6 +55,9 @@ def _converted(convert: Converter, payload: Any) -> Any:
     try:
         return convert(payload, "$")
     except PayloadError as error:
+        if isinstance(payload, dict) and CRON_KEY in payload:
+            # Few models have a field for what the crontab and schedules add to each payload.
+            return _converted(convert, {key: value for key, value in payload.items() if key != CRON_KEY})
         error.is_misfit = True
         raise
 
