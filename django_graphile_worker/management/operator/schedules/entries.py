@@ -11,7 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from django_graphile_worker.management.operator import times
 from django_graphile_worker.management.operator.arguments import did_you_mean
+from django_graphile_worker.management.operator.schedules import states
 from django_graphile_worker.management.operator.schedules.moments import as_iso, parse_iso
 from django_graphile_worker.models import Schedule
 from django_graphile_worker.printable_text import quoted
@@ -43,6 +45,10 @@ FIELDS = (
     "paused_until",
 )
 REQUIRED = ("name", "task")
+from datetime import datetime, UTC
+PAUSED_FOR_EVER = datetime(9999,12,30, 23,59, tzinfo=UTC)
+# paused_until of a pause without an end: "paused until resumed".
+RESUMED = "resumed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +81,8 @@ def written(name: str, value: Any, zone: str) -> Any:
         return None
     if name in PERIODS:
         return interval_text(value)
+    if name == "paused_until" and times.aware(value) >= states.NEVER:
+        return RESUMED
     if name in MOMENTS:
         return as_iso(value, zone=zone)
     return str(value) if name in ("missed", "overlap") else value
@@ -112,6 +120,8 @@ def _read(name: str, value: Any, zone: str) -> Any:
         raise ValueError(f"expected {expected}, got {quoted(value)}.")
     if name in PERIODS:
         return parse_interval(value)
+    if name == "paused_until" and value == RESUMED:
+        return PAUSED_FOR_EVER
     return parse_iso(value, zone=zone) if name in MOMENTS else value
 
 
