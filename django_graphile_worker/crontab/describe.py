@@ -12,7 +12,7 @@ _MONTHS = (
     "January", "February", "March", "April", "May", "June",
     "July", "August", "September", "October", "November", "December",
 )  # fmt: skip
-_WEEKDAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
+WEEKDAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
 # More clock times than this are described as minutes and hours.
 _MOST_TIMES = 6
 
@@ -114,7 +114,7 @@ class _Description:
         return self.say(_MONTHS[number - 1])
 
     def _weekday(self, number: int) -> str:
-        return self.say(_WEEKDAYS[number])
+        return self.say(WEEKDAYS[number])
 
     def _ranges(self, values: tuple[int, ...]) -> str:
         return self._spans([(str(first), str(last)) for first, last in consecutive_ranges(values)])

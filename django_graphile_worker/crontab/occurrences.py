@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import calendar
 import functools
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from datetime import MAXYEAR, UTC, datetime
 from zoneinfo import ZoneInfo
@@ -38,9 +39,8 @@ def wall_clock_times(pattern: Pattern, start: datetime) -> Iterator[datetime]:
     """Yield every naive minute from ``start`` on (a whole minute) that the pattern includes, in order."""
     for year, month, date in _days(pattern, start):
         today = (year, month, date) == (start.year, start.month, start.day)
-        for hour in pattern.hours:
-            if today and hour < start.hour:
-                continue
+        hours = pattern.hours[bisect_left(pattern.hours, start.hour) :] if today else pattern.hours
+        for hour in hours:
             first_minute = start.minute if today and hour == start.hour else 0
             for minute in pattern.minutes:
                 if minute >= first_minute:
@@ -49,8 +49,8 @@ def wall_clock_times(pattern: Pattern, start: datetime) -> Iterator[datetime]:
 
 def _days(pattern: Pattern, start: datetime) -> Iterator[tuple[int, int, int]]:
     for year, month in _months(pattern, start):
-        first_weekday = (calendar.weekday(year, month, 1) + 1) % 7
-        length = calendar.monthrange(year, month)[1]
+        monday_first, length = calendar.monthrange(year, month)
+        first_weekday = (monday_first + 1) % 7
         first_date = start.day if (year, month) == (start.year, start.month) else 1
         for date in _dates_of_month(pattern, first_weekday, length):
             if date >= first_date:
