@@ -46,7 +46,8 @@ FIELDS = (
 )
 REQUIRED = ("name", "task")
 from datetime import datetime, UTC
-PAUSED_FOR_EVER = datetime(9999,12,30, 23,59, tzinfo=UTC)
+
+PAUSED_FOR_EVER = datetime(9999, 12, 30, 23, 59, tzinfo=UTC)
 # paused_until of a pause without an end: "paused until resumed".
 RESUMED = "resumed"
 

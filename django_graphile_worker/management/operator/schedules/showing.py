@@ -84,15 +84,14 @@ def _show_one(console: Console, schedule: Schedule, options: Options) -> None:
     after = _after(options, schedule.time_zone, now)
     found = list(schedule.next_times(options["number"] or texts.NUMBER_OF_TIMES, after=after))
     state = states.state_of(schedule, now)
-    if state in (states.DISABLED, states.PAUSED):
-        console.note(f"{schedule.name} is {state}: it does not fire at these times until that is changed.")
     if console.is_json:
         console.dump(found)
         return
     for moment in found:
         console.say(f"{texts.in_its_zone(moment, schedule)} ({times.relative(moment, now)})")
     if not found:
-        console.note(f"{schedule.name} does not fire any more.")
+        why = f"is {state}: it does not fire" if state in (states.DISABLED, states.PAUSED) else "does not fire any more"
+        console.note(f"{schedule.name} {why}.")
 
 
 def _show_all(console: Console, options: Options) -> None:

@@ -32,7 +32,8 @@ NIGHTLY = {"name": "nightly", "task": "send_report", "cron": "0 4 * * *"}
 def _make() -> None:
     operate(
         "schedules", "add", "weekly", "send_report", '{z: 1, a: ["ä", true, 1.5]}', "--cron", "@weekly",
-        "--time-zone", "Europe/Berlin", "--starts-at", "2027-01-01", "--ends-at", "2027-07-01", "--missed-within", "36h",
+        "--time-zone", "Europe/Berlin", "--starts-at", "2027-01-01", "--ends-at", "2027-07-01",
+        "--missed-within", "36h",
         "--overlap", "queue", "--queue", "reports", "--priority", "0", "--max-attempts", "3", "--key", "weekly",
         "--disabled", "--description", "Zürich",
     )  # fmt: skip
@@ -97,7 +98,7 @@ def test_import__adds_changes_and_deletes(file: Any) -> None:
     ]
     assert told.err == "Not in the file, and left as before: 2 schedules. --delete-others deletes them.\n"
     assert not Schedule.objects.filter(name="nightly").exists()
-    with pytest.raises(CommandError, match="Expected schedules that are as the file says, got differences."):
+    with pytest.raises(CommandError, match="are as the file says, got differences"):
         operate("schedules", "import", path, "--check")
     told = operate("schedules", "import", path, "--delete-others", "--by", "maria", "--json")
     assert told.json == {
@@ -171,5 +172,5 @@ def test_other_files__are_refused(file: Any, text: str, message: str) -> None:
 
 
 def test_missing_file__is_told() -> None:
-    with pytest.raises(CommandError, match="Expected a file that can be read, got 'nowhere.json'"):
+    with pytest.raises(CommandError, match="Expected a file that can be read, got 'nowhere"):
         operate("schedules", "import", "nowhere.json")

@@ -48,9 +48,12 @@ def test_next__shows_times_across_a_time_change() -> None:
 
 
 def test_next__says_that_a_schedule_does_not_fire() -> None:
-    operate("schedules", "add", "nightly", "send_report", "--cron", "@daily", "--ends-at", "2027-01-01", "--disabled")
-    assert "nightly is disabled: it does not fire" in operate("schedules", "next", "nightly").err
-    assert "nightly does not fire any more." in operate("schedules", "next", "nightly", "--after", "2027-01-01").err
+    operate("schedules", "add", "nightly", "send_report", "--cron", "@daily", "--ends-at", "2027-01-01")
+    assert operate("schedules", "next", "nightly", "--after", "2027-01-01").err == "nightly does not fire any more.\n"
+    operate("schedules", "pause", "nightly")
+    assert operate("schedules", "next", "nightly").err == "nightly is paused: it does not fire.\n"
+    operate("schedules", "disable", "nightly")
+    assert operate("schedules", "next", "nightly").err == "nightly is disabled: it does not fire.\n"
     with pytest.raises(CommandError, match="--after: expected 'now'"):
         operate("schedules", "next", "nightly", "--after", "later")
 
