@@ -68,12 +68,16 @@ def section(name: str, verb: Verb) -> str:
     return text
 
 
-@pytest.mark.parametrize(("name", "verb"), _all_verbs(), ids=lambda value: str(value) if isinstance(value, str) else "")
+@pytest.mark.parametrize(
+    ("name", "verb"), list(_all_verbs()), ids=lambda value: str(value) if isinstance(value, str) else ""
+)
 def test_page__says_of_each_verb_what_its_help_says(name: str, verb: Verb) -> None:
     assert section(name, verb) in page("reference/commands.md")
 
 
-@pytest.mark.parametrize(("name", "verb"), _all_verbs(), ids=lambda value: str(value) if isinstance(value, str) else "")
+@pytest.mark.parametrize(
+    ("name", "verb"), list(_all_verbs()), ids=lambda value: str(value) if isinstance(value, str) else ""
+)
 def test_examples__are_taken_by_the_parser(name: str, verb: Verb) -> None:
     for example in verb.examples:
         typed = shlex.split(re.split("[<>]", example)[0])
