@@ -10,8 +10,7 @@ def idle(figures: Figures) -> str:
     """Return what schedules cost an idle worker."""
     metrics = ("transactions", "cpu", "server_cpu", "memory")
     rows = [
-        [row.label, *(rounded(row.median(metric), 2) for metric in metrics)]
-        for row in figures.rows("schedules", "idle")
+        [row.label, *(rounded(row.median(metric)) for metric in metrics)] for row in figures.rows("schedules", "idle")
     ]
     head = (
         "an idle worker with",
@@ -27,8 +26,7 @@ def firing(figures: Figures) -> str:
     """Return how long it takes to fire many schedules that are due at the same minute."""
     metrics = ("added", "ran", "worker_cpu", "server_cpu")
     rows = [
-        [row.label, *(rounded(row.median(metric), 2) for metric in metrics)]
-        for row in figures.rows("schedules", "firing")
+        [row.label, *(rounded(row.median(metric)) for metric in metrics)] for row in figures.rows("schedules", "firing")
     ]
     head = (
         "fired by",
