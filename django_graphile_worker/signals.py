@@ -118,6 +118,13 @@ cron_backfilled = Event("worker_id", "database", "identifier", "ticks")
 # workers that find them, one sends the signal.
 cron_missed = Event("worker_id", "database", "identifier", "number", "first_tick", "last_tick")
 
+# Schedules of the database. Of several workers, the worker that handles the ticks sends the signal, after the commit.
+schedule_fired = Event("worker_id", "database", "schedule_id", "name", "task", "ticks", "job_ids")
+# The ticks got no job because the last run was not over: reason is "overlap".
+schedule_skipped = Event("worker_id", "database", "schedule_id", "name", "task", "ticks", "reason")
+# The ticks got no job because no worker was there to fire them in time.
+schedule_missed = Event("worker_id", "database", "schedule_id", "name", "task", "number", "first_tick", "last_tick")
+
 # A statement failed; the worker tries again after retry_in.
 database_trouble = Event("worker_id", "database", "action", "error", "retry_in")
 # Every part of the worker reaches the database again; duration is the length of the outage.

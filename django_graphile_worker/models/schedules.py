@@ -2,19 +2,67 @@
 
 from __future__ import annotations
 
-from django.db import models
+import json
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+from django.db import connections, models
+from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
+from django_graphile_worker import conf, simulation
 from django_graphile_worker.model_fields import TimestampField
+from django_graphile_worker.models.schedule_changes import at_simulated_time, changed_by
 from django_graphile_worker.models.tables import table
+from django_graphile_worker.routing import queue_alias
+from django_graphile_worker.sql.schedules.changes import FOREVER
+
+# What the database and the workers write.
+OF_THE_DATABASE = (
+    "changed_by",
+    "created_at",
+    "changed_at",
+    "revision",
+    "anchor_at",
+    "counts_from",
+    "next_at",
+    "last_tick",
+    "last_job_id",
+    "last_missed_at",
+)
+
+
+class ScheduleQuerySet(models.QuerySet["Schedule"]):
+    """Schedules in the database of the jobs, unless ``using()`` says otherwise."""
+
+    @property
+    def db(self) -> str:
+        chosen: str | None = self._db  # type: ignore[attr-defined]
+        return chosen or queue_alias()
+
+    def bulk_create(self, objs: Iterable[Schedule], *args: Any, **kwargs: Any) -> list[Schedule]:
+        """Create schedules with one statement; raise ValidationError for the first that is not valid."""
+        schedules = list(objs)
+        for schedule in schedules:
+            schedule.refuse_mistakes()
+        with at_simulated_time(self.db):
+            return super().bulk_create(schedules, *args, **kwargs)
+
+    def update(self, **values: Any) -> int:
+        """Change schedules. Only the database checks the values."""
+        with at_simulated_time(self.db):
+            return super().update(**values)
 
 
 class Schedule(models.Model):
     """A recurring or single task that people and programs define in the database.
 
-    Exactly one of ``cron``, ``interval`` and ``run_at`` tells when it fires. The fields after ``changed_by`` belong to
-    the database and the workers: what is saved in them is ignored.
+    Exactly one of ``cron``, ``interval`` and ``run_at`` tells when it fires. The fields from ``changed_by`` on belong
+    to the database and the workers: what is saved in them is ignored.
     """
+
+    FOREVER = FOREVER
 
     class Missed(models.TextChoices):
         SKIP = "skip", _("Skip them")
@@ -57,6 +105,8 @@ class Schedule(models.Model):
     last_job_id = models.BigIntegerField(null=True, editable=False)
     last_missed_at = models.DateTimeField(null=True, editable=False)
 
+    objects = ScheduleQuerySet.as_manager()
+
     class Meta:
         managed = False
         db_table = table("_private_schedules")
@@ -69,3 +119,87 @@ class Schedule(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Save the definition; raise ValidationError if it is not valid. Workers use it within two seconds."""
+        kwargs["using"] = using = self._alias(kwargs.get("using"))
+        self.refuse_mistakes()
+        with at_simulated_time(using):
+            super().save(*args, **kwargs)
+        self.refresh_from_db(using=using, fields=OF_THE_DATABASE)
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether it fires nothing at present, because it is paused."""
+        return self.paused_until is not None and _aware(self.paused_until) > _now()
+
+    @property
+    def is_paused_forever(self) -> bool:
+        """Whether it fires nothing until it is resumed."""
+        return self.paused_until is not None and _aware(self.paused_until) >= FOREVER
+
+    def refuse_mistakes(self) -> None:
+        """Raise ValidationError if the definition is not valid, by field."""
+
+    def next_times(self, number: int = 5, after: datetime | None = None) -> Sequence[datetime]:
+        """Return the next times at which it fires; none if it is disabled. A pause is left out."""
+        # Late import: loading the parser of cron lines takes 12 ms, and few processes need it.
+        from django_graphile_worker.schedules.definition import Definition
+        from django_graphile_worker.schedules.times import first_time, next_times
+
+        if not self.is_enabled or self.is_paused_forever:
+            return ()
+        definition, begin = Definition.of(self), _now() if after is None else _aware(after)
+        paused_until = None if self.paused_until is None else _aware(self.paused_until)
+        first = first_time(definition, counts_from=begin, paused_until=paused_until)
+        return () if first is None else (first, *next_times(definition, first, number - 1))
+
+    def run_now(self, *, by: str = "") -> int:
+        """Add a job at once, whatever the times are; return its id.
+
+        The job is that of a tick: with the payload and the options that the schedule has in the database.
+        """
+        # Late import: as in next_times().
+        from django_graphile_worker.models.schedule_tasks import find_task
+        from django_graphile_worker.schedule_jobs import job_of
+        from django_graphile_worker.schedules.definition import Definition
+        from django_graphile_worker.sql.schedules import by_hand
+
+        alias, schema = self._alias(None), conf.schema_of_models()
+        saved = type(self).objects.using(alias).get(pk=self.pk)
+        payload = json.dumps(saved.payload)
+        job = job_of(saved, Definition.of(saved), find_task(saved.task), payload=payload, at=_now())
+        simulated = None if simulation.now is None else simulation.now()
+        with connections[alias].cursor() as cursor:
+            job_id = by_hand.run(cursor, saved.pk, job, by=by, schema=schema, now=simulated)
+        if job_id is None:
+            raise type(self).DoesNotExist(f"The schedule {saved.name!r} was deleted at this moment.")
+        return job_id
+
+    def pause(self, until: datetime | None = None, *, by: str = "") -> None:
+        """Fire nothing until a time, or until ``resume()``. Runs that have begun are not stopped."""
+        self._set_pause(FOREVER if until is None else until, by)
+
+    def resume(self, *, by: str = "") -> None:
+        """Fire again from now on. What was due during the pause is not fired."""
+        self._set_pause(None, by)
+
+    def _set_pause(self, until: datetime | None, by: str) -> None:
+        alias = self._alias(None)
+        with changed_by(by, using=alias):
+            changed = type(self).objects.using(alias).filter(pk=self.pk).update(paused_until=until)
+            if not changed:
+                raise type(self).DoesNotExist(f"Expected a schedule that exists, got {self.name!r}, which was deleted.")
+            self.refresh_from_db(using=alias, fields=["paused_until", *OF_THE_DATABASE])
+
+    def _alias(self, using: str | None) -> str:
+        return using or self._state.db or queue_alias()
+
+
+def _now() -> datetime:
+    return _aware(timezone.now())
+
+
+def _aware(moment: datetime) -> datetime:
+    """Return a time of a project without ``USE_TZ`` as an aware time."""
+    return timezone.make_aware(moment) if timezone.is_naive(moment) else moment

@@ -1,4 +1,4 @@
-"""What is asked of the workers: requests to stop running jobs, and what is paused."""
+"""What is asked of the workers: requests to stop running jobs, what is paused, and when a schedule is due."""
 
 from __future__ import annotations
 
@@ -28,7 +28,12 @@ select 'pause', pg_catalog.json_build_array(
     pause.handed_to is not null, pause.kind = 'queue' and pause.handed_to is null and not exists (
         select from only :SCHEMA._private_job_queues as queue
         where queue.queue_name = pause.name and queue.locked_by = pause.token))::text
-from only :SCHEMA._private_pauses as pause"""
+from only :SCHEMA._private_pauses as pause
+union all (
+select 'schedule', case when schedule.next_at = '-infinity' then '0' else pg_catalog.date_part(
+    'epoch', schedule.next_at - coalesce(%(now)s::timestamptz, pg_catalog.clock_timestamp()))::text end
+from only :SCHEMA._private_schedules as schedule
+where schedule.next_at < 'infinity' order by schedule.next_at limit 1)"""
 
 FORGET_STOPS = """/* gw:forget-stops */
 delete from only :SCHEMA._private_stop_requests as request
@@ -72,6 +77,8 @@ class Control(Frozen):
 
     stops: tuple[RequestedStop, ...]
     pauses: tuple[ReadPause, ...]
+    # The seconds until a schedule is due; None if there is no schedule that will be due.
+    until_schedule: float | None = None
 
 
 def read_control(cursor: Any, worker_id: str, *, schema: str, now: datetime | None = None) -> Control:
@@ -86,6 +93,7 @@ def read_control(cursor: Any, worker_id: str, *, schema: str, now: datetime | No
     return Control(
         stops=tuple(RequestedStop(*json.loads(content)) for kind, content in rows if kind == "stop"),
         pauses=tuple(ReadPause(*json.loads(content)) for kind, content in rows if kind == "pause"),
+        until_schedule=next((float(content) for kind, content in rows if kind == "schedule"), None),
     )
 
 

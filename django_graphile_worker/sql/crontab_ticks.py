@@ -38,7 +38,7 @@ _JOBS = """job as materialized (
 
 # Notifications are switched off before the first job is added, because the clause that decides about firing reads
 # this clause.
-_CLOCK = f"""clock as materialized (
+CLOCK = f"""clock as materialized (
     select coalesce(%(now)s::timestamptz, pg_catalog.clock_timestamp()) as now,
         case when not %(notify)s::boolean
             then pg_catalog.set_config('graphile_worker.notify', 'off', true) end as silence,
@@ -48,7 +48,7 @@ _CLOCK = f"""clock as materialized (
 # Jobs are added in the order of their items, which is the order in which jobs of the same queue and priority run.
 # add_jobs takes many jobs at once, but one job key mode for all of them, and never unsafe_dedupe. So there is one call
 # for each series of neighbours with the same mode.
-_ADD_JOBS = """rows as (
+ADD_JOBS = """rows as (
     select job.mode, array_agg(job.place order by job.place) as places,
         array_agg(row(job.task, job.payload, job.queue_name, job.run_at, job.max_attempts, job.job_key, job.priority,
             job.flags):::SCHEMA.job_spec order by job.place) as specs
@@ -79,7 +79,7 @@ _ADD_JOBS = """rows as (
 # Rows that another session has locked are skipped, without a wait: a worker of Node.js locks the same rows in the order
 # of its own crontab, and two sessions that wait for each other's rows would be a deadlock.
 SCHEDULE = f"""/* gw:cron:schedule */
-with {_CLOCK}, {_JOBS}, free as materialized (
+with {CLOCK}, {_JOBS}, free as materialized (
     select known.identifier
     from :SCHEMA._private_known_crontabs as known
     where known.identifier in (select job.identifier from job)
@@ -93,13 +93,13 @@ with {_CLOCK}, {_JOBS}, free as materialized (
     from free
     where known.identifier = free.identifier
     returning known.identifier
-), {_ADD_JOBS}
+), {ADD_JOBS}
 select job.identifier, added.id from added join job using (place) order by added.place"""
 
 # Fires a series of ticks of one item, unless a tick of the item was fired after last_execution was read. The event
 # about the late ticks is committed with their jobs.
 BACKFILL = f"""/* gw:cron:backfill */
-with {_CLOCK}, {_JOBS}, free as materialized (
+with {CLOCK}, {_JOBS}, free as materialized (
     select known.identifier
     from :SCHEMA._private_known_crontabs as known
     where known.identifier = %(identifier)s
@@ -117,7 +117,7 @@ with {_CLOCK}, {_JOBS}, free as materialized (
         jsonb_build_object('name', won.identifier, 'ticks', %(late)s::int, 'last_tick', %(last_tick)s::timestamptz),
         null, null, true) as id
     from won where %(late)s::int > 0
-), {_ADD_JOBS}
+), {ADD_JOBS}
 select id, (select count(event.id) from event) from added order by place"""
 
 

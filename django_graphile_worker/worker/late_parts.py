@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 from django_graphile_worker.worker.fetching.preconnect import database_of
 from django_graphile_worker.worker.part_callbacks import StopCallbacks
 from django_graphile_worker.worker.parts import Parts
+from django_graphile_worker.worker.task_selection import any_task_finder
 
 if TYPE_CHECKING:
     from django_graphile_worker.worker.control.pause_endings import PauseEndings
     from django_graphile_worker.worker.control.stops import Stops
     from django_graphile_worker.worker.reporting.progress_writer import ProgressWriter
+    from django_graphile_worker.worker.scheduling.rounds import Rounds
+    from django_graphile_worker.worker.scheduling.scheduler import Scheduler
 
 # Several jobs may need a part at the same moment.
 _building = Lock()
@@ -59,6 +62,37 @@ def pause_endings_of(parts: Parts) -> PauseEndings:
                 on_trouble=parts.events.database_trouble,
             )
         return parts.pause_endings
+
+
+def scheduler_of(parts: Parts) -> Scheduler:
+    """Return the service that fires schedules."""
+    # Late import: many workers never see a schedule.
+    from django_graphile_worker.worker.scheduling.scheduler import Scheduler
+
+    with _building:
+        if parts.scheduler is None:
+            parts.scheduler = Scheduler(build_rounds=lambda: _rounds(parts), on_trouble=parts.events.database_trouble)
+            if parts.is_stopping:
+                parts.scheduler.stop()
+        return parts.scheduler
+
+
+def _rounds(parts: Parts) -> Rounds:
+    """Return what fires schedules. Called on the thread of the service: no heartbeat and no job waits for it."""
+    # Late import: as above. Loading the parser of cron lines takes 12 ms.
+    from django_graphile_worker.worker.scheduling.known_tasks import KnownTasks
+    from django_graphile_worker.worker.scheduling.rounds import Rounds
+
+    settings = parts.settings
+    return Rounds(
+        database=database_of(parts.place.using, settings, part="schedules"),
+        schema=settings.schema,
+        tasks=KnownTasks(parts.registry, any_task_finder()),
+        now=parts.now,
+        notify=settings.notify,
+        send=parts.events.send,
+        on_trouble=parts.events.database_trouble,
+    )
 
 
 def use_limits(parts: Parts) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from django_graphile_worker.worker.control.stops import Stops
     from django_graphile_worker.worker.database.connection import Database
     from django_graphile_worker.worker.execution.job_run import JobRun
+    from django_graphile_worker.worker.scheduling.scheduler import Scheduler
 
 
 class ReleaserCallbacks:
@@ -121,10 +122,11 @@ class HeartbeatCallbacks:
 class ControlCallbacks:
     """The ``ControlEvents`` of a worker."""
 
-    def __init__(self, parts: Parts, stops: Callable[[], Stops]) -> None:
+    def __init__(self, parts: Parts, stops: Callable[[], Stops], scheduler: Callable[[], Scheduler]) -> None:
         self._parts = parts
-        # Builds what stops runs, if it was not needed before.
+        # Build what stops runs, and what fires schedules, if it was not needed before.
         self._stops = stops
+        self._scheduler = scheduler
 
     def worker_id(self) -> str:
         return self._parts.worker_id
@@ -142,6 +144,11 @@ class ControlCallbacks:
 
     def pauses_read(self, pauses: Sequence[ReadPause]) -> None:
         self._parts.pauses.update(pauses)
+
+    def schedule_expected(self, seconds: float) -> None:
+        # A worker that drains the queue ends before the next time, and fires no crontab either.
+        if not self._parts.is_draining:
+            self._scheduler().expect(seconds)
 
     def now(self) -> datetime | None:
         return self._parts.now()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker import signals
 from django_graphile_worker.jobs import Job
-from django_graphile_worker.registry import Task
+from django_graphile_worker.registry import Registry, Task
 from django_graphile_worker.routing import Place
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.releases import HeldQueue
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from django_graphile_worker.worker.reporting.signal_sender import SignalSender
     from django_graphile_worker.worker.reporting.statistics_buffer import StatisticsBuffer
     from django_graphile_worker.worker.reporting.statistics_recorder import StatisticsRecorder
+    from django_graphile_worker.worker.scheduling.scheduler import Scheduler
     from django_graphile_worker.worker.task_reports import TaskReports
 
 
@@ -96,6 +97,8 @@ class Parts:
     unserved_tasks: UnservedTasks
     # None without a crontab.
     cron: Cron | None
+    # None until there is a schedule.
+    scheduler: Scheduler | None = None
     # None until a task reports its progress.
     progress: ProgressWriter | None = None
     # The connection of the releaser.
@@ -110,12 +113,15 @@ class Parts:
         place: Place,
         *,
         tasks: Mapping[str, Task[Any, Any]],
+        registry: Registry,
         cron_items: Sequence[CronItem] = (),
         version: str = "",
     ) -> None:
         self.place = place
         self.settings = place.settings
         self.tasks = tasks
+        # All tasks of the project, also those that this worker does not run.
+        self.registry = registry
         self.cron_items = tuple(cron_items)
         self.version = version
         # Changes when the lease is lost: other workers may recover what was claimed under the old id.
@@ -258,6 +264,7 @@ class Parts:
         services = (
             self.recovery,
             self.cron,
+            self.scheduler,
             self.retention,
             self.unserved_tasks,
             self.pause_endings,
@@ -280,6 +287,7 @@ class Parts:
             self.recovery,
             self.statistics,
             self.cron,
+            self.scheduler,
             self.progress,
             self.pause_endings,
             self.keeper,
@@ -288,5 +296,14 @@ class Parts:
 
     def dead(self) -> list[str]:
         """Return the names of the parts whose thread has ended although the part was not stopped."""
-        parts = (self.signal_sender, self.fetcher, self.releaser, self.heartbeat, self.recovery, self.cron, self.keeper)
+        parts = (
+            self.signal_sender,
+            self.fetcher,
+            self.releaser,
+            self.heartbeat,
+            self.recovery,
+            self.cron,
+            self.scheduler,
+            self.keeper,
+        )
         return [part.name for part in parts if part is not None and part.has_died]

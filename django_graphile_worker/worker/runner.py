@@ -66,6 +66,7 @@ class Runner:
             place,
             tasks=selected_tasks(registry, place.settings),
             find_task=task_finder(place.settings),
+            registry=registry,
             cron_items=cron_items,
             version=version,
             sender=type(self),

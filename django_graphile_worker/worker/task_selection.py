@@ -70,6 +70,21 @@ def task_finder(settings: Settings) -> FindTask | None:
     return find
 
 
+def any_task_finder() -> FindTask | None:
+    """Return the function that finds any Django task of the project; None without our backends."""
+    if not chosen_backends():
+        return None
+    # Late import: a project without Django Tasks never loads the backend.
+    from django_graphile_worker.backend.setting import has_backends
+
+    if not has_backends():
+        return None
+    # Late import: as above.
+    from django_graphile_worker.backend.runnable import find_runnable
+
+    return find_runnable
+
+
 def _has_label(task: Task[Any, Any], settings: Settings) -> bool:
     labels = settings.queue_labels or task.default_labels
     return not labels or label_of(task.identifier) in labels

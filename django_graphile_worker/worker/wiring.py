@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker import signals
 from django_graphile_worker.exceptions import BreakingMigrationError
-from django_graphile_worker.registry import Task
+from django_graphile_worker.registry import Registry, Task
 from django_graphile_worker.routing import Place
 from django_graphile_worker.worker import part_callbacks
 from django_graphile_worker.worker.control.control_reader import ControlReader
@@ -25,7 +25,7 @@ from django_graphile_worker.worker.fetching.listener import Listener
 from django_graphile_worker.worker.fetching.preconnect import database_of
 from django_graphile_worker.worker.fetching.task_directory import TaskDirectory
 from django_graphile_worker.worker.job_clock import job_clock
-from django_graphile_worker.worker.late_parts import pause_endings_of, progress_of, stops_of, use_limits
+from django_graphile_worker.worker.late_parts import pause_endings_of, progress_of, scheduler_of, stops_of, use_limits
 from django_graphile_worker.worker.maintenance.heartbeat import Heartbeat, deadline_of_beats
 from django_graphile_worker.worker.maintenance.lease_clock import lease_clock
 from django_graphile_worker.worker.maintenance.recovery import Recovery
@@ -62,6 +62,7 @@ def build_parts(
     *,
     tasks: Mapping[str, Task[Any, Any]],
     find_task: FindTask | None = None,
+    registry: Registry,
     cron_items: Sequence[CronItem] = (),
     version: str = "",
     sender: type[Any],
@@ -72,7 +73,7 @@ def build_parts(
     ``sender`` is the sender of the worker's signals. ``on_refused`` is called once, when the worker cannot continue
     with the schema: then the caller must stop the worker.
     """
-    parts = Parts(place, tasks=tasks, cron_items=cron_items, version=version)
+    parts = Parts(place, tasks=tasks, registry=registry, cron_items=cron_items, version=version)
     _build_reporting(parts, sender)
     _build_execution(parts, _new_tasks(find_task))
     parts.task_reports = None if find_task is None else _build_task_reports(parts)
@@ -81,7 +82,9 @@ def build_parts(
         part_callbacks.PauseCallbacks(parts, lambda: pause_endings_of(parts)),
         identifier_of=parts.directory.identifier_of,
     )
-    parts.control_reader = ControlReader(part_callbacks.ControlCallbacks(parts, stops=lambda: stops_of(parts)))
+    parts.control_reader = ControlReader(
+        part_callbacks.ControlCallbacks(parts, stops=lambda: stops_of(parts), scheduler=lambda: scheduler_of(parts))
+    )
     parts.listener = _build_listener(parts) if parts.settings.listen else None
     parts.fetcher = _build_fetcher(parts)
     parts.directory.on_limited = lambda: use_limits(parts)
@@ -184,6 +187,7 @@ def _build_heartbeat(parts: Parts) -> Heartbeat:
         interval=settings.heartbeat_interval,
         timeout=settings.worker_timeout,
         clock=lease_clock,
+        hears_requests=lambda: parts.listener is not None and parts.listener.is_healthy,
         on_trouble=parts.events.database_trouble,
     )
 

@@ -17,7 +17,9 @@ create table :SCHEMA._private_schedules (
   payload jsonb not null default '{}' constraint schedules_payload_check check (jsonb_typeof(payload) = 'object'),
   -- Exactly one of these three tells when the schedule fires.
   cron text,
-  "interval" interval constraint schedules_interval_check check ("interval" >= interval '1 second'),
+  -- In elapsed time: months and years have no fixed length.
+  "interval" interval constraint schedules_interval_check
+    check ("interval" >= interval '1 second' and date_part('year', "interval") = 0 and date_part('month', "interval") = 0),
   run_at timestamptz,
   time_zone text not null default 'UTC',
   -- It fires from starts_at on, and before ends_at.
@@ -34,6 +36,7 @@ create table :SCHEMA._private_schedules (
   -- What happens at a time at which the last run is not over.
   overlap text not null default 'allow' constraint schedules_overlap_check check (overlap in ('allow', 'skip', 'queue')),
   is_enabled boolean not null default true,
+  -- For a pause without an end, the last time of the year 9999 that any time zone has.
   paused_until timestamptz,
   description text not null default '',
   -- From the setting graphile_worker.changed_by of the transaction; empty for programs.
@@ -42,9 +45,9 @@ create table :SCHEMA._private_schedules (
   created_at timestamptz not null,
   changed_at timestamptz not null,
   revision integer not null,
-  -- An interval is counted from here.
+  -- An interval is counted from here: a whole second, unless starts_at is none.
   anchor_at timestamptz not null,
-  -- Times later than this are fired.
+  -- Times later than this are fired. A change of the times sets it: what was due before is not fired by the new times.
   counts_from timestamptz not null,
   next_at timestamptz not null,
   -- The last time that a worker handled, the job that it added last, and the last time that was missed for good.
@@ -53,7 +56,11 @@ create table :SCHEMA._private_schedules (
   last_missed_at timestamptz,
   constraint schedules_times_check check (num_nonnulls(cron, "interval", run_at) = 1),
   constraint schedules_period_check check (ends_at > starts_at),
-  constraint schedules_missed_all_check check ((missed = 'all') = (missed_within is not null))
+  constraint schedules_missed_all_check check ((missed = 'all') = (missed_within is not null)),
+  -- Every program can read the times.
+  constraint schedules_years_check check (
+    coalesce(least(run_at, starts_at, ends_at, paused_until) >= '0001-01-02 00:00:00+00', true)
+    and coalesce(greatest(run_at, starts_at, ends_at, paused_until) <= '9999-12-30 23:59:59.999999+00', true))
 );
 alter table :SCHEMA._private_schedules enable row level security;
 create index if not exists schedules_next_at_index on :SCHEMA._private_schedules (next_at);
@@ -126,30 +133,32 @@ begin
 end
 $do$;
 
--- The definition of a schedule, for the record of its changes.
+-- The definition of a schedule, for the record of its changes: the same text in every session.
 create function :SCHEMA._private_schedule_definition_v1(schedule :SCHEMA._private_schedules)
 returns jsonb
 language sql stable
-set search_path = pg_catalog, pg_temp
+set search_path = pg_catalog, pg_temp set timezone = 'UTC' set intervalstyle = 'iso_8601'
 as $$
 select to_jsonb(schedule) - array['id', 'changed_by', 'created_at', 'changed_at', 'revision', 'anchor_at', 'counts_from',
   'next_at', 'last_tick', 'last_job_id', 'last_missed_at']
 $$;
 
--- Before a definition is written. It also runs for an update that changes nothing.
+-- Before a definition is written. It also runs for an update that changes nothing. A test whose clock is moved states the
+-- time in the setting graphile_worker.now.
 create function :SCHEMA._private_write_schedule_v1()
 returns trigger
 language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-  this_moment constant timestamptz := clock_timestamp();
+  this_moment constant timestamptz := coalesce(
+    nullif(current_setting('graphile_worker.now', true), '')::timestamptz, clock_timestamp());
 begin
   if tg_op = 'INSERT' then
-    new.created_at := coalesce(new.created_at, this_moment);
+    new.created_at := this_moment;
     new.revision := 0;
-    new.counts_from := coalesce(new.counts_from, this_moment);
-    new.anchor_at := coalesce(new.starts_at, new.anchor_at, new.counts_from);
+    new.counts_from := this_moment;
+    new.anchor_at := coalesce(new.starts_at, date_trunc('second', this_moment));
     new.last_tick := null;
     new.last_job_id := null;
     new.last_missed_at := null;
@@ -158,6 +167,7 @@ begin
     new.created_at := old.created_at;
     new.revision := old.revision;
     new.anchor_at := old.anchor_at;
+    new.counts_from := old.counts_from;
     new.next_at := old.next_at;
     new.last_tick := old.last_tick;
     new.last_job_id := old.last_job_id;
@@ -165,7 +175,6 @@ begin
     if :SCHEMA._private_schedule_definition_v1(new) = :SCHEMA._private_schedule_definition_v1(old) then
       new.changed_by := old.changed_by;
       new.changed_at := old.changed_at;
-      new.counts_from := old.counts_from;
       return new;
     end if;
     new.revision := old.revision + 1;
@@ -174,15 +183,13 @@ begin
       is distinct from (old.cron, old."interval", old.run_at, old.time_zone, old.starts_at, old.ends_at,
         old.is_enabled, old.paused_until)
     then
-      if new.counts_from is not distinct from old.counts_from then
-        new.counts_from := this_moment;
-      end if;
+      -- A time that was fired stays fired if the clock was set back a little since.
+      new.counts_from := case when old.last_tick between this_moment and this_moment + interval '1 hour'
+        then old.last_tick else this_moment end;
       if (new."interval", new.starts_at) is distinct from (old."interval", old.starts_at) then
-        new.anchor_at := coalesce(new.starts_at, new.counts_from);
+        new.anchor_at := coalesce(new.starts_at, date_trunc('second', this_moment));
       end if;
       new.next_at := case when new.is_enabled then '-infinity' else 'infinity' end;
-    else
-      new.counts_from := old.counts_from;
     end if;
   end if;
   new.changed_at := this_moment;

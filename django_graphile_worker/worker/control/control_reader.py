@@ -1,4 +1,4 @@
-"""Reads what is asked of this worker: which of its jobs are to stop, and what is paused.
+"""Reads what is asked of this worker: which of its jobs are to stop, what is paused, and when a schedule is due.
 
 A change notifies the channel ``jobs:control`` when it is committed, and the listener calls the heartbeat, which reads.
 A notification may be lost, and does not pass a pooler in transaction mode: so each heartbeat reads, too. Both happen on
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
         def pauses_read(self, pauses: Sequence[control.ReadPause]) -> None:
             """Compare these pauses, which are all of them, with the pauses that are known."""
 
+        def schedule_expected(self, seconds: float) -> None:
+            """Note that a schedule is due in so many seconds."""
+
         def now(self) -> datetime | None:
             """Return the time of the jobs; None for the time of the database."""
 
@@ -48,6 +51,8 @@ class ControlReader:
             worker_id, now = self._events.worker_id(), self._events.now()
             read = control.read_control(cursor, worker_id, schema=database.schema, now=now)
         self._events.pauses_read(read.pauses)
+        if read.until_schedule is not None:
+            self._events.schedule_expected(read.until_schedule)
         if read.stops:
             self._pass_on(read.stops, database)
 

@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 LONGEST_GAP = 2.0
 # How often per heartbeat interval a beat that failed is tried again.
 RETRIES_PER_INTERVAL = 5
+# Seconds between two reads of what is asked of the worker while no notification would tell it.
+READ_INTERVAL = 1.5
 
 
 def deadline_of_beats(statement_timeout: float, worker_timeout: float) -> float:
@@ -69,15 +71,20 @@ class Heartbeat(Service):
         interval: float,
         timeout: float,
         clock: Callable[[], float] = lease_clock,
+        hears_requests: Callable[[], bool] = lambda: True,
         on_trouble: Trouble | None = None,
     ) -> None:
         super().__init__(on_trouble=on_trouble)
         self._database = database
         self._events = events
+        # Returns whether notifications tell the worker that something is asked of it.
+        self._hears_requests = hears_requests
         self._interval = interval
         self._timeout = timeout
         self._clock = clock
         self._last_beat = -math.inf
+        self._next_beat = -math.inf
+        self._last_read = -math.inf
         self._contact_since = math.inf
         # What the server's clock shows more than the lease clock, which no setting of this machine's clock changes.
         self._server_offset = 0.0
@@ -116,10 +123,10 @@ class Heartbeat(Service):
         began = self._clock()
         if self._only_reads(began):
             self._read_control()
-            return jittered(self._last_beat + self._interval - began)
+            return self._until_next_step(began)
         if not self.was_called and began - self._last_beat < self._interval / 2:
             # The worker has just registered, which was a beat. Another beat would delay the first job by 3 ms.
-            return jittered(self._interval)
+            return self._until_next_step(began)
         if self._beat():
             self._note_beat(began)
             self._send_proof()
@@ -128,7 +135,7 @@ class Heartbeat(Service):
             # The worker must not hold a lease until the new id is registered: before, it may not claim under that id.
             self._last_beat = -math.inf
             self.register(former_id=self._events.lease_lost())
-        return jittered(self._interval)
+        return self._until_next_step(began)
 
     @property
     def holds_lease(self) -> bool:
@@ -165,10 +172,16 @@ class Heartbeat(Service):
             self._contact_since = math.inf
             raise
 
+    def _until_next_step(self, now: float) -> float:
+        """Return the seconds until the next beat, or until the next read if that is sooner."""
+        seconds = max(self._next_beat - now, 0.0)
+        return seconds if self._hears_requests() else min(seconds, READ_INTERVAL)
+
     def _note_beat(self, began: float) -> None:
         if self._contact_since == math.inf or began - self._last_beat > LONGEST_GAP * self._interval:
             self._contact_since = self._clock()
-        self._last_beat = began
+        self._last_beat = self._last_read = began
+        self._next_beat = began + jittered(self._interval)
 
     def _note_server_time(self, server_time: float) -> None:
         self._server_offset = server_time - self._clock()
@@ -183,10 +196,16 @@ class Heartbeat(Service):
     def _only_reads(self, now: float) -> bool:
         must_read, self._must_read = self._must_read, False
         must_beat, self._must_beat = self._must_beat, False
-        return must_read and not must_beat and now - self._last_beat < self._interval / 2
+        if must_beat:
+            return False
+        if must_read:
+            return now - self._last_beat < self._interval / 2
+        is_quiet = now < self._next_beat and now - self._last_read >= READ_INTERVAL / 2
+        return is_quiet and not self._hears_requests()
 
     def _read_control(self) -> None:
         """Read what is asked of the worker. An error does not matter for the lease: the next beat reads again."""
+        self._last_read = self._clock()
         with contextlib.suppress(psycopg.Error):
             self._events.read_control(self._database)
 

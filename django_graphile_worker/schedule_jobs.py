@@ -1,0 +1,98 @@
+"""The job of a tick: what a schedule says about it, and where it says nothing, what its task says."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Protocol
+
+from django_graphile_worker.job_options import valid_job_key
+from django_graphile_worker.schedules.definition import Definition
+from django_graphile_worker.schedules.times import times_after
+from django_graphile_worker.sql.schedules.firing import TickJob
+
+if TYPE_CHECKING:
+    from django_graphile_worker.registry import Task
+
+# The outcome of a run is recorded for as long as this many ticks take.
+RECORDED_TICKS = 25
+SHORTEST_RECORD, LONGEST_RECORD = timedelta(hours=1), timedelta(days=400)
+RECORD_OF_SINGLE_RUN = timedelta(days=30)
+
+
+class Scheduled(Protocol):
+    """What a job takes from its schedule."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def overlap(self) -> str: ...
+    @property
+    def queue_name(self) -> str | None: ...
+    @property
+    def priority(self) -> int | None: ...
+    @property
+    def max_attempts(self) -> int | None: ...
+    @property
+    def job_key(self) -> str | None: ...
+
+
+def job_of(
+    schedule: Scheduled,
+    definition: Definition,
+    task: Task[Any, Any] | None,
+    *,
+    payload: str,
+    at: datetime,
+    is_late: bool = False,
+) -> TickJob:
+    """Return the job of a tick. ``payload`` is the payload as text of JSON."""
+    defaults = None if task is None else task.defaults
+    job_key = schedule.job_key
+    if job_key is None and defaults is not None and defaults.job_key is not None:
+        job_key = valid_job_key(defaults.job_key_for(json.loads(payload)))
+    flags = () if defaults is None else defaults.flags or ()
+    return TickJob(
+        at=at,
+        is_late=is_late,
+        queue_name=_queue_name(schedule, None if defaults is None else defaults.queue_name),
+        max_attempts=schedule.max_attempts if defaults is None else schedule.max_attempts or defaults.max_attempts,
+        job_key=job_key,
+        job_key_mode=None if defaults is None else defaults.job_key_mode,
+        priority=defaults.priority if schedule.priority is None and defaults is not None else schedule.priority,
+        flags=(*flags, flag_of(schedule.id, definition, at)),
+    )
+
+
+def _queue_name(schedule: Scheduled, default: str | None) -> str | None:
+    """Return the queue of a job. Jobs of a queue run one at a time."""
+    if schedule.overlap == "queue":
+        return schedule.queue_name or f"schedule:{schedule.id}"
+    return schedule.queue_name or default
+
+
+def flag_of(schedule_id: int, definition: Definition, at: datetime) -> str:
+    """Return the flag by which a worker finds for how many seconds it records the outcome of a run."""
+    return f"schedule:{schedule_id}:{int(_recorded_for(definition, at).total_seconds())}"
+
+
+def _recorded_for(definition: Definition, at: datetime) -> timedelta:
+    """Return for how long the outcome of a run is recorded: until so many later runs are there."""
+    if definition.interval is not None:
+        return _within_bounds(RECORDED_TICKS * definition.interval)
+    if definition.cron is None:
+        return RECORD_OF_SINGLE_RUN
+    return _recorded_for_cron(definition.cron, definition.time_zone, at)
+
+
+@lru_cache(maxsize=2_000)
+def _recorded_for_cron(cron: str, time_zone: str, at: datetime) -> timedelta:
+    # Thousands of schedules may have the same line, and fire at the same time.
+    later = times_after(Definition(cron=cron, time_zone=time_zone), at)
+    return _within_bounds(max(itertools.islice(later, RECORDED_TICKS), default=at) - at)
+
+
+def _within_bounds(duration: timedelta) -> timedelta:
+    return min(max(duration, SHORTEST_RECORD), LONGEST_RECORD)

@@ -1,0 +1,134 @@
+"""Reads the schedules that are due, and when the next schedule is due. Takes no lock."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from django_graphile_worker.frozen import Frozen
+from django_graphile_worker.schedules.definition import Definition
+from django_graphile_worker.sql.codecs import int_array, text_array
+from django_graphile_worker.sql.crontabs import microseconds_of, moment_of
+from django_graphile_worker.sql.schema import statement
+
+# How late a schedule is before workers that do not know its task move it on.
+LEFT_TO_OTHERS = timedelta(minutes=1)
+
+_TIMES = ("next_at", "counts_from", "paused_until", "anchor_at", "run_at", "starts_at", "ends_at")
+_DURATIONS = ("interval", "missed_within")
+_TEXTS = ("name", "task", "cron", "time_zone", "queue_name", "job_key", "missed", "overlap")
+_NUMBERS = ("id", "revision", "priority", "max_attempts")
+
+
+def _time(column: str) -> str:
+    """Return an expression for a time as a number, null for an infinite time."""
+    return f"""case when schedule.{column} > timestamptz '0001-01-01 00:00:00+00'
+            and schedule.{column} < timestamptz '9999-12-31 00:00:00+00'
+            then {microseconds_of(f"schedule.{column}")} end"""
+
+
+_COLUMNS = ",\n        ".join(
+    [f"schedule.{name}" for name in (*_NUMBERS, *_TEXTS)]
+    + [f"{_time(name)} as {name}" for name in _TIMES]
+    + [f'{microseconds_of(f"""schedule."{name}" """)} as "{name}"' for name in _DURATIONS]
+    + ["schedule.payload::text as payload"]
+)
+
+# The index of next_at has all that is due at its beginning, and the next time behind it. The first row is there even if
+# nothing is due. A schedule whose task this worker does not know is left to others for a while.
+DUE = f"""/* gw:schedules:due */
+with clock as materialized (select coalesce(%(now)s::timestamptz, pg_catalog.clock_timestamp()) as now)
+select {microseconds_of("clock.now")}, later.next_at, due.*
+from clock
+left join lateral (
+    select {microseconds_of("schedule.next_at")} as next_at from only :SCHEMA._private_schedules as schedule
+    where schedule.next_at > clock.now and schedule.next_at < timestamptz '9999-12-31 00:00:00+00'
+    order by schedule.next_at limit 1
+) as later on true
+left join lateral (
+    select {_COLUMNS}
+    from only :SCHEMA._private_schedules as schedule
+    where schedule.next_at <= clock.now
+        and (schedule.task <> all (%(unknown)s::text[])
+            or schedule.next_at <= clock.now - %(left_to_others)s::float8 * interval '1 second')
+        and not exists (
+            select from rows from (pg_catalog.unnest(%(failing)s::bigint[]), pg_catalog.unnest(%(revisions)s::int[]))
+                as failing(id, revision)
+            where failing.id = schedule.id and failing.revision = schedule.revision)
+    order by schedule.next_at limit %(most)s::int
+) as due on true"""
+
+
+class DueSchedule(Frozen):
+    """A schedule that was due when it was read. A change of the definition increments its revision."""
+
+    id: int
+    revision: int
+    name: str
+    task: str
+    definition: Definition
+    # None: to be computed, from counts_from on and from the end of a pause.
+    next_at: datetime | None
+    counts_from: datetime
+    paused_until: datetime | None
+    missed: str
+    missed_within: timedelta | None
+    overlap: str
+    queue_name: str | None
+    priority: int | None
+    max_attempts: int | None
+    job_key: str | None
+    # As text of JSON.
+    payload: str
+
+
+class Due(Frozen):
+    """What was read: the time of the database, the schedules that are due, and when the next schedule is due."""
+
+    now: datetime
+    schedules: tuple[DueSchedule, ...]
+    # None if no other schedule will be due.
+    next_at: datetime | None
+
+
+def read_due(
+    cursor: Any,
+    *,
+    schema: str,
+    most: int,
+    unknown_tasks: Sequence[str] = (),
+    failing: Mapping[int, int] | None = None,
+    now: datetime | None = None,
+) -> Due:
+    """Read the schedules that are due, at most so many, the longest due first.
+
+    ``unknown_tasks`` are the tasks that this process does not know, ``failing`` the revisions of the schedules, by id,
+    that are to be left out.
+    """
+    failing = failing or {}
+    parameters = {
+        "now": now,
+        "most": most,
+        "unknown": text_array(unknown_tasks),
+        "left_to_others": LEFT_TO_OTHERS.total_seconds(),
+        "failing": int_array(failing),
+        "revisions": int_array(failing.values()),
+    }
+    cursor.execute(statement(DUE, schema), parameters)
+    rows = cursor.fetchall()
+    moment, later = rows[0][:2]
+    schedules = tuple(_schedule(row[2:]) for row in rows if row[2] is not None)
+    return Due(now=moment_of(moment), schedules=schedules, next_at=None if later is None else moment_of(later))
+
+
+_NAMES = (*_NUMBERS, *_TEXTS, *_TIMES, *_DURATIONS, "payload")
+
+
+def _schedule(row: Sequence[Any]) -> DueSchedule:
+    values = dict(zip(_NAMES, row, strict=True))
+    values.update((name, moment_of(values[name])) for name in _TIMES if values[name] is not None)
+    values.update((name, timedelta(microseconds=values[name])) for name in _DURATIONS if values[name] is not None)
+    names = ("cron", "interval", "run_at", "time_zone", "starts_at", "ends_at", "anchor_at")
+    definition = Definition(**{name: values.pop(name) for name in names})
+    return DueSchedule(**values, definition=definition)

@@ -1,0 +1,259 @@
+"""Fires schedules: moves each to its next tick, adds the jobs of its ticks and notes what became of them.
+
+One statement does all of it, so a crash cannot separate the job of a tick from the note that the tick is over. The row
+of a schedule is the lock of its ticks. The statement skips a row that another session has locked, and a row that was
+changed or fired since it was read: no statement waits for a schedule, and none uses a definition that has changed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from django_graphile_worker.frozen import Frozen
+from django_graphile_worker.sql.conditions import IS_PERMANENTLY_FAILED
+from django_graphile_worker.sql.crontab_ticks import ADD_JOBS, CLOCK
+from django_graphile_worker.sql.schedules.due import DueSchedule
+from django_graphile_worker.sql.schema import statement
+
+# How many runs of a schedule are kept.
+MOST_RUNS = 50
+# A run that is not over is looked for among so many of the latest runs.
+RUNS_LOOKED_AT = 10
+
+_FREE = """chosen as materialized (
+    select * from json_to_recordset(%(schedules)s::json) as chosen(
+        id bigint, revision int, seen timestamptz, next_at timestamptz, last_tick timestamptz, task_is_unknown boolean,
+        missed int, first_missed timestamptz, last_missed timestamptz)
+), free as materialized (
+    select schedule.id, schedule.name, schedule.payload, schedule.overlap, schedule.last_job_id,
+        schedule.last_tick as former_tick, chosen.next_at, chosen.last_tick, chosen.task_is_unknown, chosen.missed,
+        chosen.first_missed, chosen.last_missed
+    from only :SCHEMA._private_schedules as schedule
+    join chosen on chosen.id = schedule.id
+    where schedule.revision = chosen.revision and schedule.next_at = chosen.seen
+        and coalesce(chosen.last_tick <= (select clock.now from clock), true)
+    for no key update of schedule skip locked
+)"""
+
+# A schedule whose runs must not overlap gets one job at most, and none while a run is not over.
+_JOBS = f"""busy as materialized (
+    select free.id from free
+    where free.overlap = 'skip' and exists (
+        select from (
+            select free.last_job_id as job_id
+            union all
+            (select run.job_id from only :SCHEMA._private_schedule_runs as run
+            where run.schedule_id = free.id order by run.id desc limit {RUNS_LOOKED_AT})
+        ) as run
+        join only :SCHEMA._private_jobs as job on job.id = run.job_id
+        where not ({IS_PERMANENTLY_FAILED}))
+), tick as materialized (
+    select tick.*, free.overlap = 'skip' and (busy.id is not null
+            or pg_catalog.row_number() over (partition by free.id order by tick.place) > 1) as is_skipped,
+        (free.payload || jsonb_build_object(
+            '_cron', jsonb_build_object('ts', tick.ts, 'backfilled', tick.is_late)))::json as payload
+    from json_to_recordset(%(ticks)s::json) as tick(
+        place int, schedule_id bigint, tick timestamptz, ts text, is_late boolean, task text, queue_name text,
+        max_attempts int, job_key text, mode text, priority int, flags text[])
+    join free on free.id = tick.schedule_id
+    left join busy on busy.id = tick.schedule_id
+), job as materialized (
+    select tick.*, tick.schedule_id::text as identifier, tick.tick as run_at from tick where not tick.is_skipped
+), won as (
+    select free.id::text as identifier from free
+), {ADD_JOBS}, fired as materialized (
+    select tick.schedule_id, tick.place, tick.tick, tick.is_late, added.id as job_id
+    from added join tick using (place)
+)"""
+
+_MOVE = """moved as (
+    update only :SCHEMA._private_schedules as schedule
+    set next_at = free.next_at, last_tick = coalesce(free.last_tick, schedule.last_tick),
+        last_missed_at = coalesce(free.last_missed, schedule.last_missed_at),
+        last_job_id = coalesce((
+            select fired.job_id from fired where fired.schedule_id = free.id order by fired.place desc limit 1),
+            schedule.last_job_id)
+    from free where schedule.id = free.id
+    returning schedule.id
+)"""
+
+# Ticks without a job are counted in the latest run of the schedule, if that is of the same kind.
+_RUNS = f"""without_job as materialized (
+    select free.id as schedule_id, 'overlap' as kind, max(tick.tick) as tick, count(*)::int as number
+    from free join tick on tick.schedule_id = free.id where tick.is_skipped group by free.id
+    union all
+    select free.id, case when free.task_is_unknown then 'unknown_task' else 'missed' end, free.last_missed, free.missed
+    from free where free.missed > 0
+), counted as (
+    update only :SCHEMA._private_schedule_runs as run
+    set tick = without_job.tick, number = run.number + without_job.number, added_at = clock_timestamp()
+    from without_job
+    where run.id = (
+            select latest.id from only :SCHEMA._private_schedule_runs as latest
+            where latest.schedule_id = without_job.schedule_id order by latest.id desc limit 1)
+        and run.kind = without_job.kind and run.kind <> 'missed'
+        and not exists (select from fired where fired.schedule_id = without_job.schedule_id)
+    returning run.schedule_id, run.kind
+), new_run as materialized (
+    select new_run.*, pg_catalog.row_number() over (partition by schedule_id order by place desc) as age
+    from (
+        select without_job.schedule_id, without_job.tick, null::bigint as job_id, without_job.kind, without_job.number,
+            case when without_job.kind = 'overlap' then {2**31 - 1} else -1 end as place
+        from without_job
+        where not exists (select from counted
+            where counted.schedule_id = without_job.schedule_id and counted.kind = without_job.kind)
+        union all
+        select fired.schedule_id, fired.tick, fired.job_id, case when fired.is_late then 'late' else 'on_time' end, 1,
+            fired.place
+        from fired
+    ) as new_run
+), noted as (
+    insert into :SCHEMA._private_schedule_runs (schedule_id, tick, job_id, kind, number)
+    select schedule_id, tick, job_id, kind, number from new_run where age <= {MOST_RUNS} order by schedule_id, place
+), forgotten as (
+    delete from only :SCHEMA._private_schedule_runs as run
+    using (
+        select old.id
+        from (select schedule_id, max(age) as number from new_run group by schedule_id) as added
+        cross join lateral (
+            select run.id from only :SCHEMA._private_schedule_runs as run
+            where run.schedule_id = added.schedule_id
+            order by run.id desc offset greatest({MOST_RUNS} - added.number, 0)) as old
+    ) as old
+    where run.id = old.id
+)"""
+
+_EVENTS = """late as (
+    select fired.schedule_id, count(*)::int as number, max(fired.tick) as last_tick
+    from fired where fired.is_late group by fired.schedule_id
+), event as materialized (
+    select :SCHEMA._private_add_event_v1('schedule_missed', 2, free.name, jsonb_build_object(
+        'name', free.name, 'schedule', free.id, 'ticks', free.missed, 'first_tick', free.first_missed,
+        'last_tick', free.last_missed, 'last_execution', free.former_tick), null, null, true) as id
+    from free where free.missed > 0 and not free.task_is_unknown
+    union all
+    select :SCHEMA._private_add_event_v1('schedule_backfilled', 1, free.name, jsonb_build_object(
+        'name', free.name, 'schedule', free.id, 'ticks', late.number, 'last_tick', late.last_tick), null, null, true)
+    from late join free on free.id = late.schedule_id
+)"""
+
+FIRE = f"""/* gw:schedules:fire */
+with {CLOCK}, {_FREE}, {_JOBS}, {_MOVE}, {_RUNS}, {_EVENTS}
+select moved.id, fired.job_ids, coalesce(skipped.number, 0), (select count(event.id) from event)
+from moved
+left join (
+    select fired.schedule_id, array_agg(fired.job_id order by fired.place) as job_ids from fired
+    group by fired.schedule_id) as fired on fired.schedule_id = moved.id
+left join (
+    select without_job.schedule_id, without_job.number from without_job where without_job.kind = 'overlap'
+) as skipped on skipped.schedule_id = moved.id"""
+
+
+class TickJob(NamedTuple):
+    """The job of a tick, with the defaults of its task."""
+
+    at: datetime
+    is_late: bool
+    queue_name: str | None
+    max_attempts: int | None
+    job_key: str | None
+    job_key_mode: str | None
+    priority: int | None
+    flags: tuple[str, ...]
+
+
+class Missed(NamedTuple):
+    """Ticks that get no job."""
+
+    number: int
+    first: datetime
+    last: datetime
+
+
+class Move(Frozen):
+    """What is to become of a schedule: the jobs of its ticks, the ticks that it loses, and its next tick."""
+
+    schedule: DueSchedule
+    jobs: tuple[TickJob, ...] = ()
+    # None: no other tick.
+    next_at: datetime | None
+    missed: Missed | None = None
+    # Whether ticks are lost because no worker knows the task.
+    task_is_unknown: bool = False
+
+
+class Fired(NamedTuple):
+    """What became of a schedule."""
+
+    job_ids: tuple[int, ...]
+    # How many ticks got no job because the last run was not over.
+    skipped: int
+
+
+def fire(
+    cursor: Any, moves: Sequence[Move], *, schema: str, notify: bool = True, now: datetime | None = None
+) -> dict[int, Fired]:
+    """Move schedules to their next ticks, and add their jobs; return what became of each by its id.
+
+    A schedule is left out if another session has locked, changed, fired or deleted it. Raise LockNotAvailable, and do
+    nothing, if a row that the jobs need stays locked by another session.
+    """
+    parameters = {
+        "schedules": json.dumps([_schedule(move) for move in moves]),
+        "ticks": json.dumps(_ticks(moves)),
+        "notify": notify,
+        "now": now,
+    }
+    cursor.execute(statement(FIRE, schema), parameters)
+    return {id_: Fired(tuple(job_ids or ()), skipped) for id_, job_ids, skipped, _ in cursor.fetchall()}
+
+
+def _schedule(move: Move) -> dict[str, Any]:
+    due, missed = move.schedule, move.missed
+    last_job = move.jobs[-1].at if move.jobs else None
+    last_missed = None if missed is None else missed.last
+    handled = [tick for tick in (last_job, last_missed) if tick is not None]
+    return {
+        "id": due.id,
+        "revision": due.revision,
+        "seen": "-infinity" if due.next_at is None else _iso(due.next_at),
+        "next_at": "infinity" if move.next_at is None else _iso(move.next_at),
+        "last_tick": _iso(max(handled)) if handled else None,
+        "task_is_unknown": move.task_is_unknown,
+        "missed": 0 if missed is None else missed.number,
+        "first_missed": None if missed is None else _iso(missed.first),
+        "last_missed": None if last_missed is None else _iso(last_missed),
+    }
+
+
+def _ticks(moves: Sequence[Move]) -> list[dict[str, Any]]:
+    ticks = [_tick(move.schedule, job) for move in moves for job in move.jobs]
+    return [{"place": place, **tick} for place, tick in enumerate(ticks)]
+
+
+def _tick(due: DueSchedule, job: TickJob) -> dict[str, Any]:
+    return {
+        "schedule_id": due.id,
+        "tick": _iso(job.at),
+        "ts": stamp(job.at),
+        "is_late": job.is_late,
+        "task": due.task,
+        "queue_name": job.queue_name,
+        "max_attempts": job.max_attempts,
+        "job_key": job.job_key,
+        "mode": "replace" if job.job_key is None else job.job_key_mode or "replace",
+        "priority": job.priority,
+        "flags": list(job.flags),
+    }
+
+
+def stamp(tick: datetime) -> str:
+    """Return a time as the payload of a job tells it: with milliseconds, as graphile-worker writes it."""
+    return tick.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
+
+
+def _iso(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat()

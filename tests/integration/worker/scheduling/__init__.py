@@ -1,0 +1,1 @@
+"""Schedules: what becomes of their ticks."""
