@@ -7,19 +7,19 @@ from contextlib import contextmanager
 
 from django.core.exceptions import NON_FIELD_ERRORS, ValidationError
 from django.core.management.base import CommandError
-from django.db import DataError, IntegrityError, transaction
+from django.db import DataError, IntegrityError
 
 from django_graphile_worker.management.operator import pause_targets
 from django_graphile_worker.management.operator.verb import Options
 from django_graphile_worker.models import Schedule
+from django_graphile_worker.models.schedule_changes import changed_by
 from django_graphile_worker.printable_text import shown
-from django_graphile_worker.schedules.changes import changed_by
 
 
 def mistakes_in(schedule: Schedule) -> dict[str, list[str]]:
     """Return the messages of the model by field; none for a valid schedule."""
     try:
-        schedule.full_clean(validate_unique=False)
+        schedule.refuse_mistakes()
     except ValidationError as error:
         return {name: [str(text) for text in texts] for name, texts in error.message_dict.items()}
     return {}
@@ -43,7 +43,7 @@ def _lines(mistakes: Mapping[str, Sequence[str]]) -> str:
 def changing(using: str, options: Options) -> Iterator[None]:
     """Open a transaction whose changes are recorded under the name of the person; report what the database refuses."""
     try:
-        with transaction.atomic(using=using), changed_by(pause_targets.name_of_user(options), using=using):
+        with changed_by(pause_targets.name_of_user(options), using=using):
             yield
     except ValidationError as error:
         raise CommandError(_lines(error.message_dict)) from error

@@ -45,9 +45,6 @@ FIELDS = (
     "paused_until",
 )
 REQUIRED = ("name", "task")
-from datetime import datetime, UTC
-
-PAUSED_FOR_EVER = datetime(9999, 12, 30, 23, 59, tzinfo=UTC)
 # paused_until of a pause without an end: "paused until resumed".
 RESUMED = "resumed"
 
@@ -122,7 +119,7 @@ def _read(name: str, value: Any, zone: str) -> Any:
     if name in PERIODS:
         return parse_interval(value)
     if name == "paused_until" and value == RESUMED:
-        return PAUSED_FOR_EVER
+        return Schedule.FOREVER
     return parse_iso(value, zone=zone) if name in MOMENTS else value
 
 

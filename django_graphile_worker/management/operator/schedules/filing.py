@@ -8,7 +8,7 @@ from django.core.management.base import CommandError, CommandParser
 
 from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.formatting import counted
-from django_graphile_worker.management.operator.schedules import schedule_file
+from django_graphile_worker.management.operator.schedules import schedule_file, texts
 from django_graphile_worker.management.operator.schedules.checking import changing
 from django_graphile_worker.management.operator.schedules.entries import FIELDS, written
 from django_graphile_worker.management.operator.schedules.found import database_of, find_all
@@ -86,7 +86,7 @@ def _report(console: Console, found: Difference, *, is_dry: bool) -> None:
     if console.is_json:
         console.dump(_as_dict(found) | {"is_dry_run": is_dry})
         return
-    lines = [f"add {shown(each.name)}: {shown(each.task)}, {each.in_words()}" for each in found.added]
+    lines = [f"add {shown(each.name)}: {shown(each.task)}, {texts.means(each)}" for each in found.added]
     for change in found.changed:
         lines.append(f"change {shown(change.schedule.name)}:")
         lines += [f"  {name}: {before} -> {after}" for name, before, after in _fields(change)]

@@ -99,7 +99,7 @@ def _row(console: Console, schedule: Schedule, now: datetime) -> list[Cell | str
     return [
         schedule.name,
         schedule.task,
-        schedule.in_words(),
+        texts.means(schedule),
         texts.state_cell(states.state_of(schedule, now), console.style),
         "" if following is None else times.relative(following, now),
         "" if schedule.last_tick is None else times.relative(schedule.last_tick, now),

@@ -82,7 +82,7 @@ class Next(Verb):
 def _show_one(console: Console, schedule: Schedule, options: Options) -> None:
     now = console.now()
     after = _after(options, schedule.time_zone, now)
-    found = list(schedule.next_times(options["number"] or texts.NUMBER_OF_TIMES, after=after))
+    found = texts.coming(schedule, after, options["number"] or texts.NUMBER_OF_TIMES)
     state = states.state_of(schedule, now)
     if console.is_json:
         console.dump(found)
@@ -98,7 +98,7 @@ def _show_all(console: Console, options: Options) -> None:
     now = console.now()
     after = _after(options, "UTC", now)
     enabled = Schedule.objects.using(database_of(console)).filter(states.condition(states.ENABLED, now))
-    first = ((moment, schedule) for schedule in enabled for moment in schedule.next_times(1, after=after))
+    first = ((moment, schedule) for schedule in enabled for moment in texts.coming(schedule, after, 1))
     found = heapq.nsmallest(options["number"] or 20, first, key=lambda each: (each[0], each[1].name))
     if console.is_json:
         console.dump([{"name": schedule.name, "task": schedule.task, "at": moment} for moment, schedule in found])

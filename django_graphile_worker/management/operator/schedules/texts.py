@@ -8,13 +8,16 @@ from typing import Any
 
 from django.core.management.color import Style
 
+from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.management.operator import tables, times
 from django_graphile_worker.management.operator.schedules import states
 from django_graphile_worker.management.operator.schedules.moments import zone_or_utc
 from django_graphile_worker.management.operator.tables import Cell
 from django_graphile_worker.models import Schedule
 from django_graphile_worker.printable_text import shown
+from django_graphile_worker.schedules.definition import Definition
 from django_graphile_worker.schedules.intervals import interval_text
+from django_graphile_worker.schedules.words import in_words
 
 NUMBER_OF_TIMES = 5
 Pair = tuple[str, Cell | str]
@@ -24,12 +27,23 @@ def sentence(schedule: Schedule, now: datetime) -> str:
     """Return ``nightly: send_report, every day at 04:00 (UTC); next at 2026-05-01 04:00:00 (in 5 h)``."""
     following = next(iter(coming(schedule, now, 1)), None)
     after = f"next at {times.both(following, now)}" if following else states.state_of(schedule, now)
-    return f"{shown(schedule.name)}: {shown(schedule.task)}, {schedule.in_words()}; {after}"
+    return f"{shown(schedule.name)}: {shown(schedule.task)}, {means(schedule)}; {after}"
+
+
+def means(schedule: Schedule) -> str:
+    """Return when the schedule fires, in words, also for a row that was written without the checks of the model."""
+    try:
+        return in_words(Definition.of(schedule))
+    except (ValueError, GraphileWorkerError) as error:
+        return f"cannot be read: {error}"
 
 
 def coming(schedule: Schedule, now: datetime, number: int) -> list[datetime]:
-    """Return the next times at which the schedule fires: none if it is disabled."""
-    return list(schedule.next_times(number, after=now)) if schedule.is_enabled else []
+    """Return the next times at which the schedule fires: none if it is disabled or cannot be read."""
+    try:
+        return list(schedule.next_times(number, after=now))
+    except (ValueError, GraphileWorkerError):
+        return []
 
 
 def in_its_zone(moment: datetime, schedule: Schedule) -> str:
@@ -50,7 +64,7 @@ def facts(schedule: Schedule, now: datetime, style: Style) -> str:
     """Return everything that the schedule says, one fact on each line."""
     pairs: list[Pair] = [
         ("task", schedule.task),
-        ("means", schedule.in_words()),
+        ("means", means(schedule)),
         ("state", state_cell(states.state_of(schedule, now), style)),
         *_options(schedule, now),
         ("last", times.both(schedule.last_tick, now)),
@@ -111,7 +125,7 @@ def as_dict(schedule: Schedule, now: datetime, *, number: int = NUMBER_OF_TIMES)
         "interval_seconds": _seconds(schedule.interval),
         "run_at": schedule.run_at,
         "time_zone": schedule.time_zone,
-        "means": schedule.in_words(),
+        "means": means(schedule),
         "state": states.state_of(schedule, now),
         "starts_at": schedule.starts_at,
         "ends_at": schedule.ends_at,
