@@ -60,7 +60,8 @@ class Entry:
 
 def defaults() -> dict[str, Any]:
     """Return the values of the fields that an entry may leave out."""
-    return {name: Schedule._meta.get_field(name).get_default() for name in FIELDS if name not in REQUIRED}
+    usual = Schedule()
+    return {name: getattr(usual, name) for name in FIELDS if name not in REQUIRED}
 
 
 def entry_of(schedule: Schedule) -> dict[str, Any]:
