@@ -14,6 +14,7 @@ class Migration(migrations.Migration):
 
     operations = [
         RunSchemaFile(forwards="schedules.sql", backwards="schedules_drop.sql"),
+        RunSchemaFile(forwards="schedule_runs.sql", backwards="schedule_runs_drop.sql"),
         migrations.CreateModel(
             name="Schedule",
             fields=[

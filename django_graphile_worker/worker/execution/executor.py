@@ -134,7 +134,10 @@ class Executor:
         try:
             if self._is_cancelled:
                 return Interrupted(claim, 0.0, has_begun=False)
-            if (claim.flags_text is not None or self._may_expire) and (expired := self._control.expired(run)):
+            # Most jobs have no flags, and read none of this.
+            if ((claim.flags_text is not None and self._control.read_flags(run)) or self._may_expire) and (
+                expired := self._control.expired(run)
+            ):
                 self._send(signals.job_expired, run, expires_at=expired.moment)
                 return expired
             return self._run(run)
