@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -17,6 +18,7 @@ from django_graphile_worker.management.operator.tables import Cell, Column
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.models import Schedule
 from django_graphile_worker.sql import paused_crontabs
+from django_graphile_worker.sql.schedules.runs import Run, RunOutcome, runs_of_schedules
 
 DEFAULT_LIMIT = 100
 CODE = "code"
@@ -27,7 +29,7 @@ _COLUMNS = (
     Column("WHEN", gives_way=True),
     Column("STATE"),
     Column("NEXT"),
-    Column("LAST"),
+    Column("LAST", gives_way=True),
     Column("FROM"),
 )
 
@@ -63,7 +65,8 @@ class List(Verb):
             listed = [texts.as_dict(schedule, now) for schedule in found[:most]]
             console.dump({"schedules": listed, "code": [_item_as_dict(item, now, paused) for item, paused in items]})
         elif found or items:
-            rows = [_row(console, schedule, now) for schedule in found[:most]]
+            runs = _last_runs(console, found[:most])
+            rows = [_row(console, schedule, runs.get(schedule.pk, []), now) for schedule in found[:most]]
             console.table(_COLUMNS, rows + [_item_row(console, item, now, paused) for item, paused in items])
         else:
             console.note("No schedules.")
@@ -94,7 +97,12 @@ def _code_rows(console: Console, options: Options, now: datetime) -> list[tuple[
     return [(item, item.name in known and known[item.name].is_paused) for item in items]
 
 
-def _row(console: Console, schedule: Schedule, now: datetime) -> list[Cell | str]:
+def _last_runs(console: Console, schedules: Sequence[Schedule]) -> dict[int, list[Run]]:
+    with console.reading() as (cursor, schema, _):
+        return runs_of_schedules(cursor, [schedule.pk for schedule in schedules], schema=schema, number=1)
+
+
+def _row(console: Console, schedule: Schedule, runs: list[Run], now: datetime) -> list[Cell | str]:
     following = next(iter(texts.coming(schedule, now, 1)), None)
     return [
         schedule.name,
@@ -102,9 +110,15 @@ def _row(console: Console, schedule: Schedule, now: datetime) -> list[Cell | str
         texts.means(schedule),
         texts.state_cell(states.state_of(schedule, now), console.style),
         "" if following is None else times.relative(following, now),
-        "" if schedule.last_tick is None else times.relative(schedule.last_tick, now),
+        _last(console, runs[0], now) if runs else "",
         DATABASE,
     ]
+
+
+def _last(console: Console, run: Run, now: datetime) -> Cell:
+    word = texts.outcome(run) or run.kind.replace("_", " ")
+    paint = console.style.ERROR if run.outcome is RunOutcome.FAILED else None
+    return Cell(f"{times.relative(run.tick, now)}, {word}", paint)
 
 
 def _item_row(console: Console, item: CronItem, now: datetime, is_paused: bool) -> list[Cell | str]:

@@ -17,9 +17,17 @@ from django_graphile_worker.management.operator.schedules.moments import parse_m
 from django_graphile_worker.management.operator.tables import Cell, Column
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.models import Schedule
+from django_graphile_worker.sql.schedules.runs import Run, runs_of_schedules
 
 DEFAULT_RUNS = 10
-_RUNS = (Column("TICK"), Column("KIND"), Column("OUTCOME"), Column("DURATION", is_number=True), Column("JOB"))
+_RUNS = (
+    Column("TICK"),
+    Column("KIND"),
+    Column("OUTCOME", gives_way=True),
+    Column("DURATION", is_number=True),
+    Column("JOB", is_number=True),
+    Column("BY"),
+)
 _TIMES = (Column("TIME"), Column("NAME"), Column("TASK"))
 
 
@@ -40,7 +48,8 @@ class Show(Verb):
 
     def run(self, console: Console, options: Options) -> None:
         schedule, now = find(console, options["name"]), console.now()
-        runs = schedule.runs(options["runs"])
+        with console.reading() as (cursor, schema, _):
+            runs = runs_of_schedules(cursor, [schedule.pk], schema=schema, number=options["runs"])[schedule.pk]
         if console.is_json:
             console.dump(texts.as_dict(schedule, now) | {"runs": [_run_as_dict(run) for run in runs]})
             return
@@ -117,19 +126,22 @@ def _after(options: Options, zone: str, now: datetime) -> datetime:
         raise CommandError(f"--after: {error}") from error
 
 
-def _run_row(run: Any, now: datetime) -> list[Cell | str]:
+def _run_row(run: Run, now: datetime) -> list[Cell | str]:
     number = f" x {run.number}" if run.number > 1 else ""
     duration = "" if run.duration is None else readable_duration(run.duration)
     job = "" if run.job_id is None else str(run.job_id)
-    return [times.both(run.tick, now), f"{run.kind.replace('_', ' ')}{number}", run.outcome or "", duration, job]
+    kind = run.kind.replace("_", " ")
+    return [times.both(run.tick, now), f"{kind}{number}", texts.outcome(run), duration, job, run.run_by]
 
 
-def _run_as_dict(run: Any) -> dict[str, Any]:
+def _run_as_dict(run: Run) -> dict[str, Any]:
     return {
         "tick": run.tick,
         "kind": run.kind,
         "number": run.number,
         "outcome": run.outcome,
+        "exception_class": run.exception_class,
+        "attempts": run.attempts,
         "duration_seconds": run.duration,
         "job_id": run.job_id,
         "run_by": run.run_by,

@@ -18,6 +18,7 @@ from django_graphile_worker.printable_text import shown
 from django_graphile_worker.schedules.definition import Definition
 from django_graphile_worker.schedules.intervals import interval_text
 from django_graphile_worker.schedules.words import in_words
+from django_graphile_worker.sql.schedules.runs import Run
 
 NUMBER_OF_TIMES = 5
 Pair = tuple[str, Cell | str]
@@ -44,6 +45,14 @@ def coming(schedule: Schedule, now: datetime, number: int) -> list[datetime]:
         return list(schedule.next_times(number, after=now))
     except (ValueError, GraphileWorkerError):
         return []
+
+
+def outcome(run: Run) -> str:
+    """Return how the job of a run ended, with its error; empty for a run without a job."""
+    if run.job_id is None:
+        return ""
+    error = (run.exception_class or "").rpartition(".")[2]
+    return f"{run.outcome}: {error}" if error else str(run.outcome)
 
 
 def in_its_zone(moment: datetime, schedule: Schedule) -> str:
