@@ -147,4 +147,6 @@ def is_same(name: str, one: Any, other: Any) -> bool:
     """Return whether two values of a field are the same; Python takes True for 1, JSON does not."""
     if name == "payload":
         return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+    if name in MOMENTS and one is not None and other is not None:
+        return times.aware(one) == times.aware(other)
     return bool(one == other)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from django.core.management.base import CommandError
+from django.db import connection
 
 from django_graphile_worker.models import Schedule
 from tests.support.operating import execute, operate
@@ -174,3 +175,18 @@ def test_other_files__are_refused(file: Any, text: str, message: str) -> None:
 def test_missing_file__is_told() -> None:
     with pytest.raises(CommandError, match="Expected a file that can be read, got 'nowhere"):
         operate("schedules", "import", "nowhere.json")
+
+
+def test_project_without_time_zones__exports_and_imports_the_same(file: Any, settings: Any) -> None:
+    settings.USE_TZ, settings.TIME_ZONE = False, "Asia/Tokyo"
+    connection.ensure_timezone()
+    try:
+        _make()
+        text = operate("schedules", "export").out
+        assert json.loads(text)["schedules"][1]["run_at"] == "2030-01-01T09:00:00+00:00"
+        assert operate("schedules", "import", file(text=text)).out == "0 added, 0 changed, 0 deleted, 3 unchanged.\n"
+        assert "2030-01-01 18:00:00" in operate("schedules", "show", "once").out
+        assert "weekly" in operate("schedules").out
+    finally:
+        settings.USE_TZ, settings.TIME_ZONE = True, "UTC"
+        connection.ensure_timezone()
