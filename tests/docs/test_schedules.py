@@ -110,7 +110,7 @@ def test_fields__are_those_of_the_model() -> None:
 
 def test_choices__are_those_of_the_model() -> None:
     for heading, choices in (("missed", Schedule.Missed), ("overlap", Schedule.Overlap)):
-        table = GUIDE.partition(f"| `{heading}` | ")[2].partition("\n\n")[0]
+        table = GUIDE.rpartition(f"| `{heading}` | ")[2].partition("\n\n")[0]
         assert re.findall(r'^\| `"(\w+)"` \|', table, flags=re.MULTILINE) == [choice.value for choice in choices]
 
 
