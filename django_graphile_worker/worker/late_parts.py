@@ -6,11 +6,12 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from django_graphile_worker.worker.fetching.preconnect import database_of
-from django_graphile_worker.worker.part_callbacks import StopCallbacks
+from django_graphile_worker.worker.part_callbacks import ControlCallbacks, StopCallbacks
 from django_graphile_worker.worker.parts import Parts
 from django_graphile_worker.worker.task_selection import any_task_finder
 
 if TYPE_CHECKING:
+    from django_graphile_worker.registry import Registry
     from django_graphile_worker.worker.control.pause_endings import PauseEndings
     from django_graphile_worker.worker.control.stops import Stops
     from django_graphile_worker.worker.reporting.progress_writer import ProgressWriter
@@ -64,20 +65,27 @@ def pause_endings_of(parts: Parts) -> PauseEndings:
         return parts.pause_endings
 
 
-def scheduler_of(parts: Parts) -> Scheduler:
-    """Return the service that fires schedules."""
+def control_callbacks(parts: Parts, registry: Registry) -> ControlCallbacks:
+    """Return what the reader of requests calls: it builds parts when something is first asked of them."""
+    return ControlCallbacks(parts, stops=lambda: stops_of(parts), scheduler=lambda: scheduler_of(parts, registry))
+
+
+def scheduler_of(parts: Parts, registry: Registry) -> Scheduler:
+    """Return the service that fires schedules. ``registry`` has all tasks, also those that this worker does not run."""
     # Late import: many workers never see a schedule.
     from django_graphile_worker.worker.scheduling.scheduler import Scheduler
 
     with _building:
         if parts.scheduler is None:
-            parts.scheduler = Scheduler(build_rounds=lambda: _rounds(parts), on_trouble=parts.events.database_trouble)
+            parts.scheduler = Scheduler(
+                build_rounds=lambda: _rounds(parts, registry), on_trouble=parts.events.database_trouble
+            )
             if parts.is_stopping:
                 parts.scheduler.stop()
         return parts.scheduler
 
 
-def _rounds(parts: Parts) -> Rounds:
+def _rounds(parts: Parts, registry: Registry) -> Rounds:
     """Return what fires schedules. Called on the thread of the service: no heartbeat and no job waits for it."""
     # Late import: as above. Loading the parser of cron lines takes 12 ms.
     from django_graphile_worker.worker.scheduling.known_tasks import KnownTasks
@@ -87,7 +95,7 @@ def _rounds(parts: Parts) -> Rounds:
     return Rounds(
         database=database_of(parts.place.using, settings, part="schedules"),
         schema=settings.schema,
-        tasks=KnownTasks(parts.registry, any_task_finder()),
+        tasks=KnownTasks(registry, any_task_finder()),
         now=parts.now,
         notify=settings.notify,
         send=parts.events.send,

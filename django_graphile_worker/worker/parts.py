@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker import signals
 from django_graphile_worker.jobs import Job
-from django_graphile_worker.registry import Registry, Task
+from django_graphile_worker.registry import Task
 from django_graphile_worker.routing import Place
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.releases import HeldQueue
@@ -113,15 +113,12 @@ class Parts:
         place: Place,
         *,
         tasks: Mapping[str, Task[Any, Any]],
-        registry: Registry,
         cron_items: Sequence[CronItem] = (),
         version: str = "",
     ) -> None:
         self.place = place
         self.settings = place.settings
         self.tasks = tasks
-        # All tasks of the project, also those that this worker does not run.
-        self.registry = registry
         self.cron_items = tuple(cron_items)
         self.version = version
         # Changes when the lease is lost: other workers may recover what was claimed under the old id.
@@ -296,14 +293,6 @@ class Parts:
 
     def dead(self) -> list[str]:
         """Return the names of the parts whose thread has ended although the part was not stopped."""
-        parts = (
-            self.signal_sender,
-            self.fetcher,
-            self.releaser,
-            self.heartbeat,
-            self.recovery,
-            self.cron,
-            self.scheduler,
-            self.keeper,
-        )
+        always = (self.signal_sender, self.fetcher, self.releaser, self.heartbeat, self.recovery)
+        parts = (*always, self.cron, self.scheduler, self.keeper)
         return [part.name for part in parts if part is not None and part.has_died]

@@ -25,7 +25,7 @@ from django_graphile_worker.worker.fetching.listener import Listener
 from django_graphile_worker.worker.fetching.preconnect import database_of
 from django_graphile_worker.worker.fetching.task_directory import TaskDirectory
 from django_graphile_worker.worker.job_clock import job_clock
-from django_graphile_worker.worker.late_parts import pause_endings_of, progress_of, scheduler_of, stops_of, use_limits
+from django_graphile_worker.worker.late_parts import control_callbacks, pause_endings_of, progress_of, stops_of, use_limits
 from django_graphile_worker.worker.maintenance.heartbeat import Heartbeat, deadline_of_beats
 from django_graphile_worker.worker.maintenance.lease_clock import lease_clock
 from django_graphile_worker.worker.maintenance.recovery import Recovery
@@ -73,7 +73,7 @@ def build_parts(
     ``sender`` is the sender of the worker's signals. ``on_refused`` is called once, when the worker cannot continue
     with the schema: then the caller must stop the worker.
     """
-    parts = Parts(place, tasks=tasks, registry=registry, cron_items=cron_items, version=version)
+    parts = Parts(place, tasks=tasks, cron_items=cron_items, version=version)
     _build_reporting(parts, sender)
     _build_execution(parts, _new_tasks(find_task))
     parts.task_reports = None if find_task is None else _build_task_reports(parts)
@@ -82,9 +82,7 @@ def build_parts(
         part_callbacks.PauseCallbacks(parts, lambda: pause_endings_of(parts)),
         identifier_of=parts.directory.identifier_of,
     )
-    parts.control_reader = ControlReader(
-        part_callbacks.ControlCallbacks(parts, stops=lambda: stops_of(parts), scheduler=lambda: scheduler_of(parts))
-    )
+    parts.control_reader = ControlReader(control_callbacks(parts, registry))
     parts.listener = _build_listener(parts) if parts.settings.listen else None
     parts.fetcher = _build_fetcher(parts)
     parts.directory.on_limited = lambda: use_limits(parts)

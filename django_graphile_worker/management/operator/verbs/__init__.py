@@ -17,6 +17,7 @@ from django_graphile_worker.management.operator.verbs.events import Events
 from django_graphile_worker.management.operator.verbs.fail import Fail
 from django_graphile_worker.management.operator.verbs.grants import Grants
 from django_graphile_worker.management.operator.verbs.history import History
+from django_graphile_worker.management.operator.verbs.import_celery_beat import ImportCeleryBeat
 from django_graphile_worker.management.operator.verbs.jobs import Jobs
 from django_graphile_worker.management.operator.verbs.limits import Limits
 from django_graphile_worker.management.operator.verbs.pause import Pause
@@ -64,6 +65,7 @@ VERBS: tuple[Verb, ...] = (
     Limits(),
     Crontab(),
     Schedules(),
+    ImportCeleryBeat(),
     Unlock(),
     Sweep(),
     Cleanup(),
