@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from django_graphile_worker.jobs import Job
+from django_graphile_worker.logs import schedule_lines
 from django_graphile_worker.logs.lines import JobFacts, job_attributes, with_place, write
 from django_graphile_worker.printable_text import shown
 
@@ -50,4 +51,5 @@ RECEIVERS: dict[str, Callable[..., None]] = {
     "work_paused": work_changed("paused"),
     "work_resumed": work_changed("resumed"),
     "cron_missed": cron_missed,
+    **schedule_lines.RECEIVERS,
 }

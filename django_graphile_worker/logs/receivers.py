@@ -16,7 +16,7 @@ from typing import Any
 from django_graphile_worker import signals
 from django_graphile_worker.durations import readable_duration
 from django_graphile_worker.jobs import Job
-from django_graphile_worker.logs import control_lines, schedule_lines, success_lines
+from django_graphile_worker.logs import control_lines, success_lines
 from django_graphile_worker.logs.advice import advice_about
 from django_graphile_worker.logs.lines import (
     JobFacts,
@@ -286,7 +286,6 @@ _RECEIVERS: dict[str, Callable[..., None]] = {
     "tasks_not_found": _tasks_not_found,
     "stale_locks_released": _line(_worker, logging.WARNING, "released stale locks: jobs %(jobs)s, queues %(queues)s"),
     **control_lines.RECEIVERS,
-    **schedule_lines.RECEIVERS,
     "cron_started": _line(_cron, logging.INFO, "cron started: %(items)s"),
     "cron_scheduled": _line(_cron, logging.INFO, "cron scheduled %(identifiers)s for %(tick)s"),
     "cron_backfilled": _line(_cron, logging.INFO, "cron backfilled %(identifier)s: %(ticks)s"),

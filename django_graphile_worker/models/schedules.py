@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 from django.db import connections, models
 from django.utils import timezone
@@ -17,6 +17,9 @@ from django_graphile_worker.models.schedule_changes import at_simulated_time, ch
 from django_graphile_worker.models.tables import table
 from django_graphile_worker.routing import queue_alias
 from django_graphile_worker.sql.schedules.changes import FOREVER
+
+if TYPE_CHECKING:
+    from django_graphile_worker.crontab.describe import Phrases
 
 # What the database and the workers write.
 OF_THE_DATABASE = (
@@ -63,6 +66,8 @@ class Schedule(models.Model):
     """
 
     FOREVER = FOREVER
+    # The task that the row has in the database: it stays valid, though this process may not know it.
+    _former_task: str | None = None
 
     class Missed(models.TextChoices):
         SKIP = "skip", _("Skip them")
@@ -126,6 +131,7 @@ class Schedule(models.Model):
         self.refuse_mistakes()
         with at_simulated_time(using):
             super().save(*args, **kwargs)
+        self._former_task = self.task
         self.refresh_from_db(using=using, fields=OF_THE_DATABASE)
 
     @property
@@ -138,12 +144,30 @@ class Schedule(models.Model):
         """Whether it fires nothing until it is resumed."""
         return self.paused_until is not None and _aware(self.paused_until) >= FOREVER
 
+    @classmethod
+    def from_db(cls, db: str | None, field_names: Collection[str], values: Collection[Any], **more: Any) -> Self:
+        schedule = super().from_db(db, field_names, values, **more)
+        schedule._former_task = schedule.__dict__.get("task")
+        return schedule
+
     def refuse_mistakes(self) -> None:
         """Raise ValidationError if the definition is not valid, by field."""
+        # Late import: loading the parser of cron lines takes 12 ms, and few processes need it.
+        from django_graphile_worker.models.schedule_validation import refuse_mistakes
+
+        refuse_mistakes(self, former_task=self._former_task)
+
+    def in_words(self, phrases: Phrases | None = None) -> str:
+        """Describe when it fires: "Every weekday at 09:00 (Europe/Berlin)". ``phrases`` translates it."""
+        # Late import: as above.
+        from django_graphile_worker.schedules.definition import Definition
+        from django_graphile_worker.schedules.words import in_words
+
+        return in_words(Definition.of(self)) if phrases is None else in_words(Definition.of(self), phrases)
 
     def next_times(self, number: int = 5, after: datetime | None = None) -> Sequence[datetime]:
         """Return the next times at which it fires; none if it is disabled. A pause is left out."""
-        # Late import: loading the parser of cron lines takes 12 ms, and few processes need it.
+        # Late import: as above.
         from django_graphile_worker.schedules.definition import Definition
         from django_graphile_worker.schedules.times import first_time, next_times
 
@@ -159,7 +183,7 @@ class Schedule(models.Model):
 
         The job is that of a tick: with the payload and the options that the schedule has in the database.
         """
-        # Late import: as in next_times().
+        # Late import: as above.
         from django_graphile_worker.models.schedule_tasks import find_task
         from django_graphile_worker.schedule_jobs import job_of
         from django_graphile_worker.schedules.definition import Definition

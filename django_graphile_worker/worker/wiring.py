@@ -9,7 +9,7 @@ from django_graphile_worker import signals
 from django_graphile_worker.exceptions import BreakingMigrationError
 from django_graphile_worker.registry import Registry, Task
 from django_graphile_worker.routing import Place
-from django_graphile_worker.worker import part_callbacks
+from django_graphile_worker.worker import late_parts, part_callbacks
 from django_graphile_worker.worker.control.control_reader import ControlReader
 from django_graphile_worker.worker.control.pauses import Pauses
 from django_graphile_worker.worker.database.connection import Database
@@ -25,7 +25,6 @@ from django_graphile_worker.worker.fetching.listener import Listener
 from django_graphile_worker.worker.fetching.preconnect import database_of
 from django_graphile_worker.worker.fetching.task_directory import TaskDirectory
 from django_graphile_worker.worker.job_clock import job_clock
-from django_graphile_worker.worker.late_parts import control_callbacks, pause_endings_of, progress_of, stops_of, use_limits
 from django_graphile_worker.worker.maintenance.heartbeat import Heartbeat, deadline_of_beats
 from django_graphile_worker.worker.maintenance.lease_clock import lease_clock
 from django_graphile_worker.worker.maintenance.recovery import Recovery
@@ -79,13 +78,13 @@ def build_parts(
     parts.task_reports = None if find_task is None else _build_task_reports(parts)
     parts.heartbeat = _build_heartbeat(parts)
     parts.pauses = Pauses(
-        part_callbacks.PauseCallbacks(parts, lambda: pause_endings_of(parts)),
+        part_callbacks.PauseCallbacks(parts, lambda: late_parts.pause_endings_of(parts)),
         identifier_of=parts.directory.identifier_of,
     )
-    parts.control_reader = ControlReader(control_callbacks(parts, registry))
+    parts.control_reader = ControlReader(late_parts.control_callbacks(parts, registry))
     parts.listener = _build_listener(parts) if parts.settings.listen else None
     parts.fetcher = _build_fetcher(parts)
-    parts.directory.on_limited = lambda: use_limits(parts)
+    parts.directory.on_limited = lambda: late_parts.use_limits(parts)
     parts.schema_version = _build_schema_version(parts, on_refused)
     parts.recovery = _build_recovery(parts)
     parts.retention = _build_retention(parts)
@@ -142,14 +141,14 @@ def _build_execution(parts: Parts, new_tasks: NewTasks | None) -> None:
         using=place.using,
         installation=place.installation,
         tasks=parts.directory.task_of,
-        build_progress=lambda: progress_of(parts),
+        build_progress=lambda: late_parts.progress_of(parts),
         control=JobControl(
             server_time=parts.server_time,
             # Django tasks are found while the worker runs.
             has_expiring_tasks=new_tasks is not None or any(task.expires is not None for task in parts.tasks.values()),
             on_queue_pause=parts.return_rest_of_queue,
         ),
-        build_deadlines=lambda: stops_of(parts).deadlines,
+        build_deadlines=lambda: late_parts.stops_of(parts).deadlines,
     )
     parts.releaser = _build_releaser(parts)
     parts.slots = SlotPool(settings.concurrency, part_callbacks.PoolCallbacks(parts))

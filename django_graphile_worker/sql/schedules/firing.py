@@ -38,7 +38,9 @@ _FREE = """chosen as materialized (
     for no key update of schedule skip locked
 )"""
 
-# A schedule whose runs must not overlap gets one job at most, and none while a run is not over.
+# A schedule whose runs must not overlap gets one job at most, and none while a run is not over. All jobs are won with
+# their schedule, so the condition of ADD_JOBS is the same for all of them. A comparison of each job with each schedule
+# would take most of the time of the statement: last_job is searched by key.
 _JOBS = f"""busy as materialized (
     select free.id from free
     where free.overlap = 'skip' and exists (
@@ -61,21 +63,21 @@ _JOBS = f"""busy as materialized (
     join free on free.id = tick.schedule_id
     left join busy on busy.id = tick.schedule_id
 ), job as materialized (
-    select tick.*, tick.schedule_id::text as identifier, tick.tick as run_at from tick where not tick.is_skipped
+    select tick.*, true as identifier, tick.tick as run_at from tick where not tick.is_skipped
 ), won as (
-    select free.id::text as identifier from free
+    select true as identifier
 ), {ADD_JOBS}, fired as materialized (
     select tick.schedule_id, tick.place, tick.tick, tick.is_late, added.id as job_id
     from added join tick using (place)
+), last_job as materialized (
+    select jsonb_object_agg(fired.schedule_id::text, fired.job_id order by fired.place) as ids from fired
 )"""
 
 _MOVE = """moved as (
     update only :SCHEMA._private_schedules as schedule
     set next_at = free.next_at, last_tick = coalesce(free.last_tick, schedule.last_tick),
         last_missed_at = coalesce(free.last_missed, schedule.last_missed_at),
-        last_job_id = coalesce((
-            select fired.job_id from fired where fired.schedule_id = free.id order by fired.place desc limit 1),
-            schedule.last_job_id)
+        last_job_id = coalesce(((select last_job.ids from last_job) ->> free.id::text)::bigint, schedule.last_job_id)
     from free where schedule.id = free.id
     returning schedule.id
 )"""
@@ -126,7 +128,7 @@ _RUNS = f"""without_job as materialized (
     where run.id = old.id
 )"""
 
-_EVENTS = """late as (
+_EVENTS = """late as materialized (
     select fired.schedule_id, count(*)::int as number, max(fired.tick) as last_tick
     from fired where fired.is_late group by fired.schedule_id
 ), event as materialized (
@@ -142,14 +144,11 @@ _EVENTS = """late as (
 
 FIRE = f"""/* gw:schedules:fire */
 with {CLOCK}, {_FREE}, {_JOBS}, {_MOVE}, {_RUNS}, {_EVENTS}
-select moved.id, fired.job_ids, coalesce(skipped.number, 0), (select count(event.id) from event)
-from moved
-left join (
-    select fired.schedule_id, array_agg(fired.job_id order by fired.place) as job_ids from fired
-    group by fired.schedule_id) as fired on fired.schedule_id = moved.id
-left join (
-    select without_job.schedule_id, without_job.number from without_job where without_job.kind = 'overlap'
-) as skipped on skipped.schedule_id = moved.id"""
+select 'moved', moved.id, null::bigint from moved
+union all select 'fired', fired.schedule_id, fired.job_id from fired
+union all select 'skipped', without_job.schedule_id, without_job.number from without_job
+    where without_job.kind = 'overlap'
+union all select 'events', count(event.id), null from event"""
 
 
 class TickJob(NamedTuple):
@@ -188,7 +187,7 @@ class Move(Frozen):
 class Fired(NamedTuple):
     """What became of a schedule."""
 
-    job_ids: tuple[int, ...]
+    job_ids: list[int]
     # How many ticks got no job because the last run was not over.
     skipped: int
 
@@ -208,7 +207,14 @@ def fire(
         "now": now,
     }
     cursor.execute(statement(FIRE, schema), parameters)
-    return {id_: Fired(tuple(job_ids or ()), skipped) for id_, job_ids, skipped, _ in cursor.fetchall()}
+    rows = cursor.fetchall()
+    fired: dict[int, Fired] = {id_: Fired([], 0) for kind, id_, _ in rows if kind == "moved"}
+    for kind, id_, value in rows:
+        if kind == "fired":
+            fired[id_].job_ids.append(value)
+        elif kind == "skipped":
+            fired[id_] = fired[id_]._replace(skipped=value)
+    return fired
 
 
 def _schedule(move: Move) -> dict[str, Any]:

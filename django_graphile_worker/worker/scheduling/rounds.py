@@ -134,7 +134,7 @@ class Rounds:
         about = {"schedule_id": due.id, "name": due.name, "task": due.task}
         ticks = tuple(_for_receivers(job.at) for job in move.jobs)
         if done.job_ids:
-            self._send(signals.schedule_fired, **about, ticks=ticks[: len(done.job_ids)], job_ids=done.job_ids)
+            self._send(signals.schedule_fired, **about, ticks=ticks[: len(done.job_ids)], job_ids=tuple(done.job_ids))
         if done.skipped:
             self._send(signals.schedule_skipped, **about, ticks=ticks[len(done.job_ids) :], reason="overlap")
         if move.missed is not None and not move.task_is_unknown:

@@ -2,26 +2,85 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
+from django.core.exceptions import ValidationError
+from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
+from django_graphile_worker import registry, task
 from django_graphile_worker.models import Job, Schedule
 from django_graphile_worker.models.schedule_changes import changed_by
 
-
-@pytest.mark.django_db
-def test_run_now_adds_the_job_of_a_tick() -> None:
-    schedule = Schedule.objects.create(name="nightly", task="report", cron="0 4 * * *", payload={"a": 1}, priority=3)
-    job = Job.objects.get(pk=schedule.run_now(by="maria"))
-    assert (job.task.identifier, job.payload["a"], job.priority) == ("report", 1, 3)
-    assert job.payload["_cron"]["backfilled"] is False
+pytestmark = pytest.mark.django_db
 
 
-@pytest.mark.django_db
+@pytest.fixture(autouse=True)
+def report() -> Iterator[Any]:
+    """A task with defaults."""
+    with registry.tasks.isolated():
+        yield task("report", queue_name="reports", priority=3, flags=["slow"], job_key=_key)(lambda payload: None)
+
+
+def _key(payload: Any) -> str:
+    return f"report-{payload['a']}"
+
+
+def make(name: str = "nightly", **values: Any) -> Schedule:
+    return Schedule.objects.create(
+        **{"name": name, "task": "report", "cron": "0 4 * * *", "payload": {"a": 1}} | values
+    )
+
+
+def runs(schedule: Schedule) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        table = Schedule._meta.db_table.replace("_private_schedules", "_private_schedule_runs")
+        cursor.execute(f"select kind, job_id, run_by from {table} where schedule_id = %s order by id", [schedule.pk])
+        return cursor.fetchall()
+
+
+def changes() -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        table = Schedule._meta.db_table.replace("_private_schedules", "_private_schedule_changes")
+        cursor.execute(f"select changed_by, before::json, after::json from {table} order by id")
+        return cursor.fetchall()
+
+
+def test_run_now__adds_the_job_of_a_tick_with_the_defaults_of_its_task() -> None:
+    schedule = make()
+    job_id = schedule.run_now(by="maria")
+    job = Job.objects.get(pk=job_id)
+    assert (job.task.identifier, job.payload["a"], job.priority, job.key) == ("report", 1, 3, "report-1")
+    assert (job.job_queue.queue_name, job.payload["_cron"]["backfilled"]) == ("reports", False)
+    slow, recorded = sorted(job.flags, reverse=True)
+    assert (slow, recorded.rpartition(":")[0]) == ("slow", f"schedule:{schedule.pk}")
+    assert 24 * 86_400 <= int(recorded.rpartition(":")[2]) <= 25 * 86_400, "until it has fired 25 times more"
+    assert runs(schedule) == [("by_hand", job_id, "maria")]
+
+
+def test_run_now__uses_what_is_stored_and_not_what_the_object_says() -> None:
+    schedule = make()
+    Schedule.objects.update(payload={"a": 2}, priority=7, overlap="queue", queue_name=None)
+    job = Job.objects.get(pk=schedule.run_now())
+    assert (job.payload["a"], job.priority, job.job_queue.queue_name) == (2, 7, f"schedule:{schedule.pk}")
+    schedule.delete()
+    with pytest.raises(Schedule.DoesNotExist):
+        Schedule(pk=9_999_999).run_now()
+
+
+def test_run_now__keeps_fifty_runs() -> None:
+    schedule = make(job_key="same")
+    for _ in range(52):
+        schedule.run_now()
+    assert len(runs(schedule)) == 50
+
+
 def test_pause_and_resume() -> None:
-    schedule = Schedule.objects.create(name="often", task="report", interval=timedelta(seconds=10))
+    schedule = make(cron=None, interval="every 10 s")
+    assert schedule.interval == timedelta(seconds=10)
     assert len(schedule.next_times(3)) == 3
     schedule.pause(by="maria")
     assert (schedule.is_paused, schedule.is_paused_forever, schedule.changed_by) == (True, True, "maria")
@@ -35,14 +94,122 @@ def test_pause_and_resume() -> None:
     assert (schedule.paused_until, schedule.changed_by) == (None, "")
 
 
-@pytest.mark.django_db
-def test_changed_by_names_who_made_the_changes_of_the_block() -> None:
+def test_a_deleted_schedule__cannot_be_paused() -> None:
+    schedule = make()
+    Schedule.objects.all().delete()
+    with pytest.raises(Schedule.DoesNotExist):
+        schedule.pause()
+
+
+def test_next_times__of_a_disabled_schedule_are_none() -> None:
+    assert make(is_enabled=False).next_times() == ()
+    assert make("other").next_times(2, datetime(2026, 3, 1, tzinfo=UTC)) == (
+        datetime(2026, 3, 1, 4, tzinfo=UTC),
+        datetime(2026, 3, 2, 4, tzinfo=UTC),
+    )
+
+
+def test_in_words() -> None:
+    assert make(cron="0 9 * * 1-5", time_zone="Europe/Berlin").in_words() == "Every weekday at 09:00 (Europe/Berlin)"
+
+
+def test_changed_by__names_who_made_the_changes_of_the_block() -> None:
     with changed_by("maria"):
-        schedule = Schedule.objects.create(name="often", task="report", interval=timedelta(seconds=10))
+        schedule = make()
+    assert schedule.changed_by == "maria"
     schedule.description = "changed"
     schedule.save()
     assert (schedule.revision, schedule.changed_by) == (1, "")
-    with changed_by("maria"):
+    with changed_by("ada"), changed_by("maria"):
         Schedule.objects.update(description="again")
     schedule.refresh_from_db()
     assert (schedule.revision, schedule.changed_by) == (2, "maria")
+    with changed_by("ada"):
+        schedule.delete()
+    assert [(by, before["description"], (after or {}).get("description")) for by, before, after in changes()] == [
+        ("", "", "changed"),
+        ("maria", "changed", "again"),
+        ("ada", "again", None),
+    ]
+
+
+def test_save__cannot_change_what_workers_write() -> None:
+    """An object that was read before a worker fired is saved by a form a minute later."""
+    stale = make()
+    fired = datetime(2026, 11, 16, 4, tzinfo=UTC)
+    Schedule.objects.filter(pk=stale.pk).update(next_at=fired, last_tick=fired, last_job_id=5)
+    stale.next_at = stale.counts_from = stale.created_at = None
+    stale.description = "changed"
+    stale.save()
+    assert (stale.next_at, stale.last_tick, stale.last_job_id, stale.revision) == (fired, fired, 5, 1)
+    assert stale.counts_from is not None
+    before = (stale.counts_from, stale.changed_at)
+    stale.save()
+    assert (stale.counts_from, stale.changed_at, stale.revision) == (*before, 1), "a save that changes nothing"
+
+
+def test_a_change_of_the_times__has_the_next_time_computed_again() -> None:
+    schedule = make()
+    Schedule.objects.update(next_at=datetime(2026, 11, 16, 4, tzinfo=UTC))
+    for change in ({"cron": "0 5 * * *"}, {"time_zone": "Europe/Berlin"}, {"ends_at": timezone.now() + timedelta(9)}):
+        Schedule.objects.update(next_at=datetime(2026, 11, 16, 4, tzinfo=UTC))
+        Schedule.objects.update(**change)
+        schedule.refresh_from_db()
+        assert schedule.next_at is not None
+        assert schedule.next_at.year == 1, change
+    Schedule.objects.update(is_enabled=False)
+    schedule.refresh_from_db()
+    assert schedule.next_at.year == 9999
+
+
+MISTAKES: list[tuple[dict[str, Any], str, str]] = [
+    ({"cron": "61 4 * * *"}, "cron", "61"),
+    ({"cron": None}, "__all__", "expected one of cron, interval and run_at, got none"),
+    ({"interval": timedelta(seconds=5)}, "__all__", "got cron and interval"),
+    ({"cron": None, "interval": timedelta(milliseconds=5)}, "interval", "from 1 second"),
+    ({"cron": None, "run_at": datetime(2020, 1, 1, tzinfo=UTC)}, "run_at", "in the future"),
+    ({"time_zone": "Europe/Berln"}, "time_zone", "Europe/Berlin"),
+    ({"task": "reprot"}, "task", "report"),
+    ({"missed": "all"}, "missed_within", "expected how far back"),
+    ({"payload": [1]}, "payload", "expected"),
+    ({"max_attempts": 0}, "max_attempts", "expected"),
+]
+
+
+@pytest.mark.parametrize(("values", "field", "text"), MISTAKES)
+def test_a_definition_with_a_mistake__is_refused(values: dict[str, Any], field: str, text: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        make(**values)
+    assert list(caught.value.message_dict) == [field]
+    assert text in str(caught.value.message_dict[field])
+    good = {"name": "nightly", "task": "report", "cron": "0 4 * * *", "payload": {"a": 1}}
+    with pytest.raises(ValidationError):
+        Schedule.objects.bulk_create([Schedule(**good), Schedule(**good | {"name": "other"} | values)])
+    assert not Schedule.objects.exists()
+
+
+def test_a_schedule_of_a_task_that_is_gone__can_still_be_changed() -> None:
+    make()
+    Schedule.objects.update(task="gone")
+    schedule = Schedule.objects.get()
+    schedule.is_enabled = False
+    schedule.save()
+    schedule.task = "also_gone"
+    with pytest.raises(ValidationError, match="expected a task of this project"):
+        schedule.save()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"interval": timedelta(seconds=5)},
+        {"missed": "all"},
+        {"ends_at": datetime(2020, 1, 1, tzinfo=UTC), "starts_at": datetime(2021, 1, 1, tzinfo=UTC)},
+        {"max_attempts": 0},
+        {"overlap": "both"},
+    ],
+)
+def test_update__refuses_what_the_database_refuses(change: dict[str, Any]) -> None:
+    make()
+    with pytest.raises(IntegrityError), transaction.atomic():
+        Schedule.objects.update(**change)
