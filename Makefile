@@ -52,6 +52,9 @@ $(STAMP): pyproject.toml
 	@echo 'Installing ...'
 	@$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
 	@$(BIN)/python -m pip install --quiet --editable . --group dev $(if $(DJANGO),'Django~=$(DJANGO).0')
+	@# django-celery-beat would install an older Django than the one that was chosen.
+	@! $(BIN)/python -c 'import sys, django; sys.exit(django.VERSION >= (6, 1))' || \
+	  $(BIN)/python -m pip install --quiet --group celery-beat
 	@# Python 3.11 installs setuptools into every environment; its import hook costs time, and no package here needs it.
 	@$(BIN)/python -m pip uninstall --quiet --yes setuptools 2>/dev/null || true
 	@touch $@

@@ -69,7 +69,7 @@ def read_rows(alias: str) -> list[BeatRow]:
 
 
 def import_rows(rows: list[BeatRow], choices: Choices, *, now: datetime, using: str) -> list[Imported]:
-    """Create and update the schedules of rows, in one transaction; with a dry run, only tell what would become of them."""
+    """Create and update schedules, in one transaction; with a dry run, only tell what would become of the rows."""
     table = TaskTable(choices.tasks, _KnownTasks(), {row.task for row in rows})
     existing = {schedule.name: schedule for schedule in Schedule.objects.using(using).all()}
     with nullcontext() if choices.is_dry_run else changed_by(IMPORTED_BY, using=using):
@@ -126,10 +126,16 @@ class _Importer:
     def _create(self, row: BeatRow, translation: Translation) -> None:
         if self.choices.is_dry_run:
             return
-        schedule = Schedule(**translation.values, anchor_at=translation.anchor_at)
-        if self.choices.catches_up:
-            schedule.counts_from = row.last_run_at
+        schedule = Schedule(**translation.values)
         schedule.save(using=self.using, force_insert=True)
+        moments = {
+            "anchor_at": translation.anchor_at,
+            "counts_from": row.last_run_at if self.choices.catches_up else None,
+        }
+        given = {name: moment for name, moment in moments.items() if moment is not None}
+        if given:
+            # The trigger, which sets these columns itself, does not run for an update of nothing else.
+            Schedule.objects.using(self.using).filter(pk=schedule.pk).update(**given)
 
     def _updated(self, existing: Schedule, translation: Translation) -> Imported:
         name, values = existing.name, translation.values

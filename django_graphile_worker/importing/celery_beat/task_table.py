@@ -79,7 +79,8 @@ def _read_file(path: Path) -> dict[str, Target | None]:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ConfigurationError(
-            f'--tasks: expected NAME=NAME, or a JSON file like {{"proj.tasks.send": "send"}}, got {str(path)!r}: {error}.'
+            f'--tasks: expected NAME=NAME, or a JSON file like {{"proj.tasks.send": "send"}}, '
+            f"got {str(path)!r}: {error}."
         ) from error
     if not isinstance(content, dict):
         raise ConfigurationError(f"--tasks: expected a JSON object in {str(path)!r}, got {content!r}.")

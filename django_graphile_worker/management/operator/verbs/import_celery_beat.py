@@ -44,7 +44,7 @@ class ImportCeleryBeat(Verb):
             action="append",
             default=[],
             metavar="NAME=NAME|FILE",
-            help="The task of this project that replaces a task of Celery, or a JSON file with many of them. Repeatable.",
+            help="The task of this project that replaces a task of Celery, or a JSON file with many. Repeatable.",
         )
         parser.add_argument(
             "--from",
