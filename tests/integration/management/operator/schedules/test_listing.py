@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from django.utils import timezone
 
@@ -37,7 +39,7 @@ def test_list__filters_by_task_state_and_text() -> None:
     ):
         operate("schedules", "add", name, task, "--every", "1h", *more)
     operate("schedules", "pause", "b")
-    Schedule.objects.create(name="d", task="send_report", run_at=timezone.now())
+    Schedule.objects.create(name="d", task="send_report", run_at=timezone.now() + timedelta(hours=1))
     execute("update {schema}._private_schedules set next_at = 'infinity' where name = 'd'")
     assert _names() == ["a", "b", "c", "d"]
     assert _names("--task", "send_report") == ["a", "c", "d"]
