@@ -24,7 +24,6 @@ OUTCOMES = ("created", "updated", "unchanged", "kept", "left out")
 
 class ImportCeleryBeat(Verb):
     name = "import_celery_beat"
-    aliases = ("import-celery-beat",)
     summary = "Create schedules from the tables of django-celery-beat."
     description = (
         "Read the periodic tasks of django-celery-beat, whose package need not be installed any more, and create a "
@@ -103,7 +102,7 @@ def _line(console: Console, each: Imported) -> str:
     style = {"left out": console.style.ERROR, "kept": console.style.WARNING}.get(each.outcome, console.style.SUCCESS)
     parts = [f"{style(each.outcome):<9}  {shown(each.name)}"]
     if each.outcome in {"created", "updated"} and each.values is not None:
-        parts.append(f": {shown(each.values['task'])}, {in_words(_definition(each)).lower()}")
+        parts.append(f": {shown(each.values['task'])}, {_when(each)}")
         parts.append("" if each.values["is_enabled"] else ", disabled")
     if each.reason:
         parts.append(f" ({shown(each.reason)})" if each.outcome == "updated" else f": {shown(each.reason)}")
@@ -111,10 +110,11 @@ def _line(console: Console, each: Imported) -> str:
     return "".join(parts + notes)
 
 
-def _definition(each: Imported) -> Definition:
+def _when(each: Imported) -> str:
     assert each.values is not None
     names = ("cron", "interval", "run_at", "time_zone", "starts_at", "ends_at")
-    return Definition(**{name: each.values[name] for name in names})
+    words = in_words(Definition(**{name: each.values[name] for name in names}))
+    return words[0].lower() + words[1:]
 
 
 def _as_dict(each: Imported) -> dict[str, Any]:
