@@ -63,8 +63,10 @@ class Import(Verb):
         using, entries = database_of(console), schedule_file.read(options["file"])
         is_dry = options["dry_run"] or options["check"]
         with changing(using, options):
-            # The rows are locked, so that no other change comes between; workers pass over locked rows.
-            rows = Schedule.objects.using(using).select_for_update().order_by("pk")
+            rows = Schedule.objects.using(using).order_by("pk")
+            if not is_dry:
+                # No other change may come between. Workers pass over locked rows, and fire them afterwards.
+                rows = rows.select_for_update()
             found = schedule_file.difference(
                 entries, {schedule.name: schedule for schedule in rows}, deletes_others=options["delete_others"]
             )
