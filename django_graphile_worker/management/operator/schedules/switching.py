@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from django.core.management.base import CommandError, CommandParser
 
@@ -19,6 +19,9 @@ from django_graphile_worker.printable_text import shown
 class ByNames(Verb):
     """A verb that changes each of some schedules, or none of them."""
 
+    # What is said of a schedule for which there was nothing to change.
+    already: ClassVar[str] = ""
+
     def add_arguments(self, parser: CommandParser) -> None:
         add_names(parser, is_several=True)
         parser.add_argument("--by", metavar="NAME", help="The name to record (default: the user of this process).")
@@ -33,13 +36,9 @@ class ByNames(Verb):
             return
         for schedule, text in pairs:
             if text is None:
-                console.note(f"{shown(schedule.name)} was {self.state()} already.")
+                console.note(f"{shown(schedule.name)} {self.already}.")
             else:
                 console.say(console.style.SUCCESS(f"{shown(schedule.name)} {text}."))
-
-    def state(self) -> str:
-        """Return the state that a schedule has afterwards."""
-        raise NotImplementedError
 
     def change(self, console: Console, schedule: Schedule, options: Options) -> str | None:
         """Change a schedule and return what happened; None if there was nothing to change."""
@@ -55,9 +54,6 @@ class Pause(ByNames):
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         parser.add_argument("--until", metavar="TIME", help="End the pause then: +2h, or 2026-05-01T12:00.")
-
-    def state(self) -> str:
-        return "paused"
 
     def change(self, console: Console, schedule: Schedule, options: Options) -> str | None:
         if options["until"] is None:
@@ -78,9 +74,7 @@ class Resume(ByNames):
     name = "resume"
     summary = "Fire paused schedules again, from now on."
     examples = ("nightly-report",)
-
-    def state(self) -> str:
-        return "not paused"
+    already = "was not paused"
 
     def change(self, console: Console, schedule: Schedule, options: Options) -> str | None:
         if schedule.paused_until is None:
@@ -93,23 +87,22 @@ class Enable(ByNames):
     name = "enable"
     summary = "Enable schedules."
     examples = ("nightly-report",)
+    already = "was enabled already"
     enables = True
-
-    def state(self) -> str:
-        return "enabled" if self.enables else "disabled"
 
     def change(self, console: Console, schedule: Schedule, options: Options) -> str | None:
         if schedule.is_enabled is self.enables:
             return None
         schedule.is_enabled = self.enables
         schedule.save(update_fields=["is_enabled"])
-        return f"is {self.state()}"
+        return "is enabled" if self.enables else "is disabled"
 
 
 class Disable(Enable):
     name = "disable"
     summary = "Disable schedules: they do not fire until they are enabled."
     examples = ("nightly-report sync-stock",)
+    already = "was disabled already"
     enables = False
 
 
@@ -117,9 +110,6 @@ class Delete(ByNames):
     name = "delete"
     summary = "Delete schedules. Nothing fires after that; jobs that were added stay."
     examples = ("nightly-report",)
-
-    def state(self) -> str:
-        return "deleted"
 
     def change(self, console: Console, schedule: Schedule, options: Options) -> str | None:
         schedule.delete()

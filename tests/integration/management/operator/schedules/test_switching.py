@@ -33,7 +33,7 @@ def test_pause__holds_until_a_time_or_until_resumed() -> None:
     assert operate("schedules", "pause", "a").out == "a is paused until it is resumed.\n"
     assert "paused until  it is resumed" in operate("schedules", "show", "a").out
     assert operate("schedules", "resume", "a", "b").out == "a is resumed from now on.\nb is resumed from now on.\n"
-    assert operate("schedules", "resume", "a").err == "a was not paused already.\n"
+    assert operate("schedules", "resume", "a").err == "a was not paused.\n"
     assert "maria" in _changers()
     with pytest.raises(CommandError, match="--until: expected a time in the future, got 2020-01-01"):
         operate("schedules", "pause", "a", "--until", "2020-01-01")
