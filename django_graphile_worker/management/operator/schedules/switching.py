@@ -94,7 +94,11 @@ class Enable(ByNames):
         if schedule.is_enabled is self.enables:
             return None
         schedule.is_enabled = self.enables
-        schedule.save(update_fields=["is_enabled"])
+        if self.enables:
+            schedule.save(update_fields=["is_enabled"])
+        else:
+            # Without the checks of save(): a definition that is not valid can be disabled.
+            Schedule.objects.using(database_of(console)).filter(pk=schedule.pk).update(is_enabled=False)
         return "is enabled" if self.enables else "is disabled"
 
 

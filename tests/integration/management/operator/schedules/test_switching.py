@@ -66,3 +66,15 @@ def test_run__adds_a_job() -> None:
     assert row[0]["n"] == 1
     assert execute("select kind, run_by from {schema}._private_schedule_runs") == [("by_hand", "maria")]
     assert operate("schedules", "run", "a").out.startswith("Added send_report #")
+
+
+def test_definition_that_cannot_be_read__is_shown_and_can_be_stopped() -> None:
+    execute("update {schema}._private_schedules set \"interval\" = null, cron = 'often' where name = 'a'")
+    told = operate("schedules")
+    assert "cannot be read: " in told.out
+    assert "cannot be read: " in operate("schedules", "show", "a").out
+    assert [each["name"] for each in operate("schedules", "next", "--json").json] == ["b"]
+    assert operate("schedules", "disable", "a").out == "a is disabled.\n"
+    with pytest.raises(CommandError, match="cron: "):
+        operate("schedules", "enable", "a")
+    assert operate("schedules", "delete", "a").out == "a is deleted.\n"
