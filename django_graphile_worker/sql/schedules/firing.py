@@ -84,10 +84,12 @@ _MOVE = """moved as (
 
 # Ticks without a job are counted in the latest run of the schedule, if that is of the same kind.
 _RUNS = f"""without_job as materialized (
-    select free.id as schedule_id, 'overlap' as kind, max(tick.tick) as tick, count(*)::int as number
+    select free.id as schedule_id, 'overlap' as kind, max(tick.tick) as tick, count(*)::int as number,
+        bool_and(free.missed = 0) as is_next
     from free join tick on tick.schedule_id = free.id where tick.is_skipped group by free.id
     union all
-    select free.id, case when free.task_is_unknown then 'unknown_task' else 'missed' end, free.last_missed, free.missed
+    select free.id, case when free.task_is_unknown then 'unknown_task' else 'missed' end, free.last_missed, free.missed,
+        free.task_is_unknown
     from free where free.missed > 0
 ), counted as (
     update only :SCHEMA._private_schedule_runs as run
@@ -96,7 +98,7 @@ _RUNS = f"""without_job as materialized (
     where run.id = (
             select latest.id from only :SCHEMA._private_schedule_runs as latest
             where latest.schedule_id = without_job.schedule_id order by latest.id desc limit 1)
-        and run.kind = without_job.kind and run.kind <> 'missed'
+        and run.kind = without_job.kind and without_job.is_next
         and not exists (select from fired where fired.schedule_id = without_job.schedule_id)
     returning run.schedule_id, run.kind
 ), new_run as materialized (
@@ -142,7 +144,7 @@ _EVENTS = """late as materialized (
     from late join free on free.id = late.schedule_id
 )"""
 
-FIRE = f"""/* gw:schedules:fire */
+FIRE = f"""/* gw:fire-schedules */
 with {CLOCK}, {_FREE}, {_JOBS}, {_MOVE}, {_RUNS}, {_EVENTS}
 select 'moved', moved.id, null::bigint from moved
 union all select 'fired', fired.schedule_id, fired.job_id from fired

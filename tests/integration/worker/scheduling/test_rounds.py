@@ -64,7 +64,7 @@ def test_a_minute_in_which_nothing_is_due_costs_one_statement(world: ScheduleWor
     for minute in range(5):
         world.now = NOON + minute * MINUTE
         assert rounds.run() > 60
-    assert source.statements == ["/* gw:schedules:due "] * 5
+    assert source.statements == ["/* gw:due-schedules "] * 5
 
 
 def test_the_options_of_a_job_are_those_of_the_schedule_then_those_of_the_task(world: ScheduleWorld) -> None:

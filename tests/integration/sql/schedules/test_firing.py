@@ -1,0 +1,236 @@
+"""Firing beside other sessions: a tick is fired once, by the definition that was read or not at all."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+import psycopg
+import pytest
+
+from django_graphile_worker.jobs import JobDefaults
+from django_graphile_worker.registry import Task
+from django_graphile_worker.sql.control import read_control
+from django_graphile_worker.sql.schedules.due import read_due
+from django_graphile_worker.sql.schedules.firing import Fired, Move, fire
+from django_graphile_worker.worker.scheduling.moves import move_of
+from tests.conftest import RawConnection
+from tests.support.schedule_world import MINUTE, NOON, SECOND, ScheduleWorld
+
+TASK: Task[Any, Any] = Task(lambda payload: None, "report", defaults=JobDefaults())
+
+
+# A statement that waits for another session fails.
+NO_WAIT = "-c statement_timeout=5s"
+
+
+def due_world(connect: Callable[..., RawConnection], schema: str) -> ScheduleWorld:
+    """Return a world in which the schedule ``often`` is due."""
+    world = ScheduleWorld(connect, schema, NOON + 30 * SECOND)
+    world.add("often", cron="* * * * *", payload={"version": "old"})
+    world.settle(world.worker()[0])
+    world.now = NOON + MINUTE
+    return world
+
+
+@pytest.fixture
+def world(raw_connection: Callable[..., RawConnection], worker_schema: str) -> ScheduleWorld:
+    return due_world(lambda **options: raw_connection(options=NO_WAIT), worker_schema)
+
+
+@pytest.fixture
+def other(world: ScheduleWorld) -> RawConnection:
+    """Another session."""
+    return world._connect()
+
+
+def moves(world: ScheduleWorld) -> list[Move]:
+    """Read what is due, and decide; nothing is locked afterwards."""
+    with world.connection.cursor() as cursor:
+        due = read_due(cursor, schema=world.schema, most=100, now=world.now)
+    decided = [move_of(each, TASK, due.now) for each in due.schedules]
+    return [move for move in decided if move is not None]
+
+
+def fire_on(connection: RawConnection, world: ScheduleWorld, read: list[Move]) -> dict[int, Fired]:
+    with connection.cursor() as cursor:
+        return fire(cursor, read, schema=world.schema, now=world.now)
+
+
+def change(connection: RawConnection, world: ScheduleWorld, text: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("select set_config('graphile_worker.now', %s, false)", [world.now.isoformat()])
+        cursor.execute(text.replace(":S.", f'"{world.schema}".').encode())
+
+
+def versions(world: ScheduleWorld) -> list[str]:
+    return [job["payload"]["version"] for job in world.jobs()]
+
+
+EDIT = """update :S._private_schedules set payload = '{"version": "new"}', task = 'other' where name = 'often'"""
+RETIME = "update :S._private_schedules set cron = '*/2 * * * *'"
+
+
+def test_of_two_workers_at_one_tick__one_fires(world: ScheduleWorld, other: RawConnection) -> None:
+    first, second = moves(world), moves(world)
+    (fired,) = fire_on(other, world, first).values()
+    assert (len(fired.job_ids), fired.skipped) == (1, 0)
+    assert fire_on(world.connection, world, second) == {}
+    assert world.ticks("often") == ["12:01:00"]
+
+
+def test_a_schedule_that_another_worker_is_firing__is_not_waited_for(
+    world: ScheduleWorld, other: RawConnection
+) -> None:
+    read = moves(world)
+    with other.transaction(force_rollback=True):
+        assert len(fire_on(other, world, read)) == 1
+        assert fire_on(world.connection, world, read) == {}
+    assert len(fire_on(world.connection, world, read)) == 1, "the other worker has died before its commit"
+    assert (world.ticks("often"), world.runs("often")) == (["12:01:00"], [("on_time", "12:01:00", 1)])
+
+
+def test_a_change_between_reading_and_firing__fires_the_new_definition(
+    world: ScheduleWorld, other: RawConnection
+) -> None:
+    read = moves(world)
+    change(other, world, EDIT)
+    assert fire_on(world.connection, world, read) == {}
+    assert world.jobs() == []
+    assert len(fire_on(world.connection, world, moves(world))) == 1
+    (job,) = world.jobs()
+    assert (job["task"], job["payload"]["version"]) == ("other", "new")
+
+
+def test_a_change_that_is_not_committed__is_not_waited_for(world: ScheduleWorld, other: RawConnection) -> None:
+    read = moves(world)
+    with other.transaction(force_rollback=True):
+        change(other, world, EDIT)
+        assert fire_on(world.connection, world, read) == {}
+    assert len(fire_on(world.connection, world, read)) == 1, "the change was rolled back"
+    assert versions(world) == ["old"]
+
+
+def test_a_change_of_the_times_that_commits_after_the_tick__begins_after_it(
+    world: ScheduleWorld, other: RawConnection
+) -> None:
+    read = moves(world)
+    change(other, world, RETIME)
+    assert fire_on(world.connection, world, read) == {}
+    rounds, _ = world.worker()
+    for minute in (1, 2, 3, 4):
+        world.now = NOON + minute * MINUTE
+        world.settle(rounds)
+    assert world.ticks("often") == ["12:02:00", "12:04:00"]
+
+
+def test_a_deleted_schedule__fires_nothing(world: ScheduleWorld, other: RawConnection) -> None:
+    read = moves(world)
+    with other.transaction():
+        change(other, world, "delete from :S._private_schedules")
+        assert fire_on(world.connection, world, read) == {}
+    assert fire_on(world.connection, world, read) == {}
+    assert world.jobs() == []
+
+
+def test_a_deletion_during_the_firing__leaves_no_runs(world: ScheduleWorld, other: RawConnection) -> None:
+    assert len(fire_on(other, world, moves(world))) == 1
+    change(other, world, "delete from :S._private_schedules")
+    assert world.execute("select count(*) from :S._private_schedule_runs") == [(0,)]
+    assert world.execute("select before ->> 'name', after from :S._private_schedule_changes") == [("often", None)]
+
+
+def test_a_tick_that_is_not_due_by_the_clock_of_the_database__is_not_fired(
+    world: ScheduleWorld, other: RawConnection
+) -> None:
+    read = moves(world)
+    world.now = NOON + 59 * SECOND
+    assert fire_on(other, world, read) == {}
+
+
+def test_a_job_key_that_another_session_has_locked__delays_no_other_schedule(
+    world: ScheduleWorld, other: RawConnection
+) -> None:
+    world.add("keyed", run_at=NOON + MINUTE + SECOND, job_key="busy")
+    world.now = NOON + MINUTE + SECOND
+    rounds, _ = world.worker()
+    with other.transaction(force_rollback=True):
+        change(other, world, "select from :S.add_job('another', job_key => 'busy')")
+        assert rounds.run() < 1
+        assert (world.ticks("often"), world.ticks("keyed")) == (["12:01:00"], [])
+    world.settle(rounds)
+    assert world.ticks("keyed") == ["12:01:01"]
+    assert world.troubles == []
+
+
+def test_a_session_that_has_changed_settings__reads_and_fires_the_same(
+    world: ScheduleWorld, other: RawConnection
+) -> None:
+    other.execute("set timezone = 'Asia/Kathmandu'")
+    other.execute("set datestyle = 'german'")
+    other.execute("set intervalstyle = 'sql_standard'")
+    world.execute("delete from :S._private_schedules")
+    world.now = NOON + 30 * SECOND
+    world.add("window", interval="90 seconds", starts_at=NOON + MINUTE, missed="all", missed_within="1 day 02:00:00")
+    world.now = NOON + MINUTE
+    with other.cursor() as cursor:
+        due = read_due(cursor, schema=world.schema, most=100, now=world.now)
+    (schedule,) = due.schedules
+    assert (schedule.definition.starts_at, schedule.definition.interval) == (NOON + MINUTE, 90 * SECOND)
+    assert schedule.missed_within == 26 * 60 * MINUTE
+    (move,) = [move_of(schedule, TASK, due.now)]
+    assert move is not None
+    assert len(fire_on(other, world, [move])) == 1
+    assert world.ticks("window") == ["12:01:00"]
+    change(other, world, "update :S._private_schedules set interval = '1 day 00:00:01'")
+    ((change_of_times,),) = world.execute("select after from :S._private_schedule_changes order by id desc limit 1")
+    assert (change_of_times["interval"], change_of_times["starts_at"]) == ("P1DT1S", "2026-11-16T12:01:00+00:00")
+
+
+def test_a_notification__is_sent_once_for_each_transaction_that_changes_schedules(
+    world: ScheduleWorld, other: RawConnection
+) -> None:
+    other.execute('listen "jobs:control"')
+    with world.connection.transaction():
+        world.add("one", cron="* * * * *")
+        world.add("two", cron="* * * * *")
+        world.execute("update :S._private_schedules set description = 'x'")
+    other.execute("select 1")
+    heard = [notice.payload for notice in other.notifies(timeout=0)]
+    assert heard == [world.schema]
+    fire_on(world.connection, world, moves(world))
+    other.execute("select 1")
+    assert [json.dumps(notice.payload) for notice in other.notifies(timeout=0)] == [], "workers change no definition"
+
+
+def test_every_version__fires_skips_misses_and_leaves_out(versioned_database: str, worker_schema: str) -> None:
+    with ExitStack() as stack:
+
+        def connect(**options: Any) -> RawConnection:
+            return stack.enter_context(psycopg.connect(versioned_database, autocommit=True, options=NO_WAIT))
+
+        world = due_world(connect, worker_schema)
+        other = connect()
+        world.add("slow", interval=MINUTE, overlap="skip")
+        read = moves(world)
+        with other.transaction(force_rollback=True):
+            change(other, world, EDIT)
+            assert fire_on(world.connection, world, read).keys() == {world.row("slow")["id"]}
+        assert len(fire_on(world.connection, world, moves(world))) == 1
+        rounds, _ = world.worker()
+        for minute in (2, 3, 60):
+            world.now = NOON + minute * MINUTE
+            world.settle(rounds)
+        assert world.ticks("often") == ["12:01:00", "12:02:00", "12:03:00", "13:00:00"]
+        assert world.runs("often")[-2:] == [("missed", "12:59:00", 56), ("on_time", "13:00:00", 1)]
+        assert world.runs("slow") == [
+            ("on_time", "12:02:00", 1),
+            ("overlap", "12:03:00", 1),
+            ("missed", "12:59:00", 56),
+            ("overlap", "13:00:00", 1),
+        ]
+        assert ("schedule_missed", "slow", 56) in world.events()
+        with world.connection.cursor() as cursor:
+            assert read_control(cursor, "worker", schema=world.schema, now=world.now).until_schedule == 60
