@@ -17,10 +17,8 @@ KEEP = timedelta(days=1)
 
 
 def make_schedule(name: str = "report", task: str = "report", **values: Any) -> Schedule:
-    """Insert a schedule, which is due every hour unless the values say more."""
-    if not values.keys() & {"cron", "interval", "run_at"}:
-        values["cron"] = "0 * * * *"
-    made = Schedule(name=name, task=task, **values)
+    """Insert a schedule that no worker fires, because it is disabled unless the values say otherwise."""
+    made = Schedule(name=name, task=task, **{"cron": "0 * * * *", "is_enabled": False, **values})
     made.save_base(force_insert=True)
     made.refresh_from_db()
     return made

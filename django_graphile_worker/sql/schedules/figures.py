@@ -95,8 +95,8 @@ def counts(cursor: Any, *, schema: str, crontab_identifiers: Iterable[str] = (),
     identifiers = list(crontab_identifiers)
     cursor.execute(statement(COUNTS, schema), {"identifiers": identifiers, "now": now})
     missed, late = cursor.fetchone()
-    failing = failing_schedules(cursor, schema=schema), failing_crontabs(cursor, identifiers, schema=schema)
-    return Counts(failing=sum(map(len, failing)), missed=missed, late=late)
+    failing = len(failing_schedules(cursor, schema=schema)) + len(failing_crontabs(cursor, identifiers, schema=schema))
+    return Counts(failing=failing, missed=missed, late=late)
 
 
 def failing_schedules(cursor: Any, *, schema: str) -> list[int]:

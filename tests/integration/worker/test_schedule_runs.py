@@ -19,10 +19,12 @@ from django_graphile_worker import (
     cancel_jobs,
     complete_jobs,
     conf,
+    pause,
     permanently_fail_jobs,
     registry,
     remove_job,
     result,
+    resume,
     task,
 )
 from django_graphile_worker.sql import recovery
@@ -170,6 +172,21 @@ def test_history__and_runs_are_both_recorded(runner: Build, wait_until: Wait) ->
     assert [each.outcome for each in runs_of(schedule)] == [RunOutcome.SUCCEEDED] * 3
     assert len(records.history(worker.settings.schema)) == 23
     assert len(records.results(worker.settings.schema)) == 3
+
+
+def test_forbidden_and_paused_flags__hold_runs_back(runner: Build, wait_until: Wait) -> None:
+    schedule = make_schedule()
+    fire(schedule, flags=["bulk"])
+    run_all(runner(forbidden_flags=("bulk",)), wait_until)
+    worker = runner()
+    pause(flag="bulk", create=True)
+    worker.control_reader.read(worker.claim_database)
+    run_all(worker, wait_until)
+    assert [each.outcome for each in runs_of(schedule)] == [RunOutcome.WAITING]
+    resume(flag="bulk")
+    worker.control_reader.read(worker.claim_database)
+    run_all(worker, wait_until)
+    assert [each.outcome for each in runs_of(schedule)] == [RunOutcome.SUCCEEDED]
 
 
 def test_cancelled_and_removed_jobs__are_known(runner: Build) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -63,10 +62,10 @@ def test_counts__of_an_empty_table_are_zero() -> None:
 
 def _schedule_with(name: str, *job_ids: int, **columns: Any) -> int:
     """Return the id of a schedule with runs of these jobs, the oldest first."""
-    schedule = make_schedule(name)
+    schedule = make_schedule(name, is_enabled=True)
     for job_id in job_ids:
         make_run(schedule.id, job_id=job_id)
-    values = {"next_at": datetime.now(tz=schedule.created_at.tzinfo) + timedelta(hours=1), **columns}
+    values = {"next_at": minutes_ago(-60), **columns}
     if job_ids:
         values["last_job_id"] = job_ids[-1]
     _update("_private_schedules", schedule.id, **values)
