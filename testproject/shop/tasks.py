@@ -61,7 +61,7 @@ async def fetch_exchange_rates(payload: dict[str, Any]) -> None:
     await asyncio.sleep(0.3)
 
 
-@task
+@task(schedulable=True)
 def ask_for_review(payload: dict[str, Any]) -> None:
     """Scheduled: added now, run later."""
 

@@ -56,6 +56,18 @@ def may_change_item(user: Any, codename: str, identifier: str) -> bool:
 class SchedulePermissionsAdmin(PageAdmin):
     """The permissions of the pages about schedules. With a schedule, each one includes the permission of its task."""
 
+    def has_view_permission(self, request: HttpRequest, obj: Schedule | None = None) -> bool:
+        """Return whether the user may see the list, or a schedule.
+
+        The permission to see recurring tasks opens the list, too. It then has only the items of the crontab.
+        """
+        may_see_items = obj is None and self.has_app_permission(request, "view_recurringtask")
+        return may_see_items or self.sees_schedules(request)
+
+    def sees_schedules(self, request: HttpRequest) -> bool:
+        """Return whether the user may see schedules of the database."""
+        return super().has_view_permission(request)
+
     def has_add_permission(self, request: HttpRequest) -> bool:
         return self._has_model_permission(request, "add")
 
@@ -81,7 +93,7 @@ class SchedulePermissionsAdmin(PageAdmin):
 
     def has_duplicate_permission(self, request: HttpRequest, obj: Schedule | None = None) -> bool:
         """Return whether the user may add a copy of a schedule."""
-        return self.has_add_permission(request) and self.has_view_permission(request) and self.may_touch(request, obj)
+        return self.has_add_permission(request) and self.sees_schedules(request) and self.may_touch(request, obj)
 
     def has_item_permission(self, request: HttpRequest, action: str, identifier: str) -> bool:
         """Return whether the user may ``run`` or ``pause`` an item of the crontab with this task."""

@@ -78,7 +78,7 @@ def _converter(function: Callable[..., Any], parameter: Parameter) -> Converter 
     if parameter.annotation is Parameter.empty:
         return None
     try:
-        annotation = _resolved(function, parameter)
+        annotation = resolved_annotation(function, parameter)
         if annotation in _PLAIN_ANNOTATIONS:
             return None
         # Late import: most tasks take plain payloads, and their first job does not wait 5 ms for converters.
@@ -97,7 +97,8 @@ def _converter(function: Callable[..., Any], parameter: Parameter) -> Converter 
         return None
 
 
-def _resolved(function: Callable[..., Any], parameter: Parameter) -> Any:
+def resolved_annotation(function: Callable[..., Any], parameter: Parameter) -> Any:
+    """Return the type of a parameter, also if its annotation is a text; raise NameError if it names what is unknown."""
     if not isinstance(parameter.annotation, str):
         return parameter.annotation
     innermost = inspect.unwrap(function)
