@@ -84,4 +84,4 @@ class Newsletter:
 
 @task(schedulable=True)
 def send_newsletter(newsletter: Newsletter) -> None:
-    """Scheduled by people: the form of the admin has a field for each field of the payload."""
+    """Send a newsletter: people schedule it, in a form with a field for each field of the payload."""
