@@ -62,6 +62,9 @@ class GraphileWorkerConfig(AppConfig):
         post_migrate.connect(install_without_migrations, sender=self, dispatch_uid="django_graphile_worker.schema")
         post_migrate.connect(install_named_later, sender=self, dispatch_uid="django_graphile_worker.named_later")
         post_migrate.connect(register_task_names, sender=self, dispatch_uid="django_graphile_worker.task_names")
+        post_migrate.connect(
+            create_task_permissions, sender=self, dispatch_uid="django_graphile_worker.task_permissions"
+        )
 
 
 @contextmanager
@@ -97,6 +100,13 @@ def install_named_later(**arguments: Any) -> None:
     from django_graphile_worker import operations
 
     operations.install_named_later(**arguments)
+
+
+def create_task_permissions(**arguments: Any) -> None:
+    # Late import: only migrate needs it.
+    from django_graphile_worker.operations.permissions_of_tasks import create_task_permissions
+
+    create_task_permissions(**arguments)
 
 
 def register_task_names(*, using: str, **kwargs: Any) -> None:

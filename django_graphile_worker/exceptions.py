@@ -56,6 +56,8 @@ class PayloadError(InvalidJobError):
 
     # True if the payload of a claimed job does not fit the type that its task takes: no other attempt can succeed.
     is_misfit = False
+    # If several parts do not fit: the path of each, and what is wrong with it.
+    problems: tuple[tuple[str, str], ...] = ()
 
     def __init__(self, message: str, *, path: str = "$") -> None:
         self.path = path

@@ -13,6 +13,7 @@ from django_graphile_worker.job_options import JobKeyMode, valid_identifier
 from django_graphile_worker.jobs import JobDefaults
 from django_graphile_worker.setting_types import LONGEST_DURATION, SHORTEST_TIMEOUT
 from django_graphile_worker.signatures import innermost, is_generator_function, source_of
+from django_graphile_worker.task_permissions import valid_schedulable
 from django_graphile_worker.task_type import Task
 
 if TYPE_CHECKING:
@@ -116,6 +117,7 @@ def task(
     expires: timedelta | float | None = None,
     limit: Limit | Sequence[Limit] | None = None,
     fair: Key | None = None,
+    schedulable: bool | str = False,
 ) -> TaskDecorator: ...
 
 
@@ -132,6 +134,7 @@ def task(
     expires: timedelta | float | None = None,
     limit: Limit | Sequence[Limit] | None = None,
     fair: Key | None = None,
+    schedulable: bool | str = False,
     **defaults: Any,
 ) -> Any:
     """Register a function as a task: ``@task``, ``@task("billing:send")`` or ``@task(priority=5)``."""
@@ -148,6 +151,7 @@ def task(
         "keep_result": valid_keep_result(keep_result),
         "timeout": valid_timeout(timeout),
         "expires": valid_task_expires(expires),
+        "schedulable": valid_schedulable(schedulable),
     }
 
     def decorate(function: Callable[P, R]) -> Task[P, R]:
@@ -189,7 +193,7 @@ def _refuse_unknown_options(given: Iterable[str]) -> None:
     from django_graphile_worker.suggestions import TASK_OPTIONS, did_you_mean
 
     options = ["identifier", *defaults, "atomic", "backoff", "cron", "keep_result", "timeout", "expires"]
-    options += ["limit", "fair"]
+    options += ["limit", "fair", "schedulable"]
     way_out = did_you_mean(unknown[0], options, TASK_OPTIONS) or f"Known options: {', '.join(options)}."
     raise InvalidTypeError(f"@task: expected a known option, got {unknown[0]!r}. {way_out}")
 

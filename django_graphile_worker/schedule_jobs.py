@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 from django_graphile_worker.job_options import valid_job_key
+from django_graphile_worker.run_flags import RUNS_KEPT, schedule_flag
 from django_graphile_worker.schedules.definition import Definition
 from django_graphile_worker.schedules.times import times_after
 from django_graphile_worker.sql.schedules.firing import TickJob
@@ -16,9 +17,6 @@ from django_graphile_worker.sql.schedules.firing import TickJob
 if TYPE_CHECKING:
     from django_graphile_worker.registry import Task
 
-# The outcome of a run is recorded for as long as this many ticks take.
-RECORDED_TICKS = 25
-SHORTEST_RECORD, LONGEST_RECORD = timedelta(hours=1), timedelta(days=400)
 RECORD_OF_SINGLE_RUN = timedelta(days=30)
 
 
@@ -75,13 +73,13 @@ def _queue_name(schedule: Scheduled, default: str | None) -> str | None:
 
 def flag_of(schedule_id: int, definition: Definition, at: datetime) -> str:
     """Return the flag by which a worker finds for how many seconds it records the outcome of a run."""
-    return f"schedule:{schedule_id}:{int(_recorded_for(definition, at).total_seconds())}"
+    return schedule_flag(schedule_id, _recorded_for(definition, at))
 
 
 def _recorded_for(definition: Definition, at: datetime) -> timedelta:
-    """Return for how long the outcome of a run is recorded: until so many later runs are there."""
+    """Return for how long the outcome of a run is recorded: until so many later runs are there, within the limits."""
     if definition.interval is not None:
-        return _within_bounds(RECORDED_TICKS * definition.interval)
+        return RUNS_KEPT * definition.interval
     if definition.cron is None:
         return RECORD_OF_SINGLE_RUN
     return _recorded_for_cron(definition.cron, definition.time_zone, at)
@@ -91,8 +89,4 @@ def _recorded_for(definition: Definition, at: datetime) -> timedelta:
 def _recorded_for_cron(cron: str, time_zone: str, at: datetime) -> timedelta:
     # Thousands of schedules may have the same line, and fire at the same time.
     later = times_after(Definition(cron=cron, time_zone=time_zone), at)
-    return _within_bounds(max(itertools.islice(later, RECORDED_TICKS), default=at) - at)
-
-
-def _within_bounds(duration: timedelta) -> timedelta:
-    return min(max(duration, SHORTEST_RECORD), LONGEST_RECORD)
+    return max(itertools.islice(later, RUNS_KEPT), default=at) - at

@@ -106,6 +106,7 @@ class Task(Generic[P, R, Payload]):
         timeout: float | bool | None = None,
         expires: float | None = None,
         limits: tuple[TaskLimit, ...] = (),
+        schedulable: bool | str = False,
     ) -> None:
         self.function = function
         self.identifier = identifier
@@ -124,6 +125,8 @@ class Task(Generic[P, R, Payload]):
         self.expires = expires
         # How many of its jobs run at once or start in a time, sorted by name.
         self.limits = limits
+        # Whether users may schedule it in the admin, or the permission that lets them.
+        self.schedulable = schedulable
         functools.update_wrapper(self, function)
         if self.is_async:
             markcoroutinefunction(self)

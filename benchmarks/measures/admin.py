@@ -44,7 +44,7 @@ PAGES = {
     "jobs, by error text (none)": "job/?state=failed&q=error:nope",
     "a job": "job/{id}/change/",
     "queues": "jobqueue/",
-    "recurring": "recurringtask/",
+    "schedules": "schedule/",
     "workers": "worker/",
     "errors": "errorgroup/",
 }
@@ -123,7 +123,7 @@ def measure_actions(session: Session) -> None:
         rows.append(Row(name, f"{name}: {told}"))
         figures = {"seconds": seconds, "longest": max(steps) * 1000, "steps": len(steps), "requests": requests}
         rows[-1].add(figures)
-        client.get("/admin/graphile_worker/recurringtask/")
+        client.get("/admin/graphile_worker/schedule/")
     metrics = [
         Metric("seconds", "s", 1),
         Metric("longest", "ms in the longest step"),

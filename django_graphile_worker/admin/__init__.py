@@ -6,8 +6,8 @@ through ``sql.inspection``, and renders a template of templates/admin/graphile_w
 that the user has selected, ``visible_jobs`` finds the jobs that the user may see, ``search`` parses the search box,
 ``formatting`` formats values, and ``audit`` writes the admin's log.
 
-The package may import ``api``, ``models``, ``sql`` and the layers below them, but not ``worker`` or ``management``.
-Nothing outside this package imports it.
+The package may import ``api``, ``models``, ``sql`` and the layers below them, but not ``management``. Of ``worker`` it
+imports only what converts payloads, for the form of schedules. Nothing outside this package imports it.
 
 To add a page, write a proxy model in models.py, for the permission to view the page, and a subclass of ``PageAdmin``.
 Register both in ``PAGES`` below, and give the page its place in ``page_order``.
@@ -26,7 +26,8 @@ from django_graphile_worker.admin.limits import LimitKeyAdmin
 from django_graphile_worker.admin.overview.overview_page import OverviewAdmin
 from django_graphile_worker.admin.pauses.pause_admin import PausedWorkAdmin
 from django_graphile_worker.admin.queues import JobQueueAdmin
-from django_graphile_worker.admin.recurring import RecurringTaskAdmin
+from django_graphile_worker.admin.schedules.recurring_page import RecurringTaskAdmin
+from django_graphile_worker.admin.schedules.schedule_admin import ScheduleAdmin
 from django_graphile_worker.admin.workers import WorkerAdmin
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "PastAttemptAdmin",
     "PausedWorkAdmin",
     "RecurringTaskAdmin",
+    "ScheduleAdmin",
     "WorkerAdmin",
     "register",
 ]
@@ -49,6 +51,7 @@ PAGES = {
     models.JobQueue: JobQueueAdmin,
     models.PausedWork: PausedWorkAdmin,
     models.LimitKey: LimitKeyAdmin,
+    models.Schedule: ScheduleAdmin,
     models.RecurringTask: RecurringTaskAdmin,
     models.Worker: WorkerAdmin,
     models.Event: EventAdmin,

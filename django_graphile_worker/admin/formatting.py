@@ -102,9 +102,9 @@ def relative_time(value: datetime | None, now: datetime | None = None) -> SafeSt
     """Return a time as its distance from now, in an element whose title is the exact time."""
     if value is None:
         return EMPTY_VALUE
-    if _aware(value) >= LATEST:
+    if aware(value) >= LATEST:
         return _("never (infinity)")
-    if _aware(value) <= EARLIEST:
+    if aware(value) <= EARLIEST:
         return _("always (-infinity)")
     now = now or timezone.now()
     return format_html(
@@ -116,7 +116,7 @@ def relative_time(value: datetime | None, now: datetime | None = None) -> SafeSt
 
 
 def _distance(value: datetime, now: datetime) -> str:
-    seconds = (_aware(now) - _aware(value)).total_seconds()
+    seconds = (aware(now) - aware(value)).total_seconds()
     if abs(seconds) < 1:
         return _("now")
     if seconds > 0:
@@ -129,7 +129,7 @@ def exact_time(value: datetime | None, zone: tzinfo | None = None) -> str:
 
     Seconds are shown unless they are zero.
     """
-    if value is None or not EARLIEST < _aware(value) < LATEST:
+    if value is None or not EARLIEST < aware(value) < LATEST:
         return str(relative_time(value))
     local = _local(value, zone)
     format_ = formats.get_format("DATETIME_FORMAT", use_l10n=True)
@@ -137,7 +137,7 @@ def exact_time(value: datetime | None, zone: tzinfo | None = None) -> str:
     return f"{text} {local:%Z}".strip()
 
 
-def _aware(value: datetime) -> datetime:
+def aware(value: datetime) -> datetime:
     """Return a time that can be compared with others; with ``USE_TZ = False`` some times have no time zone."""
     return value if timezone.is_aware(value) else value.replace(tzinfo=timezone.get_default_timezone())
 

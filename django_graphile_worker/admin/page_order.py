@@ -15,7 +15,7 @@ PAGES: tuple[type[Model], ...] = (
     models.JobQueue,
     models.PausedWork,
     models.LimitKey,
-    models.RecurringTask,
+    models.Schedule,
     models.Worker,
     models.Event,
     models.ErrorGroup,

@@ -52,6 +52,7 @@ class TaskOptions(TypedDict, total=False):
     timeout: Timeout | None
     limit: Limit | Sequence[Limit] | None
     fair: str | Callable[..., Any] | None
+    schedulable: bool | str
 
 
 @overload

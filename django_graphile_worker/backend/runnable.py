@@ -25,6 +25,7 @@ from django_graphile_worker.exceptions import PayloadError
 from django_graphile_worker.jobs import JobDefaults
 from django_graphile_worker.signatures import is_async_function, source_of
 from django_graphile_worker.task_labels import identifier_for, split_identifier
+from django_graphile_worker.task_permissions import valid_schedulable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,6 +48,7 @@ class RunnableTask(registry.Task[Any, Any, Any]):
             keeps_payload=True,
             timeout=timeout_of(django_task),
             limits=limits_of(django_task),
+            schedulable=valid_schedulable(django_task.schedulable),
         )
 
     def result_seconds(self, default: float | None) -> float | None:

@@ -16,6 +16,7 @@ from django_graphile_worker.job_options import JobKeyMode
 from django_graphile_worker.jobs import JobDefaults
 from django_graphile_worker.registry import task_limits, valid_keep_result, valid_timeout
 from django_graphile_worker.suggestions import did_you_mean
+from django_graphile_worker.task_permissions import valid_schedulable
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -53,6 +54,7 @@ OPTIONS = (
     "expires",
     "limit",
     "fair",
+    "schedulable",
 )
 
 
@@ -95,6 +97,8 @@ class GraphileTask(_Task[P, R]):
     limit: Limit | Sequence[Limit] | None = field(default=None, compare=False)
     # Whose jobs take turns.
     fair: str | Callable[..., Any] | None = field(default=None, compare=False)
+    # Whether users may schedule it in the admin, or the permission that lets them.
+    schedulable: bool | str = field(default=False, compare=False)
 
     def __new__(cls, **options: Any) -> GraphileTask[P, R]:
         # Django's own @task passes on whatever it gets.
@@ -184,6 +188,7 @@ def validate_options(task: GraphileTask[Any, Any]) -> None:
         timeout_of(task)
         valid_expires(task.expires)
         limits_of(task)
+        valid_schedulable(task.schedulable, name="schedulable")
         if not isinstance(task.atomic, bool):
             raise InvalidTypeError(f"atomic: expected True or False, got {task.atomic!r}.")
     except (InvalidTypeError, InvalidJobError) as error:

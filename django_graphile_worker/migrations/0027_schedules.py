@@ -14,6 +14,7 @@ class Migration(migrations.Migration):
 
     operations = [
         RunSchemaFile(forwards="schedules.sql", backwards="schedules_drop.sql"),
+        RunSchemaFile(forwards="schedule_runs.sql", backwards="schedule_runs_drop.sql"),
         migrations.CreateModel(
             name="Schedule",
             fields=[
@@ -77,6 +78,18 @@ class Migration(migrations.Migration):
                     ("pause_schedule", "Can pause and resume schedules"),
                 ],
                 "managed": False,
+            },
+        ),
+        migrations.AlterModelOptions(
+            name="recurringtask",
+            options={
+                "default_permissions": ("view",),
+                "permissions": [
+                    ("run_recurringtask", "Can run recurring tasks now"),
+                    ("pause_recurringtask", "Can pause and resume recurring tasks"),
+                ],
+                "verbose_name": "recurring task",
+                "verbose_name_plural": "recurring tasks",
             },
         ),
     ]

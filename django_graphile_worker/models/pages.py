@@ -78,4 +78,7 @@ class RecurringTask(KnownCrontab):
         verbose_name = _("recurring task")
         verbose_name_plural = _("recurring tasks")
         default_permissions = ("view",)
-        permissions = [("run_recurringtask", "Can run recurring tasks now")]
+        permissions = [
+            ("run_recurringtask", "Can run recurring tasks now"),
+            ("pause_recurringtask", "Can pause and resume recurring tasks"),
+        ]

@@ -20,6 +20,7 @@ from django_graphile_worker.sql.schedules.changes import FOREVER
 
 if TYPE_CHECKING:
     from django_graphile_worker.crontab.describe import Phrases
+    from django_graphile_worker.sql.schedules.runs import Run
 
 # What the database and the workers write.
 OF_THE_DATABASE = (
@@ -199,6 +200,16 @@ class Schedule(models.Model):
         if job_id is None:
             raise type(self).DoesNotExist(f"The schedule {saved.name!r} was deleted at this moment.")
         return job_id
+
+    def runs(self, number: int = 20) -> list[Run]:
+        """Return the last runs, the latest first: what became of each tick, and of each run by hand."""
+        # Late import: few processes need it.
+        from django_graphile_worker.sql.schedules.runs import runs_of_schedules
+
+        now = None if simulation.now is None else simulation.now()
+        with connections[self._alias(None)].cursor() as cursor:
+            found = runs_of_schedules(cursor, [self.pk], schema=conf.schema_of_models(), number=number, now=now)
+        return found[self.pk]
 
     def pause(self, until: datetime | None = None, *, by: str = "") -> None:
         """Fire nothing until a time, or until ``resume()``. Runs that have begun are not stopped."""

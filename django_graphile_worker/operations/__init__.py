@@ -2,6 +2,7 @@
 
 ``operation`` has the base class, which runs each operation in one transaction under a lock. ``schema``, ``functions``
 and ``indexes`` have the operations that the migrations use, ``receivers`` the receivers of Django's migration signals,
+``permissions_of_tasks`` the permissions that ``migrate`` inserts,
 ``repair`` the work of the command ``repair``. The statements are in ``sql.install``. The folder may import ``sql`` and
 ``routing`` and the layers below them. Start reading with ``schema``.
 

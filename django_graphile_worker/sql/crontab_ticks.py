@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from django_graphile_worker.crontab import CronItem
+from django_graphile_worker.crontab.recorded_runs import flags_of_run
 from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.sql.codecs import text_array
 from django_graphile_worker.sql.crontabs import BOUNDED_WAIT, register
@@ -33,7 +34,7 @@ left join (
 _JOBS = """job as materialized (
     select * from pg_catalog.json_to_recordset(%(jobs)s::json) as job(
         place int, identifier text, task text, payload json, queue_name text, run_at timestamptz,
-        max_attempts int, job_key text, mode text, priority int, flags text[])
+        max_attempts int, job_key text, mode text, priority int, flags text[], is_late boolean)
 )"""
 
 # Notifications are switched off before the first job is added, because the clause that decides about firing reads
@@ -75,6 +76,13 @@ ADD_JOBS = """rows as (
     ) as new_job
 )"""
 
+# What becomes of the jobs is read with these rows: ``sql.schedules.runs``.
+_NOTE_RUNS = """noted as (
+    insert into :SCHEMA._private_schedule_runs (crontab_identifier, tick, job_id, kind)
+    select job.identifier, job.run_at, added.id, case when job.is_late then 'late' else 'on_time' end
+    from added join job using (place) order by added.place
+)"""
+
 # The clock of the database decides: a tick in the future is not fired, however far ahead a worker's own clock may be.
 # Rows that another session has locked are skipped, without a wait: a worker of Node.js locks the same rows in the order
 # of its own crontab, and two sessions that wait for each other's rows would be a deadlock.
@@ -93,7 +101,7 @@ with {CLOCK}, {_JOBS}, free as materialized (
     from free
     where known.identifier = free.identifier
     returning known.identifier
-), {ADD_JOBS}
+), {ADD_JOBS}, {_NOTE_RUNS}
 select job.identifier, added.id from added join job using (place) order by added.place"""
 
 # Fires a series of ticks of one item, unless a tick of the item was fired after last_execution was read. The event
@@ -117,7 +125,7 @@ with {CLOCK}, {_JOBS}, free as materialized (
         jsonb_build_object('name', won.identifier, 'ticks', %(late)s::int, 'last_tick', %(last_tick)s::timestamptz),
         null, null, true) as id
     from won where %(late)s::int > 0
-), {ADD_JOBS}
+), {ADD_JOBS}, {_NOTE_RUNS}
 select id, (select count(event.id) from event) from added order by place"""
 
 
@@ -208,12 +216,12 @@ def backfill(
 
 def _jobs(items: Sequence[CronItem], ticks: Sequence[datetime], late_before: datetime) -> str:
     """Return the jobs of each item at each tick as JSON."""
-    stamps = [(tick.strftime("%Y-%m-%dT%H:%M:%S.000Z"), tick < late_before) for tick in ticks]
-    jobs = [_job(item, stamp, is_late) for item in items for stamp, is_late in stamps]
+    jobs = [_job(item, tick, tick < late_before) for item in items for tick in ticks]
     return json.dumps([{"place": place, **job} for place, job in enumerate(jobs)])
 
 
-def _job(item: CronItem, stamp: str, is_late: bool) -> dict[str, Any]:
+def _job(item: CronItem, tick: datetime, is_late: bool) -> dict[str, Any]:
+    stamp = tick.strftime("%Y-%m-%dT%H:%M:%S.000Z")
     return {
         "identifier": item.name,
         "task": item.task,
@@ -224,5 +232,6 @@ def _job(item: CronItem, stamp: str, is_late: bool) -> dict[str, Any]:
         "job_key": item.job_key,
         "mode": "replace" if item.job_key is None else item.job_key_mode or "replace",
         "priority": item.priority,
-        "flags": None if item.flags is None else list(item.flags),
+        "flags": flags_of_run(item, tick),
+        "is_late": is_late,
     }

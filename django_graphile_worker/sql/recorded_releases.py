@@ -174,8 +174,13 @@ def _complete_in_place(cursor: Any, completed: CompletedJobs, *, schema: str, no
 
 
 def _has_earlier_results(completed: CompletedJobs) -> bool:
-    """Return whether an earlier attempt may have stored a result, which the new result must be merged with."""
-    return completed.results is not None and any(claim.attempts > 1 for claim in completed.claims)
+    """Return whether there may be a result of a job, which the new result must be merged with.
+
+    An earlier attempt may have stored it, and the run of a schedule has one from its beginning.
+    """
+    return completed.results is not None and any(
+        claim.attempts > 1 or claim.flags_text is not None for claim in completed.claims
+    )
 
 
 def _tasks(completed: CompletedJobs) -> dict[str, Any]:

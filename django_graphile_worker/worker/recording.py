@@ -1,6 +1,6 @@
-"""What a worker records of the attempts that it ends: the results that tasks keep, and the history.
+"""What a worker records of the attempts that it ends: the results that tasks keep, runs of schedules, and the history.
 
-Loaded by the first attempt of which something is recorded. A worker without results and history never loads it.
+Loaded by the first attempt of which something is recorded. A worker that records nothing never loads it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from time import monotonic
 
 from django_graphile_worker import payloads, redaction
 from django_graphile_worker.conf import Settings
+from django_graphile_worker.run_flags import keep_in
 from django_graphile_worker.sql.cancelled_claims import StoppedRun
 from django_graphile_worker.sql.recorded_releases import Attempt, CompletedJobs, KeptResults, ReturnedJob
 from django_graphile_worker.worker.outcomes import Cancelled, Failed, Interrupted, Recorded
@@ -51,7 +52,14 @@ class Recording:
         seconds = {task: task.result_seconds(default) for task in {outcome.task for outcome in outcomes}}
         return KeptResults(
             agos=[max(int((now - each.started - each.duration) * 1e6), 0) for each in outcomes],
-            keeps=[None if each.value_text is None else seconds[each.task] for each in outcomes],
+            keeps=[
+                None
+                if each.value_text is None
+                else seconds[each.task]
+                if each.claim.flags_text is None
+                else _longer(seconds[each.task], each.claim.flags_text)
+                for each in outcomes
+            ],
             values=values,
             are_payloads_kept=[each.task.keeps_payload for each in outcomes],
         )
@@ -63,7 +71,7 @@ class Recording:
             ago=_microseconds(self._clock() - outcome.ended),
             duration=_microseconds(outcome.duration),
             exception_class=outcome.exception_class,
-            keep=default if task is None else task.result_seconds(default),
+            keep=_longer(default if task is None else task.result_seconds(default), outcome.claim.flags_text),
             keeps_payload=task is not None and task.keeps_payload,
             has_history=self._has_history,
             history_payload=self._history_payload(outcome.claim.payload_text),
@@ -109,6 +117,12 @@ def in_one_statement(outcomes: Sequence[Recorded]) -> int:
     if sum(lengths) <= MOST_CHARACTERS:
         return len(outcomes)
     return max(sum(total <= MOST_CHARACTERS for total in accumulate(lengths)), 1)
+
+
+def _longer(keep: float | None, flags_text: str | None) -> float | None:
+    """Return how long a result is kept: as long as its task says, and as the schedule says of which it is a run."""
+    own = keep_in(flags_text)
+    return keep if own is None else max(own, keep or 0.0)
 
 
 def _microseconds(seconds: float) -> int:

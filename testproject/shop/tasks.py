@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal
 
 from django.utils import timezone
 
@@ -49,18 +50,18 @@ def move_stock(payload: dict[str, Any]) -> None:
     time.sleep(0.1)
 
 
-@task(job_key="search-index", job_key_mode="preserve_run_at")
+@task(job_key="search-index", job_key_mode="preserve_run_at", schedulable=True)
 def refresh_search_index(payload: dict[str, Any]) -> None:
     """With a job key: added many times, run once."""
 
 
-@task
+@task(schedulable=True)
 async def fetch_exchange_rates(payload: dict[str, Any]) -> None:
     """Asynchronous: the coroutines of all jobs share one event loop."""
     await asyncio.sleep(0.3)
 
 
-@task
+@task(schedulable=True)
 def ask_for_review(payload: dict[str, Any]) -> None:
     """Scheduled: added now, run later."""
 
@@ -69,3 +70,18 @@ def ask_for_review(payload: dict[str, Any]) -> None:
 def count_orders(payload: Any) -> None:
     """Recurring: once a minute, on one of the workers."""
     Order.objects.count()
+
+
+@dataclass
+class Newsletter:
+    """The payload of a newsletter."""
+
+    subject: str
+    audience: Literal["customers", "staff"] = "customers"
+    most_items: int = 10
+    is_draft: bool = False
+
+
+@task(schedulable=True)
+def send_newsletter(newsletter: Newsletter) -> None:
+    """Send a newsletter: people schedule it, in a form with a field for each field of the payload."""

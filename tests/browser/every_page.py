@@ -10,37 +10,43 @@ from django.contrib.auth import get_user_model
 from django.test import Client
 from django.urls import NoReverseMatch, reverse
 
-from django_graphile_worker.models import Job
+from django_graphile_worker.models import Job, Schedule
 from tests.support.admin_pages import BASE
 
 # Pages that need a query, and a list with a mistake in its search.
 WITH_QUERY = ("limitkey/numbers/?limit=account:%7Baccount%7D", "job/?state=failed&q=taks:mistyped")
-LISTS = ("job/?state=ready", "job/?state=limited", "job/?q=task:none_has_this_name")
+LISTS = ("schedule/?q=nothing", "job/?state=ready", "job/?state=limited", "job/?q=task:none_has_this_name")
 
 
 def addresses() -> list[str]:
-    """Return the addresses of all pages, with the failed job of the showcase where a page is about a job."""
-    failed = _failed_job()
-    found = [reverse(name, args=[failed] if has_job else []) for name, has_job in _pages()]
+    """Return the addresses of all pages, with a job or a schedule of the showcase where a page is about one."""
+    subjects = _subjects()
+    found = [reverse(name, args=_arguments(subjects, subject)) for name, subject in _pages()]
     return [*found, *(BASE + path for path in WITH_QUERY)]
 
 
-def _failed_job() -> int:
-    return int(Job.objects.get(task__identifier="charge_card", attempts=25).pk)
+def _subjects() -> dict[str, int]:
+    """Return the ids of what pages are about, by a part of the names of these pages."""
+    failed = Job.objects.get(task__identifier="charge_card", attempts=25)
+    schedule = Schedule.objects.get(name="Ask for reviews")
+    return {"_schedule_": int(schedule.pk), "": int(failed.pk)}
 
 
 @cache
-def _pages() -> list[tuple[str, bool]]:
-    """Return the views that answer a superuser with a page of the package: the name, and whether it is about a job."""
+def _pages() -> list[tuple[str, str | None]]:
+    """Return the views that answer a superuser with a page of the package: the name, and what it is about."""
     client = Client(raise_request_exception=True)
     client.force_login(get_user_model().objects.get(username="demo"))
-    failed = _failed_job()
-    return [
-        (name, has_job)
-        for name in dict.fromkeys(_names())
-        for has_job in (False, True)
-        if _is_page(client, name, [failed] if has_job else [])
-    ]
+    subjects = _subjects()
+    found: list[tuple[str, str | None]] = []
+    for name in dict.fromkeys(_names()):
+        subject = next(each for each in subjects if each in name)
+        found += [(name, each) for each in (None, subject) if _is_page(client, name, _arguments(subjects, each))]
+    return found
+
+
+def _arguments(subjects: dict[str, int], subject: str | None) -> list[int]:
+    return [] if subject is None else [subjects[subject]]
 
 
 def _names() -> Iterator[str]:

@@ -15,6 +15,7 @@ from django.db import connection
 from django_graphile_worker import Limit, task
 from django_graphile_worker.crontab import occurrences, parse_crontab
 from django_graphile_worker.sql.statistics import BUCKETS, Row
+from tests.browser import showcase_schedules
 from tests.browser.showcase_crontab import CRONTAB
 from tests.support.factories import make_failed_job, make_job, make_queue, make_task, minutes_ago
 from tests.support.limits import make_key, park_job, run_job
@@ -62,13 +63,14 @@ def register_limited_tasks() -> None:
 
 
 def fill(schema: str) -> None:
-    """Create jobs in every state, two workers, and a day of statistics."""
+    """Create jobs and schedules in every state, two workers, and a day of statistics."""
     _jobs()
     _limited_jobs()
     _workers(schema)
     _statistics(schema)
     _named_statistics(schema)
     _samples(schema)
+    showcase_schedules.fill(schema)
 
 
 def _jobs() -> None:

@@ -319,7 +319,7 @@ PICTURES = {
     "overview": ("overview/", 1160),
     "jobs": ("job/?state=retrying", 760),
     "errors": ("errorgroup/", 550),
-    "recurring": ("recurringtask/", 480),
+    "schedules": ("schedule/", 900),
     "workers": ("worker/", 580),
     "queues": ("jobqueue/", 420),
     "limits": ("limitkey/", 730),

@@ -52,7 +52,7 @@ def test_night__is_listed_renewed_and_dismissed(open_page: Callable[..., Any], w
 def test_phone__shows_events_as_cards(open_page: Callable[..., Any], worker_schema: str, scheme: str) -> None:
     showcase.fill_events(worker_schema)
     page = open_page("event/", viewport={"width": 390, "height": 844}, color_scheme=scheme)
-    for path in ("event/", "overview/", "jobqueue/", "recurringtask/"):
+    for path in ("event/", "overview/", "jobqueue/", "schedule/"):
         page.goto(path)
         take_screenshot(page, f"{path[:-1]}-phone-{scheme}")
         assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")

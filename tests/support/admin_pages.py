@@ -20,10 +20,10 @@ from tests.support.recorded_statistics import append_and_fold
 BASE = "/admin/graphile_worker/"
 OVERVIEW, JOBS, QUEUES = BASE + "overview/", BASE + "job/", BASE + "jobqueue/"
 RECURRING, WORKERS, ERRORS = BASE + "recurringtask/", BASE + "worker/", BASE + "errorgroup/"
-EVENTS = BASE + "event/"
+EVENTS, SCHEDULES = BASE + "event/", BASE + "schedule/"
 HISTORY, PAUSES, LIMITS = BASE + "pastattempt/", BASE + "pausedwork/", BASE + "limitkey/"
-ADD, ACT = JOBS + "add/", JOBS + "act/"
-ALL_PAGES = (OVERVIEW, JOBS, QUEUES, PAUSES, LIMITS, RECURRING, WORKERS, EVENTS, ERRORS, HISTORY, ADD)
+ADD, ACT, ACT_ON_SCHEDULES = JOBS + "add/", JOBS + "act/", SCHEDULES + "act/"
+ALL_PAGES = (OVERVIEW, JOBS, QUEUES, PAUSES, LIMITS, SCHEDULES, WORKERS, EVENTS, ERRORS, HISTORY, ADD)
 
 
 def job_url(job_id: int) -> str:

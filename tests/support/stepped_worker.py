@@ -33,6 +33,10 @@ class SteppedRunner(Runner):
 
     def close(self) -> None:
         parts = self.parts
+        if parts.scheduler is not None:
+            # It has a thread as soon as there is a schedule that is due at some time.
+            parts.scheduler.stop()
+            parts.scheduler.join(60)
         parts.slots.stop()
         parts.slots.join(60)
         inner = (parts.fetcher, parts.releaser, parts.heartbeat, parts.recovery, parts.retention, parts.statistics)

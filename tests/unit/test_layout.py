@@ -58,6 +58,7 @@ CAPABILITIES = {
     "integration/testproject/test_demo.py": "the demo: its command, its site and its worker",
     "integration/worker/maintenance/test_cron_simulation.py": "cron and its backlogs with any failures",
     "integration/worker/test_leases.py": "lost leases: heartbeat, fetcher, slot pool and releaser",
+    "integration/worker/test_schedule_runs.py": "what is recorded of runs of schedules, whatever ends their jobs",
     "integration/worker/test_sessions.py": "the sessions and statements of an idle worker",
     "integration/worker/test_start_cost.py": "the modules that are loaded before the first job",
     "unit/admin/test_styles.py": "the style sheets of all pages",

@@ -178,7 +178,7 @@ def test_options_are_checked_when_the_decorator_is_written(
 
 OPTIONS = (
     "identifier, queue_name, max_attempts, job_key, job_key_mode, priority, flags, atomic, backoff, cron, keep_result, "
-    "timeout, expires, limit, fair"
+    "timeout, expires, limit, fair, schedulable"
 )
 
 

@@ -27,7 +27,7 @@ PAGES = {
     "task": models.Job,
     "flag": models.Job,
     "job": models.Job,
-    "item": models.RecurringTask,
+    "item": models.Schedule,
     "limit": models.LimitKey,
 }
 
@@ -69,7 +69,9 @@ class EventText:
             return self._page.url(self._request, "job", "change", name.id)
         if name.kind in ("queue", "task", "flag"):
             return self._page.url(self._request, "job", q=str(SearchTerm(name.kind, name.text)))
-        return self._page.url(self._request, "recurringtask" if name.kind == "item" else "limitkey")
+        if name.kind == "item":
+            return self._page.url(self._request, "schedule", q=name.text)
+        return self._page.url(self._request, "limitkey")
 
     def _is_visible(self, model: Any) -> bool:
         page = self._page.admin_site._registry.get(model)

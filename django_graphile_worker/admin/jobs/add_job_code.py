@@ -12,6 +12,7 @@ from django_graphile_worker.admin.jobs.detail.payload_tree import to_json
 from django_graphile_worker.admin.jobs.states import flag_names
 from django_graphile_worker.payloads import RawPayload, decode_leniently
 from django_graphile_worker.redaction import HIDDEN
+from django_graphile_worker.run_flags import without_run_flags
 from django_graphile_worker.sql.inspection.add_job_call import add_job_call
 from django_graphile_worker.sql.inspection.criteria import State
 from django_graphile_worker.sql.inspection.job_detail import LONGEST_PAYLOAD, JobDetail
@@ -33,7 +34,8 @@ def add_job_code(job: JobDetail, *, sees_payload: bool) -> dict[str, str]:
         json_text, python_text = to_json(value), pprint.pformat(value, width=88, sort_dicts=False)
     except (ValueError, RecursionError):
         return {}
-    run_at, flags = future_run_at(job), flag_names(job.flags_text)
+    # The code adds another job, which is not the run of a schedule.
+    run_at, flags = future_run_at(job), without_run_flags(flag_names(job.flags_text))
     return {
         "python": _python(job, job.task_identifier, python_text, run_at, flags),
         "sql": _sql(job, job.task_identifier, json_text, run_at, flags),

@@ -24,6 +24,7 @@ from django_graphile_worker.admin.pages import explain_database_errors
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError
 from django_graphile_worker.models import Job
 from django_graphile_worker.payloads import RawPayload, decode_leniently
+from django_graphile_worker.run_flags import without_run_flags
 from django_graphile_worker.sql.inspection import job_detail, lock_holders, names
 from django_graphile_worker.sql.inspection.criteria import State
 
@@ -145,7 +146,7 @@ def _initial(source: job_detail.JobDetail | None, hides_payload: bool) -> dict[s
         "run_at": future_run_at(source),
         "priority": source.priority,
         "max_attempts": source.max_attempts,
-        "flags": ", ".join(flag_names(source.flags_text)),
+        "flags": ", ".join(without_run_flags(flag_names(source.flags_text))),
     }
 
 

@@ -19,6 +19,7 @@ from django_graphile_worker.admin.jobs.states import flag_names, state_name
 from django_graphile_worker.admin.pages import PageAdmin
 from django_graphile_worker.admin.search.search_query import SearchTerm
 from django_graphile_worker.admin.shown_progress import ShownProgress, shown_progress
+from django_graphile_worker.run_flags import without_run_flags
 from django_graphile_worker.sql.inspection import search
 from django_graphile_worker.sql.inspection.criteria import State
 from django_graphile_worker.task_labels import DEFAULT_LABEL, split_identifier
@@ -82,7 +83,7 @@ def make_row(
         attempts=f"{row.attempts_made}/{row.max_attempts}",
         time=_time(row, changes),
         key=row.key,
-        flags=flag_names(row.flags_text),
+        flags=without_run_flags(flag_names(row.flags_text)),
         error=error_summary.summarize(row.error, sees_payloads=sees_payloads),
         progress=shown_progress(row.progress, sees_payloads=sees_payloads, started_at=row.locked_at),
         created=formatting.relative_time(row.created_at),

@@ -11,7 +11,6 @@ from django.utils.translation import ngettext
 from django_graphile_worker import conf, registry
 from django_graphile_worker.admin import formatting
 from django_graphile_worker.admin.formatting import byte_size, duration
-from django_graphile_worker.crontab import CronItem
 from django_graphile_worker.sql.inspection.lock_holders import Holder
 from django_graphile_worker.sql.inspection.overview import Health, TaskBacklog
 
@@ -45,18 +44,18 @@ def host_of(holder: Holder) -> str:
     return host if isinstance(host, str) and host else str(holder.id)
 
 
-def late_schedules(late: Sequence[tuple[CronItem, float]]) -> Iterator[HealthProblem]:
-    """Yield the problem that recurring tasks are late, given each with the seconds since it was due."""
+def late_schedules(late: Sequence[tuple[str, float]]) -> Iterator[HealthProblem]:
+    """Yield the problem that schedules are late, given the name of each with the seconds since it was due."""
     if not late:
         return
-    item, seconds = late[0]
+    name, seconds = late[0]
     text = ngettext(
         "Schedule late: %(name)s was due %(duration)s ago.",
         "%(number)s schedules late: %(name)s was due %(duration)s ago.",
         len(late),
     )
-    values = {"name": item.name, "duration": duration(seconds, 1), "number": len(late)}
-    remedy = _("No worker with this crontab is running, or its worker does not reach the database. See Recurring.")
+    values = {"name": name, "duration": duration(seconds, 1), "number": len(late)}
+    remedy = _("No worker that knows its task is running, or its worker does not reach the database. See Schedules.")
     yield HealthProblem("error", text % values, remedy)
 
 

@@ -15,7 +15,6 @@ from django.utils.translation import gettext as _
 from django_graphile_worker import conf
 from django_graphile_worker.admin import databases, formatting
 from django_graphile_worker.admin.charts.chart_data import SPANS, Span
-from django_graphile_worker.admin.late_schedules import late_items
 from django_graphile_worker.admin.overview import chart_subject
 from django_graphile_worker.admin.overview.chart_subject import Subject
 from django_graphile_worker.admin.overview.event_alarms import event_problems
@@ -23,9 +22,14 @@ from django_graphile_worker.admin.overview.health import HealthProblem, health_p
 from django_graphile_worker.admin.overview.overview_charts import ChartFigures, draw_charts
 from django_graphile_worker.admin.overview.overview_tasks import TaskFigures, read_figures, task_rows
 from django_graphile_worker.admin.overview.overview_tiles import COLUMNS, tiles, workers_tile
+from django_graphile_worker.admin.overview.schedule_figures import (
+    ScheduleFigures,
+    late_names,
+    read_schedule_figures,
+    schedule_tiles,
+)
 from django_graphile_worker.admin.overview.task_pages import requested_page, task_page_context
 from django_graphile_worker.admin.pages import PageAdmin, explain_database_errors
-from django_graphile_worker.admin.recurring import read_crontab
 from django_graphile_worker.admin.search.search_query import SearchTerm, waiting_in_queue
 from django_graphile_worker.sql import backlog_samples, named_statistics, pauses
 from django_graphile_worker.sql.backlog_samples import Sample
@@ -53,7 +57,8 @@ class OverviewFigures:
     names: Mapping[str, Sequence[str]]
     tasks: TaskFigures
     alarms: Sequence[events.Alarm]
-    schedules: Mapping[str, KnownCrontab]
+    known_items: Mapping[str, KnownCrontab]
+    schedules: ScheduleFigures
 
 
 class OverviewAdmin(PageAdmin):
@@ -70,7 +75,10 @@ class OverviewAdmin(PageAdmin):
         now = timezone.now()
         figures = _read(alias, span, subject, now, requested_page(request))
         context = {
-            "tiles": tiles(self, request, figures.counts, figures.sample, figures.oldest, figures.holders, now),
+            "tiles": [
+                *tiles(self, request, figures.counts, figures.sample, figures.oldest, figures.holders, now),
+                *schedule_tiles(self, request, figures.schedules),
+            ],
             "problems": self._problems(request, figures, now),
             "dismiss_url": self.url(request, "event", "dismiss"),
             **self._chart_context(request, figures, span, subject, now),
@@ -97,7 +105,7 @@ class OverviewAdmin(PageAdmin):
         is_any_ready = figures.counts[State.READY].number > 0
         backlogs = figures.tasks.backlog_ages
         found = health_problems(figures.holders, backlogs, figures.health, time.time(), is_any_ready=is_any_ready)
-        late = late_items(read_crontab()[0], figures.schedules, now)
+        late = late_names(figures.known_items, figures.schedules.late, now)
         found += [*late_schedules(late), *event_problems(self, request, figures.alarms)]
         return sorted(found, key=lambda problem: problem.level != "error")
 
@@ -158,6 +166,7 @@ def _read(alias: str, span: Span, subject: Subject, now: datetime, task_page: tu
             read_figures(cursor, span, now, schema=schema, number=number, search=search),
             events.alarms(cursor, schema=schema),
             known_crontabs(cursor, schema=schema),
+            read_schedule_figures(cursor, schema=schema),
         )
 
 

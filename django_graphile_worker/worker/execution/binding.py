@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 # Annotations of payloads that are passed on as they were decoded from JSON.
 _PLAIN_ANNOTATIONS = (Any, object, dict, list, str, int, float, bool, None, dict[str, Any], list[Any])
 
+# What the crontab and schedules add to payloads: the time that was due, and whether it was late.
+CRON_KEY = "_cron"
+
 logger = logging.getLogger("django_graphile_worker.worker")
 
 
@@ -52,6 +55,9 @@ def _converted(convert: Converter, payload: Any) -> Any:
     try:
         return convert(payload, "$")
     except PayloadError as error:
+        if isinstance(payload, dict) and CRON_KEY in payload:
+            # Few models have a field for what the crontab and schedules add to each payload.
+            return _converted(convert, {key: value for key, value in payload.items() if key != CRON_KEY})
         error.is_misfit = True
         raise
 
@@ -72,7 +78,7 @@ def _converter(function: Callable[..., Any], parameter: Parameter) -> Converter 
     if parameter.annotation is Parameter.empty:
         return None
     try:
-        annotation = _resolved(function, parameter)
+        annotation = resolved_annotation(function, parameter)
         if annotation in _PLAIN_ANNOTATIONS:
             return None
         # Late import: most tasks take plain payloads, and their first job does not wait 5 ms for converters.
@@ -91,7 +97,8 @@ def _converter(function: Callable[..., Any], parameter: Parameter) -> Converter 
         return None
 
 
-def _resolved(function: Callable[..., Any], parameter: Parameter) -> Any:
+def resolved_annotation(function: Callable[..., Any], parameter: Parameter) -> Any:
+    """Return the type of a parameter, also if its annotation is a text; raise NameError if it names what is unknown."""
     if not isinstance(parameter.annotation, str):
         return parameter.annotation
     innermost = inspect.unwrap(function)

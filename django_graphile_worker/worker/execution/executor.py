@@ -59,6 +59,7 @@ class Executor:
         self._tasks = tasks
         self._control = control or JobControl()
         self._may_expire = self._control.has_expiring_tasks
+        self._read_flags, self._expired = self._control.read_flags, self._control.expired
         self._has_history = settings.history is not None
         self.aborts = Aborts()
         self.event_loop = EventLoop()
@@ -75,8 +76,7 @@ class Executor:
         self._generation = fork_guard.generation
         job_signals = JobSignals(type(self), {"database": using, "installation": installation})
         self._send, self._is_logged_directly = job_signals.send, job_signals.is_logged_directly
-        self._is_cancelled = False
-        self._has_forgotten_running = False
+        self._is_cancelled = self._has_forgotten_running = False
 
     def start(self) -> None:
         """Prepare to run jobs; raise ConfigurationError if a middleware cannot be loaded."""
@@ -134,7 +134,7 @@ class Executor:
         try:
             if self._is_cancelled:
                 return Interrupted(claim, 0.0, has_begun=False)
-            if (claim.flags_text is not None or self._may_expire) and (expired := self._control.expired(run)):
+            if ((claim.flags_text and self._read_flags(run)) or self._may_expire) and (expired := self._expired(run)):
                 self._send(signals.job_expired, run, expires_at=expired.moment)
                 return expired
             return self._run(run)

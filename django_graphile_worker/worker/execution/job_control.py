@@ -1,4 +1,4 @@
-"""What concerns the start of a job, and its queue after a failure: expiry, and pauses that tasks ask for."""
+"""What concerns the start of a job, and its queue after a failure: its flags, and pauses that tasks ask for."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Callable
 from time import time
 from typing import TYPE_CHECKING
 
+from django_graphile_worker.expiry import PREFIX as EXPIRY_PREFIX
+from django_graphile_worker.run_flags import keep_in
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.worker.execution.job_run import JobRun
 
@@ -33,6 +35,14 @@ class JobControl:
         self.has_expiring_tasks = has_expiring_tasks
         # Called with a job whose task wants its queue to be paused, before another job of the queue can begin.
         self.on_queue_pause = on_queue_pause
+
+    def read_flags(self, run: JobRun) -> bool:
+        """Note what the flags of a job say about its run; return whether they may say when the job expires."""
+        flags_text = run.claim.flags_text or ""
+        if keep_in(flags_text) is not None:
+            # The run of a schedule is recorded like a result. A task that keeps its results replaces the value.
+            run.value_text = "null"
+        return EXPIRY_PREFIX in flags_text
 
     def expired(self, run: JobRun) -> Expired | None:
         """Return the outcome of a job that was not started in time; None if the job may start."""

@@ -56,7 +56,7 @@ class JobRun:
     stopping: StopOfRun | None = None
     # The end of the time limit, by the monotonic clock.
     deadline: float | None = None
-    # The result as JSON, if the task keeps its results.
+    # The result as JSON, if the task keeps its results; "null" for the run of a schedule.
     value_text: str | None = None
     _job: Job | None = None
 

@@ -7,18 +7,17 @@ from collections.abc import Mapping
 from typing import Any
 from zlib import crc32
 
+from django_graphile_worker.expiry import PREFIX as EXPIRY_PREFIX
 from django_graphile_worker.limits.definitions import definitions
 from django_graphile_worker.limits.keys import keys_of
 from django_graphile_worker.limits.setting import Overrides
 from django_graphile_worker.limits.templates import KeyTemplate
 from django_graphile_worker.registry import Task
+from django_graphile_worker.run_flags import without_run_flags
 from django_graphile_worker.sql.codecs import flags_from
 from django_graphile_worker.sql.limits.numbers import parameters_of
 from django_graphile_worker.sql.limits.sorting import Lane, UnsortedJob
 from django_graphile_worker.worker.fetching.task_directory import TaskDirectory
-
-# A flag of this kind says until when a job may start. It is different for nearly every job, and no worker forbids it.
-EXPIRY_FLAG = "expires:"
 
 
 class LimitedTasks:
@@ -90,5 +89,6 @@ def _source_of(key: Any) -> str:
 
 
 def _flags(flags_text: str | None) -> str | None:
-    flags = sorted(flag for flag in flags_from(flags_text) if not flag.startswith(EXPIRY_FLAG))
+    """Return the flags that a worker may forbid. Times of expiry, and runs of schedules, would be a lane each."""
+    flags = sorted(flag for flag in without_run_flags(flags_from(flags_text)) if not flag.startswith(EXPIRY_PREFIX))
     return json.dumps(dict.fromkeys(flags, True)) if flags else None

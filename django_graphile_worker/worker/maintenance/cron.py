@@ -30,8 +30,9 @@ from django_graphile_worker.crontab import CronItem, Timetable
 from django_graphile_worker.sql import crontab_ticks, crontabs
 from django_graphile_worker.sql.codecs import naive
 from django_graphile_worker.sql.crontabs import KnownCrontab
+from django_graphile_worker.sql.schedules import crontab_runs
 from django_graphile_worker.worker.maintenance.cron_backlog import MINUTE, YIELD_WAIT, Backlog, Backlogs, Ticks
-from django_graphile_worker.worker.maintenance.cron_missed import missed_ticks, write_event
+from django_graphile_worker.worker.maintenance.cron_missed import missed_ticks, write_down
 from django_graphile_worker.worker.maintenance.cron_pending_ticks import UndecidedTicks
 from django_graphile_worker.worker.service import Service, Trouble, jittered
 
@@ -128,6 +129,8 @@ class Cron(Service):
             self._make_known(missing)
             known = self.known_crontabs(names)
         self._report_missed(known, now)
+        with self._database.cursor() as cursor:
+            crontab_runs.forget(cursor, schema=self._schema)
         self._backlogs.begin(known)
         self._is_registered = True
         self._send(signals.cron_started, items=self.items)
@@ -136,7 +139,7 @@ class Cron(Service):
         """Report ticks that were missed and are not backfilled; of several workers, one reports them."""
         for missed in missed_ticks(self.items, known, now):
             with self._database.cursor() as cursor:
-                is_news = write_event(cursor, missed, schema=self._schema)
+                is_news = write_down(cursor, missed, schema=self._schema)
             if is_news:
                 ticks = {"first_tick": _for_receivers(missed.first), "last_tick": _for_receivers(missed.last)}
                 self._send(signals.cron_missed, identifier=missed.item.name, number=missed.number, **ticks)

@@ -14,6 +14,7 @@ import psycopg
 from django_graphile_worker.crontab import CronItem, occurrences
 from django_graphile_worker.sql import events
 from django_graphile_worker.sql.crontabs import KnownCrontab
+from django_graphile_worker.sql.schedules import crontab_runs
 from django_graphile_worker.worker.maintenance.cron_backlog import MINUTE, MOMENT, last_done, whole_minute
 
 # The largest number of missed ticks of an item that are counted.
@@ -47,8 +48,8 @@ def missed_ticks(items: Iterable[CronItem], known: Mapping[str, KnownCrontab], n
             yield MissedTicks(item, len(ticks), ticks[0], ticks[-1], row.last_execution, last_done(row))
 
 
-def write_event(cursor: Any, missed: MissedTicks, *, schema: str) -> bool:
-    """Write the event; return False if another worker has written it, or if it cannot be written."""
+def write_down(cursor: Any, missed: MissedTicks, *, schema: str) -> bool:
+    """Write the event and a run; return False if another worker has written them, or if they cannot be written."""
     last_execution = missed.last_execution
     event = events.NewEvent(
         kind="schedule_missed",
@@ -63,5 +64,8 @@ def write_event(cursor: Any, missed: MissedTicks, *, schema: str) -> bool:
         identity=missed.on_time_until.isoformat(),
     )
     with suppress(psycopg.Error):
-        return events.add(cursor, event, schema=schema)
+        is_news = events.add(cursor, event, schema=schema)
+        if is_news:
+            crontab_runs.note_missed(cursor, missed.item.name, tick=missed.last, number=missed.number, schema=schema)
+        return is_news
     return False

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypedDict
 from psycopg.errors import ProgramLimitExceeded
 
 from django_graphile_worker.conf import Settings
+from django_graphile_worker.run_flags import keep_in
 from django_graphile_worker.sql import cancelled_claims, releases
 from django_graphile_worker.sql.cancelled_claims import OnCancelled, ignore_cancelled
 from django_graphile_worker.sql.claims import Claim
@@ -118,7 +119,7 @@ class ReleaseStatements:
         """Return True if something is recorded of a failed attempt."""
         default = self._settings.keep_results
         keep = default if outcome.task is None else outcome.task.result_seconds(default)
-        return self.has_history or keep is not None
+        return self.has_history or keep is not None or keep_in(outcome.claim.flags_text) is not None
 
     @property
     def has_history(self) -> bool:

@@ -29,7 +29,7 @@ from django_graphile_worker.worker.typed_payloads.scalars import PARSERS, anythi
 from django_graphile_worker.worker.typed_payloads.third_party_models import converter_for_model, is_model
 
 
-class _Fields(NamedTuple):
+class Fields(NamedTuple):
     """The fields with which a dataclass is constructed."""
 
     converters: dict[str, Converter]
@@ -119,7 +119,7 @@ def _union(members: tuple[Any, ...]) -> Converter:
 
 def _dataclass(annotation: Any) -> Converter:
     kind: type = typing.get_origin(annotation) or annotation
-    fields: _Fields | None = None
+    fields: Fields | None = None
 
     def convert(value: Any, path: str) -> Any:
         nonlocal fields
@@ -127,7 +127,7 @@ def _dataclass(annotation: Any) -> Converter:
             raise misfit(path, f"an object ({kind.__name__})", value)
         if fields is None:
             # On first use, so that a class may refer to itself; in one assignment, because other threads may read it.
-            fields = _fields(annotation)
+            fields = field_converters(annotation)
         converters, required = fields
         for name in required - value.keys():
             raise missing_field(kind, f"{path}.{name}")
@@ -138,9 +138,10 @@ def _dataclass(annotation: Any) -> Converter:
     return convert
 
 
-def _fields(annotation: Any) -> _Fields:
+def field_converters(annotation: Any) -> Fields:
+    """Return the converters of the fields of a dataclass."""
     found = init_fields(annotation)
-    return _Fields(
+    return Fields(
         {name: _converter(field.type) for name, field in found.items()},
         frozenset(name for name, field in found.items() if field.is_required),
     )

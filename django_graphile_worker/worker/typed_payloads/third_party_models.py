@@ -91,7 +91,9 @@ def _misfit(problems: list[_Problem], path: str) -> PayloadError:
     text = "; ".join(map(str, problems[:MAX_PROBLEMS])) or f"{path} does not fit"
     more = len(problems) - MAX_PROBLEMS
     first_path = problems[0].path if problems else path
-    return PayloadError(f"payload: {text}{f'; and {more} more' if more > 0 else ''}.", path=first_path)
+    error = PayloadError(f"payload: {text}{f'; and {more} more' if more > 0 else ''}.", path=first_path)
+    error.problems = tuple((each.path, each.text) for each in problems)
+    return error
 
 
 def _pydantic_problems(error: Any, path: str) -> list[_Problem]:

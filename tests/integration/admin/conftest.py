@@ -13,7 +13,7 @@ VIEWS = (
     "view_overview",
     "view_job",
     "view_jobqueue",
-    "view_recurringtask",
+    "view_schedule",
     "view_worker",
     "view_errorgroup",
     "view_pastattempt",

@@ -12,7 +12,8 @@ from django.test import Client
 from tests.integration.admin.conftest import VIEWS, MakeClient
 from tests.support import admin_pages as pages
 from tests.support.admin_pages import body, make_worker, record_statistics
-from tests.support.factories import make_failed_job, make_job, make_queue
+from tests.support.factories import make_failed_job, make_job, make_queue, minutes_ago
+from tests.support.schedule_rows import make_run, make_schedule
 
 # The permissions of staff users: each page alone, each change alone, and changes with the pages that offer them.
 KINDS: dict[str, tuple[str, ...]] = {
@@ -28,7 +29,10 @@ KINDS: dict[str, tuple[str, ...]] = {
     "unlocks queues": ("view_jobqueue", "unlock_worker"),
     "unlocks workers": ("view_worker", "unlock_worker"),
     "changes limits": ("view_limitkey", "override_limit"),
-    "runs recurring tasks": ("view_recurringtask", "run_recurringtask"),
+    "sees recurring tasks": ("view_recurringtask",),
+    "runs recurring tasks": ("view_recurringtask", "run_recurringtask", "pause_recurringtask"),
+    "changes schedules": ("view_schedule", "change_schedule", "delete_schedule", "run_schedule", "pause_schedule"),
+    "adds schedules": ("view_schedule", "add_schedule"),
     "has all": (*VIEWS, "add_job", "view_payload", "reschedule_job", "complete_job", "cancel_job"),
 }
 # These addresses end the session or belong to Django.
@@ -46,6 +50,12 @@ def busy_queue(worker_schema: str, db: None) -> None:
     make_worker("w1", running=[{"job_id": held, "task": "held", "started_at": 1}], tasks=["send"])
     make_worker("gone", silent=900)
     record_statistics(worker_schema, "send", succeeded=3, failed=1)
+    schedule = make_schedule("nightly", "refresh_search_index", last_missed_at=minutes_ago(5))
+    make_run(schedule, job_id=held)
+    make_run(schedule, kind="missed", minutes_ago=5)
+    # Nothing tells what became of its job.
+    make_run(schedule, job_id=999_999_999)
+    make_schedule("gone", "no_such_task")
 
 
 def links(response: object, address: str) -> list[str]:

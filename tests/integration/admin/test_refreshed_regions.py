@@ -22,7 +22,7 @@ def refresh(client: Client, url: str, response: Any = None) -> Any:
     return client.get(url, headers={HEADER: " ".join(known) or "none"})
 
 
-@pytest.mark.parametrize("url", [pages.QUEUES, pages.LIMITS, pages.RECURRING, pages.ERRORS, pages.JOBS])
+@pytest.mark.parametrize("url", [pages.QUEUES, pages.LIMITS, pages.SCHEDULES, pages.ERRORS, pages.JOBS])
 def test_unchanged_page__sends_nothing(admin_page: Client, url: str) -> None:
     make_failed_job("send", created_at=minutes_ago(10**6), updated_at=minutes_ago(10**6), queue_name="eu")
     first = refresh(admin_page, url)

@@ -31,7 +31,7 @@ PAGE_OF = dict(
             pages.OVERVIEW,
             pages.JOBS,
             pages.QUEUES,
-            pages.RECURRING,
+            pages.SCHEDULES,
             pages.WORKERS,
             pages.ERRORS,
             pages.HISTORY,
@@ -52,7 +52,7 @@ CHANGES: dict[str, tuple[str, str, dict[str, str]]] = {
     "unlock worker": ("unlock_worker", pages.WORKERS + "unlock/", {"worker": "node", "confirmed": "1"}),
     "unlock queue": ("unlock_worker", pages.QUEUES + "unlock/", {"worker": "node", "confirmed": "1"}),
     "pause": ("pause_work", pages.PAUSES, {"kind": "flag", "name": "bulk"}),
-    "run cron": ("run_recurringtask", pages.RECURRING + "run/", {"item": "count_orders"}),
+    "run cron": ("run_recurringtask", pages.ACT_ON_SCHEDULES, {"row": "run_now item count_orders"}),
 }
 PERMISSIONS = sorted({permission for permission, _, _ in CHANGES.values()})
 

@@ -216,3 +216,14 @@ def test_update__refuses_what_the_database_refuses(change: dict[str, Any]) -> No
     make()
     with pytest.raises(IntegrityError), transaction.atomic():
         Schedule.objects.update(**change)
+
+
+def test_runs__tell_what_became_of_the_last_ticks() -> None:
+    schedule = make()
+    assert schedule.runs() == []
+    first_job = schedule.run_now(by="maria")
+    assert schedule.run_now(by="tom") == first_job, "both jobs have the same key"
+    latest, first = schedule.runs()
+    assert (latest.run_by, latest.kind, latest.outcome, latest.job_id) == ("tom", "by_hand", "waiting", first_job)
+    assert (first.run_by, first.outcome, first.schedule_id) == ("maria", "replaced", schedule.pk)
+    assert schedule.runs(number=1) == [latest]

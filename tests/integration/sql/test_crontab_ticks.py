@@ -13,6 +13,8 @@ import pytest
 
 from django_graphile_worker.crontab import CronItem
 from django_graphile_worker.sql import crontab_ticks, crontabs
+from django_graphile_worker.sql.schedules import runs
+from django_graphile_worker.sql.schedules.runs import RunOutcome
 from tests.conftest import RawConnection
 
 MINUTE = timedelta(minutes=1)
@@ -72,13 +74,33 @@ def test_a_tick_adds_a_job_with_everything_the_item_says(
         "priority": -5,
         "max_attempts": 3,
         "key": "report-key",
-        "flags": {"slow": True},
+        "flags": {"slow": True, "crontab:2089800": True},
         "queue_name": "reports",
     }
-    assert (second["task"], second["priority"], second["max_attempts"], second["flags"]) == ("bare", 0, 25, None)
+    assert (second["task"], second["priority"], second["max_attempts"]) == ("bare", 0, 25)
+    assert second["flags"] == {"crontab:3600": True}
     assert second["payload"] == {"_cron": {"ts": "2026-11-15T04:30:00.000Z", "backfilled": False}}
     known = crontabs.known_crontabs(cursor, schema=worker_schema)
     assert known["nightly"] == crontabs.KnownCrontab(identifier="nightly", known_since=TICK, last_execution=TICK)
+
+
+def test_a_tick_notes_a_run_of_each_item(cursor: psycopg.Cursor[Any], worker_schema: str) -> None:
+    other = CronItem("other", "* * * * *", backfill_period=timedelta(hours=1))
+    fired = crontab_ticks.schedule(cursor, [ITEM, other], TICK, schema=worker_schema, now=LATER).job_ids
+    late, on_time = TICK + MINUTE, TICK + 2 * MINUTE
+    now = on_time + timedelta(seconds=1)
+    assert crontab_ticks.backfill(
+        cursor, other, [late, on_time], seen=TICK, late_before=on_time, schema=worker_schema, now=now
+    )
+    found = runs.runs_of_crontabs(cursor, ["report", "other"], schema=worker_schema)
+    assert [(run.tick, run.kind, run.outcome, run.job_id) for run in found["report"]] == [
+        (TICK, "on_time", RunOutcome.WAITING, fired["report"])
+    ]
+    assert [(run.tick, run.kind) for run in found["other"]] == [(on_time, "on_time"), (late, "late"), (TICK, "on_time")]
+    assert len({run.job_id for run in found["other"]}) == 3
+    # No job, no run.
+    crontab_ticks.schedule(cursor, [ITEM, other], TICK, schema=worker_schema, now=LATER)
+    assert runs.runs_of_crontabs(cursor, ["report", "other"], schema=worker_schema) == found
 
 
 def test_a_tick_fires_once_however_often_it_is_asked_for(

@@ -27,10 +27,10 @@ def test_task__keeps_its_options_through_using(framework: Any) -> None:
 def test_task__is_registered_under_its_path_and_label(framework: Any) -> None:
     from django_graphile_worker.backend import task
 
-    made = task(queue_name="emails", atomic=True, max_attempts=4)(sample)
+    made = task(queue_name="emails", atomic=True, max_attempts=4, schedulable="billing.send")(sample)
     registered = tasks.get(f"{__name__}.sample@emails")
     assert registered is not None
-    assert (registered.atomic, registered.defaults.max_attempts) == (True, 4)
+    assert (registered.atomic, registered.defaults.max_attempts, registered.schedulable) == (True, 4, "billing.send")
     assert f"{__name__}:sample ({__file__}:" in registered.place
     assert made.call(5) == 5
 

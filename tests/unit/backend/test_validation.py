@@ -59,6 +59,7 @@ def test_using__accepts_what_the_framework_promises(framework: Any, changes: dic
         ({"timeout": "long"}, "expected a timedelta, a number of seconds, or False for no time limit"),
         ({"expires": "soon"}, "expires: expected an aware datetime, a timedelta or a number of seconds"),
         ({"expires": 0}, "expires: expected a duration above zero"),
+        ({"schedulable": "reports"}, "schedulable: expected True, False, or a permission like"),
         ({"atomic": 1}, "atomic: expected True or False, got 1"),
         ({"queue_name": "l" * 100}, "is not valid for backend"),
     ],

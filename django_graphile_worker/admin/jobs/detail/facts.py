@@ -16,6 +16,7 @@ from django_graphile_worker.admin.search.search_query import SearchTerm
 from django_graphile_worker.expiry import PREFIX as EXPIRY_PREFIX
 from django_graphile_worker.expiry import as_time, own_expiry
 from django_graphile_worker.redaction import redact_text
+from django_graphile_worker.run_flags import schedule_in, without_run_flags
 from django_graphile_worker.sql.inspection.criteria import State
 from django_graphile_worker.sql.inspection.job_detail import MOST_AHEAD, JobDetail
 from django_graphile_worker.task_labels import DEFAULT_LABEL, split_identifier
@@ -79,7 +80,9 @@ class JobFacts:
         flags = flag_names(job.flags_text)
         if expires_at := as_time(own_expiry(flags)):
             yield Fact(_("Expires"), formatting.exact_time(expires_at))
-        if names := [flag for flag in flags if not flag.startswith(EXPIRY_PREFIX)]:
+        if schedule_id := schedule_in(flags):
+            yield Fact(_("Schedule"), f"#{schedule_id}", self.page.url(self.request, "schedule", "change", schedule_id))
+        if names := [flag for flag in without_run_flags(flags) if not flag.startswith(EXPIRY_PREFIX)]:
             yield Fact(_("Flags"), ", ".join(names))
         if job.revision:
             yield Fact(_("Revision"), job.revision)

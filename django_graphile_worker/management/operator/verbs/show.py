@@ -16,6 +16,7 @@ from django_graphile_worker.management.operator.tables import Cell
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.payloads import decode_leniently
 from django_graphile_worker.printable_text import escaped
+from django_graphile_worker.run_flags import schedule_in, without_run_flags
 from django_graphile_worker.sql.codecs import flags_from
 from django_graphile_worker.sql.inspection.criteria import State
 from django_graphile_worker.sql.inspection.job_detail import JobDetail, job_detail
@@ -98,7 +99,8 @@ def _as_text(job: JobDetail, reasons: list[str], now: datetime, style: Style) ->
         ("priority", str(job.priority)),
         ("queue", job.queue_name or ""),
         ("key", job.key or ""),
-        ("flags", ", ".join(sorted(flags_from(job.flags_text)))),
+        *_schedule(job),
+        ("flags", ", ".join(sorted(without_run_flags(flags_from(job.flags_text))))),
         ("held by", held),
         ("created", times.both(job.created_at, now)),
         ("updated", f"{times.both(job.updated_at, now)}, revision {job.revision}"),
@@ -108,6 +110,12 @@ def _as_text(job: JobDetail, reasons: list[str], now: datetime, style: Style) ->
     if job.last_error:
         text += ["last error", _indented(job.last_error)]
     return "\n".join(text)
+
+
+def _schedule(job: JobDetail) -> list[tuple[str, Cell | str]]:
+    """Return the number of the schedule, if the job is a run of one."""
+    schedule_id = schedule_in(flags_from(job.flags_text))
+    return [] if schedule_id is None else [("schedule", f"#{schedule_id}")]
 
 
 def _label(job: JobDetail) -> str:

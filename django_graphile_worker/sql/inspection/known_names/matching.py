@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from django_graphile_worker.run_flags import without_run_flags
 from django_graphile_worker.sql.conditions import HAS_FAILED
 from django_graphile_worker.sql.inspection.walk_choice import MOST_QUEUES
 from django_graphile_worker.sql.schema import statement
@@ -125,9 +126,9 @@ def _beginning(pattern: str) -> str:
 
 
 def known_flags(cursor: Any, *, schema: str) -> list[str]:
-    """Return the flags of available jobs without a queue, up to a limit."""
+    """Return the flags of available jobs without a queue, up to a limit, without those of runs of schedules."""
     cursor.execute(statement(FLAGS, schema))
-    return sorted(row[0] for row in cursor.fetchall())
+    return sorted(without_run_flags(row[0] for row in cursor.fetchall()))
 
 
 def known_error_names(cursor: Any, *, schema: str) -> Look:

@@ -7,6 +7,7 @@ from collections import Counter
 from typing import Any
 
 from django_graphile_worker.frozen import Frozen
+from django_graphile_worker.run_flags import without_run_flags
 from django_graphile_worker.sql.inspection.criteria import Subquery
 from django_graphile_worker.sql.schema import statement
 
@@ -55,4 +56,4 @@ def _flags(text: str) -> list[str]:
         flags = json.loads(text)
     except ValueError:
         return []
-    return list(flags) if isinstance(flags, dict) else []
+    return without_run_flags(flags) if isinstance(flags, dict) else []

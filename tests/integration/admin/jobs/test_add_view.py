@@ -65,6 +65,14 @@ def test_add_again_with_an_edited_payload(admin_page: Client) -> None:
     assert Job.objects.filter(pk=job_id).exists(), "the old one stays"
 
 
+def test_duplicate_of_the_run_of_a_schedule_is_not_its_run(admin_page: Client) -> None:
+    job_id = make_job("send_receipt", flags={"schedule:17:90000": True, "slow": True})
+    assert admin_page.get(pages.ADD, {"from": job_id}).context["form"].initial["flags"] == "slow"
+    page = admin_page.get(pages.job_url(job_id))
+    assert "schedule:17" not in page.context["python"] + page.context["sql"]
+    assert [row.flags for row in admin_page.get(pages.JOBS).context["rows"]] == [["slow"]]
+
+
 def test_duplicate_of_a_failed_job_runs_now_and_can_replace_it(admin_page: Client) -> None:
     """The time of a failed job is that of an attempt that it no longer has."""
     job_id = make_failed_job("send_receipt", payload={"order": 1}, run_at=minutes_ago(-360))

@@ -10,6 +10,8 @@ import pytest
 
 from django_graphile_worker import signals
 from django_graphile_worker.crontab import parse_crontab
+from django_graphile_worker.sql.schedules import runs
+from django_graphile_worker.sql.schedules.runs import RunOutcome
 from tests.support.cron_world import CronWorld
 
 START = datetime(2026, 1, 1, 12, 0, 30, tzinfo=UTC)
@@ -47,6 +49,12 @@ def test_ticks_without_a_worker__are_missed_or_backfilled(world: CronWorld) -> N
     missed = {about["identifier"]: about for signal, about in sent if signal is signals.cron_missed}
     assert missed["plain"]["number"] == 6
     assert missed["plain"]["last_tick"] == datetime(2026, 1, 1, 13, 0, tzinfo=UTC)
+    with world.connection.cursor() as cursor:
+        found = runs.runs_of_crontabs(cursor, ["plain", "filled"], schema=world.schema)
+    assert [(run.outcome, run.number, run.tick) for run in found["plain"]] == [
+        (RunOutcome.MISSED, 6, datetime(2026, 1, 1, 13, 0, tzinfo=UTC))
+    ]
+    assert [(run.kind, run.number) for run in found["filled"]] == [("late", 1), ("late", 1), ("missed", 4)]
 
 
 def test_worker_that_was_suspended__tells_what_it_missed(world: CronWorld) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -117,3 +118,36 @@ def test_task_with_parameters_that_nothing_fills__fails_the_job(slot: Slot) -> N
     def greedy(payload: Any, helpers: Any, more: Any) -> None: ...
 
     assert "no argument would fill 'more'" in slot.failure(greedy).error
+
+
+@dataclass
+class Report:
+    month: int
+
+
+@dataclass
+class ReportOfATick:
+    month: int
+    _cron: dict[str, Any] = field(default_factory=dict)
+
+
+def typed(payload: Report) -> None:
+    received.append(payload)
+
+
+def typed_with_the_tick(payload: ReportOfATick) -> None:
+    received.append(payload)
+
+
+TICK = '"_cron": {"ts": "2026-11-15T04:00:00.000Z", "backfilled": false}'
+
+
+def test_typed_payload_of_a_tick__has_what_the_crontab_adds_only_if_it_has_a_field_for_it(slot: Slot) -> None:
+    received.clear()
+    for function in (typed, typed_with_the_tick):
+        assert isinstance(slot.run(function, f'{{"month": 5, {TICK}}}'), Succeeded)
+    assert received == [Report(5), ReportOfATick(5, {"ts": "2026-11-15T04:00:00.000Z", "backfilled": False})]
+
+
+def test_typed_payload_of_a_tick__is_checked_as_others_are(slot: Slot) -> None:
+    assert "expected a whole number at $.month, got a string" in slot.failure(typed, f'{{"month": "5", {TICK}}}').error

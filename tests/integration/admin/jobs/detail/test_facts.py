@@ -42,3 +42,11 @@ def test_shows_when_the_job_expires_and_not_the_flag_that_says_so(admin_page: Cl
     assert re.search(r"Expires .*2099", shown)
     assert "Flags slow Workers" in shown
     assert "Expires" not in text(admin_page.get(job_url(make_job("send", flags={"expires:infinity": True}))))
+
+
+def test_shows_the_schedule_and_not_the_flag_that_says_so(admin_page: Client) -> None:
+    shown = text(admin_page.get(job_url(make_job("send", flags={"schedule:17:90000": True, "slow": True}))))
+    assert "Schedule #17" in shown
+    assert "Flags slow Workers" in shown
+    assert "90000" not in shown
+    assert "Flags" not in text(admin_page.get(job_url(make_job("send", flags={"crontab:90000": True}))))

@@ -30,6 +30,14 @@ def test_show__tells_everything() -> None:
     assert told["last_error"] == "ValueError: no\n  in line 2"
 
 
+def test_show__names_the_schedule_and_not_the_flag_that_says_so() -> None:
+    shown = operate("show", str(make_job("a", flags={"schedule:17:90000": True, "slow": True}))).out
+    assert "#17" in shown
+    assert "slow" in shown
+    assert "90000" not in shown
+    assert "schedule" not in operate("show", str(make_job("a", flags={"crontab:90000": True}))).out
+
+
 def test_show__says_why_a_job_waits() -> None:
     make_worker("django-worker-1", tasks=["known"])
     make_worker("django-worker-2", tasks=["unknown"], beat=minutes_ago(10))

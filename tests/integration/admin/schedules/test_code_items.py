@@ -1,4 +1,4 @@
-"""The recurring page."""
+"""Items of the crontab in the list of schedules."""
 
 from __future__ import annotations
 
@@ -28,10 +28,12 @@ class TestPage:
             " ('nightly', now() - interval '9 days', now() - interval '5 hours'),"
             " ('retired', now() - interval '90 days', null)",
         )
-        shown = text(admin_page.get(pages.RECURRING))
-        assert re.search(r"nightly count_orders At 04:00, .*Monday to Friday \(Europe/Paris\) 0 4 \* \* 1-5", shown)
+        shown = text(admin_page.get(pages.SCHEDULES))
+        assert re.search(
+            r"nightly in code count_orders backfill 2 d At 04:00, .*Monday to Friday \(Europe/Paris\) 0 4 \* \* 1-5",
+            shown,
+        )
         assert "5 h ago" in shown
-        assert "2 d" in shown
         assert "crontab of this site retired last run" in shown
 
     def test_an_item_that_is_paused_has_no_next_run_and_keeps_its_last(
@@ -43,11 +45,11 @@ class TestPage:
         )
         with connection.cursor() as cursor:
             paused_crontabs.pause(cursor, "nightly", schema=worker_schema)
-        items = {item["name"]: item for item in admin_page.get(pages.RECURRING).context["items"]}
-        item = items["nightly"]
-        assert (item["is_paused"], item["next_runs"]) == (True, [])
-        shown = text(admin_page.get(pages.RECURRING))
-        assert "0 4 * * 1-5 paused 5 h ago" in shown
+        (row,) = [row for row in admin_page.get(pages.SCHEDULES).context["rows"] if row.name == "nightly"]
+        assert ([badge.text for badge in row.badges], row.next_times) == (["paused"], ())
+        shown = text(admin_page.get(pages.SCHEDULES))
+        assert "backfill 2 d paused" in shown
+        assert "0 4 * * 1-5 \N{EN DASH} 5 h ago" in shown
         assert "never (infinity)" not in shown
 
     def test_an_item_that_no_worker_fired_in_time_is_late(self, admin_page: Client, settings: Any) -> None:
@@ -58,24 +60,24 @@ class TestPage:
             " ('minutely', now() - interval '9 days', now() - interval '44 minutes'),"
             " ('stopped', now() - interval '9 days', 'infinity'), ('new', now(), null)",
         )
-        shown = text(admin_page.get(pages.RECURRING))
-        assert re.search(r"44 min [\d s]*ago late was due 4[34] min", shown)
+        shown = text(admin_page.get(pages.SCHEDULES))
+        assert re.search(r"minutely in code count_orders late was due 4[34] min .*44 min [\d s]*ago", shown)
         assert shown.count(" late was due") == 1
         assert re.search(r"Schedule late: minutely was due 4[34] min ago\.", text(admin_page.get(pages.OVERVIEW)))
         execute("update {schema}._private_known_crontabs set last_execution = now() where identifier = 'minutely'")
-        assert " late " not in text(admin_page.get(pages.RECURRING))
+        assert " late " not in text(admin_page.get(pages.SCHEDULES))
         assert "Schedule late" not in text(admin_page.get(pages.OVERVIEW))
 
     def test_mistakes_are_shown(self, admin_page: Client, settings: Any) -> None:
         settings.GRAPHILE_WORKER = {**settings.GRAPHILE_WORKER, "CRONTAB": "99 * * * * count_orders"}
-        shown = text(admin_page.get(pages.RECURRING))
+        shown = text(admin_page.get(pages.SCHEDULES))
         assert "The crontab has mistakes" in shown
         assert "99" in shown
 
 
 class TestRunNow:
     def test_runs_an_item_now(self, admin_page: Client) -> None:
-        response = admin_page.post(pages.RECURRING + "run/", {"item": "count_orders"}, follow=True)
+        response = admin_page.post(pages.ACT_ON_SCHEDULES, {"row": "run_now item count_orders"}, follow=True)
         job = Job.objects.get()
         assert messages(response) == [f"Added count_orders #{job.pk}."]
         assert f'<a href="{pages.job_url(job.pk)}">' in body(response)
@@ -83,4 +85,4 @@ class TestRunNow:
         assert log_entries() == [("count_orders", f"Run now, as job #{job.pk}.")]
 
     def test_unknown_items_are_not_found(self, admin_page: Client) -> None:
-        assert admin_page.post(pages.RECURRING + "run/", {"item": "nope"}).status_code == 404
+        assert admin_page.post(pages.ACT_ON_SCHEDULES, {"row": "run_now item nope"}).status_code == 404

@@ -1,0 +1,49 @@
+"""The next times of a schedule, with a mark where the clocks of its time zone change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, tzinfo
+
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
+
+from django_graphile_worker.admin import formatting
+
+NUMBER = 5
+
+
+@dataclass(frozen=True, slots=True)
+class NextTime:
+    """A time as the list shows it. ``clock_change`` tells of a time change before it, in words."""
+
+    relative: SafeString | str
+    exact: str
+    clock_change: str = ""
+
+
+def shown_times(times: Iterable[datetime], zone: tzinfo | None, now: datetime) -> tuple[NextTime, ...]:
+    """Return times in the zone of the user and in that of the schedule."""
+    zone = zone or UTC
+    found, offset = [], _offset(now, zone)
+    for time in times:
+        change = _offset(time, zone) - offset
+        offset += change
+        relative = formatting.relative_time(time, now)
+        found.append(NextTime(relative, formatting.in_both_zones(time, zone), _in_words(change)))
+    return tuple(found)
+
+
+def _offset(time: datetime, zone: tzinfo) -> timedelta:
+    return formatting.aware(time).astimezone(zone).utcoffset() or timedelta()
+
+
+def _in_words(change: timedelta) -> str:
+    seconds = change.total_seconds()
+    if not seconds:
+        return ""
+    values = {"duration": formatting.duration(abs(seconds))}
+    if seconds > 0:
+        return _("after the clocks go forward by %(duration)s") % values
+    return _("after the clocks go back by %(duration)s") % values

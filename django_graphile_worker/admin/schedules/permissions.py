@@ -1,0 +1,120 @@
+"""Who may change a schedule: the permission of the model, and the permission of the task.
+
+Only tasks with ``schedulable=True`` can be scheduled in the admin. A user who changes a schedule needs the permission
+of the task that the schedule has, and of the task that it gets. A superuser can also stop what nobody may schedule:
+delete or disable it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.contrib.auth import get_permission_codename
+from django.http import HttpRequest
+
+from django_graphile_worker import registry
+from django_graphile_worker.admin.pages import PageAdmin
+from django_graphile_worker.models import Schedule
+from django_graphile_worker.task_permissions import schedule_codename
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_APP = Schedule._meta.app_label
+
+
+def task_permission(identifier: str) -> str | None:
+    """Return the permission that a user needs to schedule a task; None if nobody may, in the admin."""
+    task = registry.tasks.get(identifier)
+    schedulable = False if task is None else task.schedulable
+    if schedulable is True:
+        return f"{_APP}.{schedule_codename(identifier)}"
+    return schedulable or None
+
+
+def may_schedule(user: Any, identifier: str) -> bool:
+    """Return whether a user may have schedules of this task; the permission of the model is another question."""
+    permission = task_permission(identifier)
+    return permission is not None and bool(user.has_perm(permission))
+
+
+def schedulable_tasks(user: Any) -> list[str]:
+    """Return the tasks that a user may schedule, by name."""
+    return [task.identifier for task in registry.tasks if task.schedulable and may_schedule(user, task.identifier)]
+
+
+def may_change_item(user: Any, codename: str, identifier: str) -> bool:
+    """Return whether a user may run or pause an item of the crontab.
+
+    The code has scheduled the task, so a task that is not schedulable needs no permission of its own.
+    """
+    if not user.has_perm(f"{_APP}.{codename}"):
+        return False
+    return task_permission(identifier) is None or may_schedule(user, identifier)
+
+
+class SchedulePermissionsAdmin(PageAdmin):
+    """The permissions of the pages about schedules. With a schedule, each one includes the permission of its task."""
+
+    def has_view_permission(self, request: HttpRequest, obj: Schedule | None = None) -> bool:
+        """Return whether the user may see the list, or a schedule.
+
+        The permission to see recurring tasks opens the list, too. It then has only the items of the crontab.
+        """
+        may_see_items = obj is None and self.has_app_permission(request, "view_recurringtask")
+        return may_see_items or self.sees_schedules(request)
+
+    def sees_schedules(self, request: HttpRequest) -> bool:
+        """Return whether the user may see schedules of the database."""
+        return super().has_view_permission(request)
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return self._has_model_permission(request, "add")
+
+    def has_change_permission(self, request: HttpRequest, obj: Schedule | None = None) -> bool:
+        return self._has_model_permission(request, "change") and self.may_touch(request, obj)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Schedule | None = None) -> bool:
+        return self._has_model_permission(request, "delete") and (
+            self.may_touch(request, obj) or self.may_stop(request, obj)
+        )
+
+    def has_disable_permission(self, request: HttpRequest, obj: Schedule | None = None) -> bool:
+        """Return whether the user may disable a schedule; to enable it, the user needs the permission to change it."""
+        return self._has_model_permission(request, "change") and (
+            self.may_touch(request, obj) or self.may_stop(request, obj)
+        )
+
+    def has_run_permission(self, request: HttpRequest, obj: Schedule | None = None) -> bool:
+        return self._has_model_permission(request, "run") and self.may_touch(request, obj)
+
+    def has_pause_schedule_permission(self, request: HttpRequest, obj: Schedule | None = None) -> bool:
+        return self._has_model_permission(request, "pause") and self.may_touch(request, obj)
+
+    def has_duplicate_permission(self, request: HttpRequest, obj: Schedule | None = None) -> bool:
+        """Return whether the user may add a copy of a schedule."""
+        return self.has_add_permission(request) and self.sees_schedules(request) and self.may_touch(request, obj)
+
+    def has_item_permission(self, request: HttpRequest, action: str, identifier: str) -> bool:
+        """Return whether the user may ``run`` or ``pause`` an item of the crontab with this task."""
+        return may_change_item(request.user, f"{action}_recurringtask", identifier)
+
+    def has_view_payload_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return self.has_app_permission(request, "view_payload")
+
+    def may_touch(self, request: HttpRequest, obj: Schedule | None) -> bool:
+        """Return whether the user may schedule the task that a schedule has."""
+        return obj is None or may_schedule(request.user, obj.task)
+
+    def may_stop(self, request: HttpRequest, obj: Schedule | None) -> bool:
+        """Return whether the user may end a schedule whose task nobody may schedule in the admin."""
+        return (
+            obj is not None and task_permission(obj.task) is None and bool(getattr(request.user, "is_superuser", False))
+        )
+
+    def permitted(self, request: HttpRequest, schedules: Sequence[Schedule], check: Any) -> list[Schedule]:
+        """Return the schedules for which one of these checks, ``self.has_run_permission`` for example, is true."""
+        return [schedule for schedule in schedules if check(request, schedule)]
+
+    def _has_model_permission(self, request: HttpRequest, action: str) -> bool:
+        return self.has_app_permission(request, get_permission_codename(action, Schedule._meta))

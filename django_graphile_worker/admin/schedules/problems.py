@@ -1,0 +1,40 @@
+"""Schedules and items of the crontab with problems: their last run failed, or their task does not exist."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django_graphile_worker.admin.databases import Session
+from django_graphile_worker.admin.schedules.code_items import read_crontab
+from django_graphile_worker.models.schedule_tasks import find_task
+from django_graphile_worker.sql.schedules import figures, listing
+
+# So many names of tasks are looked up: most schedules have one of a few tasks.
+MOST_TASKS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Problems:
+    """What the list marks."""
+
+    failing: frozenset[int] = frozenset()
+    failing_items: frozenset[str] = frozenset()
+    # Items that missed times in the last day.
+    missed_items: frozenset[str] = frozenset()
+    # The tasks that schedules have, and those of them that this project does not have.
+    tasks: frozenset[str] = frozenset()
+    unknown_tasks: frozenset[str] = frozenset()
+
+
+def read_problems(session: Session, *, sees_outcomes: bool = True) -> Problems:
+    """Return all problems. How runs ended is left out for a user who may not see all jobs."""
+    cursor, schema = session
+    names = [item.name for item in read_crontab()[0]]
+    tasks = listing.tasks(cursor, schema=schema, limit=MOST_TASKS)
+    return Problems(
+        failing=frozenset(figures.failing_schedules(cursor, schema=schema) if sees_outcomes else ()),
+        failing_items=frozenset(figures.failing_crontabs(cursor, names, schema=schema) if sees_outcomes else ()),
+        missed_items=frozenset(listing.missed_items(cursor, names, schema=schema)),
+        tasks=frozenset(tasks),
+        unknown_tasks=frozenset(task for task in tasks if find_task(task) is None),
+    )

@@ -1,0 +1,114 @@
+"""Counts schedules, and items of the crontab, that need attention: failing, missed and late."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from django_graphile_worker.sql.results import ResultStatus
+from django_graphile_worker.sql.schema import statement
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+# Ticks that were missed so many seconds ago, or later, are counted.
+MISSED_WITHIN = 24 * 3600
+# A schedule is late if no worker has fired it for so many seconds.
+LATE_AFTER = 60
+# If the latest run has not ended, so many runs before it are looked at.
+RUNS_LOOKED_AT = 5
+
+_IS_FAILED_JOB = "not job.is_available and job.locked_at is null"
+# What a job, or its result, says about a run: true if it failed, false if it ended otherwise, null if it goes on or
+# nothing is known.
+_HAS_FAILED = f"""case when job.id is not null then case when {_IS_FAILED_JOB} then true end
+        when result.status > 0 then result.status = {ResultStatus.FAILED.value} end"""
+
+
+def _looked_up(job_id: str) -> str:
+    """Return joins with a job and its result. The limits ensure one probe of an index for each of them."""
+    return f"""left join lateral (
+        select each.id, each.is_available, each.locked_at from only :SCHEMA._private_jobs as each
+        where each.id = {job_id} limit 1) as job on true
+    left join lateral (
+        select each.status from only :SCHEMA._private_results as each where each.job_id = {job_id} limit 1
+    ) as result on true"""
+
+
+def _last_of(column: str, value: str) -> str:
+    """Return a subquery: whether the last run that has ended failed."""
+    return f"""(
+        select {_HAS_FAILED} from (
+            select run.id, run.job_id from only :SCHEMA._private_schedule_runs as run
+            where run.{column} = {value} order by run.id desc limit {RUNS_LOOKED_AT}) as run
+        {_looked_up("run.job_id")}
+        where run.job_id is not null and ({_HAS_FAILED}) is not null
+        order by run.id desc limit 1)"""
+
+
+# The row of a schedule has its last job, which decides for most schedules.
+FAILING_SCHEDULES = f"""/* gw:failing-schedules */
+select schedule.id from only :SCHEMA._private_schedules as schedule
+    {_looked_up("schedule.last_job_id")}
+where schedule.is_enabled and schedule.last_job_id is not null
+    and coalesce({_HAS_FAILED}, {_last_of("schedule_id", "schedule.id")}, false)
+order by schedule.id"""
+
+FAILING_CRONTABS = f"""/* gw:failing-crontabs */
+select item.identifier from unnest(%(identifiers)s::text[]) with ordinality as item(identifier, place)
+where coalesce({_last_of("crontab_identifier", "item.identifier")}, false)
+order by item.place"""
+
+_NOW = "coalesce(%(now)s::timestamptz, clock_timestamp())"
+# A schedule whose next time nobody has computed yet, -infinity, is late if it was changed some time ago.
+COUNTS = f"""/* gw:schedule-counts */
+select (
+    select count(*) from only :SCHEMA._private_schedules as schedule
+    where schedule.last_missed_at >= {_NOW} - {MISSED_WITHIN} * interval '1 second'
+) + (
+    select count(*) from unnest(%(identifiers)s::text[]) as item(identifier)
+    where exists (
+        select from only :SCHEMA._private_schedule_runs as run
+        where run.crontab_identifier = item.identifier and run.kind = 'missed'
+            and run.added_at >= {_NOW} - {MISSED_WITHIN} * interval '1 second')
+), (
+    select count(*) from only :SCHEMA._private_schedules as schedule
+    where schedule.next_at <= {_NOW} - {LATE_AFTER} * interval '1 second' and schedule.is_enabled
+        and (schedule.next_at > '-infinity'
+            or schedule.changed_at <= {_NOW} - {LATE_AFTER} * interval '1 second')
+)"""
+
+
+class Counts(NamedTuple):
+    """How many schedules and items of the crontab need attention."""
+
+    # The last run that has ended failed.
+    failing: int
+    # A tick of the last day was given up, because no worker ran.
+    missed: int
+    # A tick is due, and no worker has fired it for a minute; items of the crontab are not counted here.
+    late: int
+
+
+def counts(cursor: Any, *, schema: str, crontab_identifiers: Iterable[str] = (), now: datetime | None = None) -> Counts:
+    """Return the numbers of all schedules, and of these items of the crontab."""
+    identifiers = list(crontab_identifiers)
+    cursor.execute(statement(COUNTS, schema), {"identifiers": identifiers, "now": now})
+    missed, late = cursor.fetchone()
+    failing = len(failing_schedules(cursor, schema=schema)) + len(failing_crontabs(cursor, identifiers, schema=schema))
+    return Counts(failing=failing, missed=missed, late=late)
+
+
+def failing_schedules(cursor: Any, *, schema: str) -> list[int]:
+    """Return the ids of the enabled schedules whose last run that has ended failed."""
+    cursor.execute(statement(FAILING_SCHEDULES, schema), {})
+    return [row[0] for row in cursor.fetchall()]
+
+
+def failing_crontabs(cursor: Any, identifiers: Iterable[str], *, schema: str) -> list[str]:
+    """Return those of the items of the crontab whose last run that has ended failed."""
+    names = list(identifiers)
+    if not names:
+        return []
+    cursor.execute(statement(FAILING_CRONTABS, schema), {"identifiers": names})
+    return [row[0] for row in cursor.fetchall()]

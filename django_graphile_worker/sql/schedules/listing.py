@@ -1,0 +1,231 @@
+"""The list of schedules in the admin: a page of it, and the number of schedules in each state.
+
+Items of the crontab are in code. The caller passes their names and next times, so that one list has both.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from django_graphile_worker.frozen import Frozen
+from django_graphile_worker.sql.crontabs import microseconds_of, moment_of
+from django_graphile_worker.sql.inspection.criteria import Subquery
+from django_graphile_worker.sql.schedules.figures import LATE_AFTER, MISSED_WITHIN
+from django_graphile_worker.sql.schema import statement
+
+
+class ScheduleState(StrEnum):
+    """What a schedule does now. Each is in one of the first four; the others are problems that it may have beside."""
+
+    ACTIVE = "active"
+    PAUSED = "paused"
+    DISABLED = "disabled"
+    ENDED = "ended"
+    FAILING = "failing"
+    MISSED = "missed"
+    LATE = "late"
+    UNKNOWN_TASK = "unknown_task"
+    ANY = "all"
+
+
+_IS_PAUSED = "coalesce(schedule.paused_until > clock.now, false)"
+_LATE_BEFORE = f"clock.now - {LATE_AFTER} * interval '1 second'"
+_FIRES = f"schedule.is_enabled and not {_IS_PAUSED}"
+
+CONDITIONS: Mapping[ScheduleState, str] = {
+    ScheduleState.ACTIVE: f"{_FIRES} and schedule.next_at < 'infinity'",
+    ScheduleState.PAUSED: f"schedule.is_enabled and {_IS_PAUSED}",
+    ScheduleState.DISABLED: "not schedule.is_enabled",
+    ScheduleState.ENDED: f"{_FIRES} and schedule.next_at = 'infinity'",
+    ScheduleState.FAILING: "schedule.id = any (%(failing)s::int8[])",
+    ScheduleState.MISSED: f"schedule.last_missed_at >= clock.now - {MISSED_WITHIN} * interval '1 second'",
+    # A schedule whose next time nobody has computed yet has -infinity.
+    ScheduleState.LATE: f"""{_FIRES} and schedule.next_at <= {_LATE_BEFORE}
+        and (schedule.next_at > '-infinity' or schedule.changed_at <= {_LATE_BEFORE})""",
+    ScheduleState.UNKNOWN_TASK: "schedule.task = any (%(unknown_tasks)s::text[])",
+    ScheduleState.ANY: "true",
+}
+
+# Every word must be in the name, the task or the description.
+_MATCHES = """(cardinality(%(words)s::text[]) = 0
+        or lower(concat_ws(' ', schedule.name, schedule.task, schedule.description)) like all (%(words)s::text[]))
+    and (%(task)s::text = '' or schedule.task = %(task)s::text)"""
+
+_FROM = f"""from :SCHEMA._private_schedules as schedule
+    cross join (select clock_timestamp() as now) as clock
+    where {_MATCHES}"""
+
+_NAME = 'lower(name) collate pg_catalog."C"'
+
+ORDERS = {
+    "name": f"{_NAME}, id nulls last",
+    "-name": f"{_NAME} desc, id desc nulls first",
+    "next": f"next_at, {_NAME}, id nulls last",
+    "-next": f"next_at desc, {_NAME} desc, id desc nulls first",
+    "last": f"last_tick nulls first, {_NAME}, id nulls last",
+    "-last": f"last_tick desc nulls last, {_NAME} desc, id desc nulls first",
+}
+
+COUNTS = "/* gw:schedules:counts */ select {counts} {from_} {within}"
+
+PAGE = """/* gw:schedules:page */
+select id, name from (
+    select schedule.id, schedule.name, schedule.last_tick,
+        case when schedule.is_enabled then schedule.next_at else 'infinity' end as next_at
+    {from_} {within} and {condition}
+    union all
+    select null, item.name, item.last_tick, coalesce(item.next_at, 'infinity')
+    from unnest(%(item_names)s::text[], %(item_next)s::timestamptz[], %(item_last)s::timestamptz[])
+        as item(name, next_at, last_tick)
+) as listed
+order by {order} limit %(limit)s offset %(offset)s"""
+
+MATCHING_IDS = """/* gw:schedules:ids */
+select schedule.id {from_} {within} and {condition} order by schedule.id limit %(limit)s"""
+
+TASKS = """/* gw:schedules:tasks */
+select task, count(*) from :SCHEMA._private_schedules group by task order by task limit %(limit)s"""
+
+MISSED_ITEMS = f"""/* gw:schedules:missed-items */
+select item.identifier from unnest(%(identifiers)s::text[]) as item(identifier)
+where exists (
+    select from :SCHEMA._private_schedule_runs as run
+    where run.crontab_identifier = item.identifier and run.kind = 'missed'
+        and run.added_at >= clock_timestamp() - {MISSED_WITHIN} * interval '1 second')"""
+
+IS_ANY = "/* gw:schedules:is-any */ select exists (select from :SCHEMA._private_schedules)"
+
+_DUE_AT = "case when schedule.next_at = '-infinity' then schedule.changed_at else schedule.next_at end"
+# The index of next_at has what is late first.
+LATE = f"""/* gw:schedules:late */
+select schedule.name, {microseconds_of(_DUE_AT)}
+from :SCHEMA._private_schedules as schedule cross join (select clock_timestamp() as now) as clock
+where {CONDITIONS[ScheduleState.LATE]} order by schedule.next_at limit %(limit)s"""
+
+
+class Entry(NamedTuple):
+    """An entry of the list; an item of the crontab has no id."""
+
+    id: int | None
+    name: str
+
+
+class ListedItem(NamedTuple):
+    """An item of the crontab in the list."""
+
+    name: str
+    next_at: datetime | None
+    last_tick: datetime | None
+
+
+class LateSchedule(NamedTuple):
+    """A schedule whose time no worker has fired."""
+
+    name: str
+    due_at: datetime
+
+
+class ScheduleCriteria(Frozen):
+    """Which schedules a list shows, and what its conditions compare with."""
+
+    state: ScheduleState = ScheduleState.ANY
+    words: tuple[str, ...] = ()
+    task: str = ""
+    # The tasks of schedules that the project does not have.
+    unknown_tasks: tuple[str, ...] = ()
+    failing: tuple[int, ...] = ()
+    # The schedules that the user may see; None for all.
+    within: Subquery | None = None
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the parameters of the conditions."""
+        return {
+            "words": [f"%{_escaped(word)}%" for word in self.words],
+            "task": self.task,
+            "unknown_tasks": list(self.unknown_tasks),
+            "failing": list(self.failing),
+        }
+
+
+def _escaped(word: str) -> str:
+    """Return the pattern that only the word itself is like."""
+    return re.sub(r"([\\%_])", r"\\\1", word)
+
+
+def count(cursor: Any, criteria: ScheduleCriteria, *, schema: str) -> dict[ScheduleState, int]:
+    """Return how many schedules that match the search are in each state; the state of the criteria does not count."""
+    counts = ", ".join(f"count(*) filter (where {condition})" for condition in CONDITIONS.values())
+    _execute(cursor, COUNTS.replace("{counts}", counts), criteria, {}, schema=schema)
+    return dict(zip(CONDITIONS, cursor.fetchone(), strict=True))
+
+
+def page(
+    cursor: Any,
+    criteria: ScheduleCriteria,
+    items: Sequence[ListedItem],
+    *,
+    schema: str,
+    order: str = "name",
+    limit: int,
+    offset: int = 0,
+) -> list[Entry]:
+    """Return a page of the list: the schedules that match, and the items, in one order."""
+    names, next_times, last_ticks = zip(*items, strict=True) if items else ((), (), ())
+    parameters = {
+        "item_names": list(names),
+        "item_next": list(next_times),
+        "item_last": list(last_ticks),
+        "limit": limit,
+        "offset": offset,
+    }
+    _execute(cursor, PAGE.replace("{order}", ORDERS[order]), criteria, parameters, schema=schema)
+    return [Entry(*row) for row in cursor.fetchall()]
+
+
+def matching_ids(cursor: Any, criteria: ScheduleCriteria, *, schema: str, limit: int) -> list[int]:
+    """Return the ids of the schedules that match, up to a limit."""
+    _execute(cursor, MATCHING_IDS, criteria, {"limit": limit}, schema=schema)
+    return [row[0] for row in cursor.fetchall()]
+
+
+def tasks(cursor: Any, *, schema: str, limit: int) -> dict[str, int]:
+    """Return the tasks that schedules have, up to a limit, with the number of schedules of each."""
+    cursor.execute(statement(TASKS, schema), {"limit": limit})
+    return dict(cursor.fetchall())
+
+
+def is_any(cursor: Any, *, schema: str) -> bool:
+    """Return whether there is any schedule."""
+    cursor.execute(statement(IS_ANY, schema))
+    return bool(cursor.fetchone()[0])
+
+
+def late(cursor: Any, *, schema: str, limit: int = 1_000) -> list[LateSchedule]:
+    """Return the schedules that are late, the longest late first, up to a limit."""
+    cursor.execute(statement(LATE, schema), {"limit": limit})
+    return [LateSchedule(name, moment_of(due)) for name, due in cursor.fetchall()]
+
+
+def missed_items(cursor: Any, identifiers: Sequence[str], *, schema: str) -> list[str]:
+    """Return those of the items of the crontab that missed times in the last day."""
+    if not identifiers:
+        return []
+    cursor.execute(statement(MISSED_ITEMS, schema), {"identifiers": list(identifiers)})
+    return [row[0] for row in cursor.fetchall()]
+
+
+def _execute(cursor: Any, text: str, criteria: ScheduleCriteria, parameters: dict[str, Any], *, schema: str) -> None:
+    """Send a statement with the conditions of the criteria."""
+    text = text.replace("{from_}", _FROM).replace("{condition}", f"({CONDITIONS[criteria.state]})")
+    named: dict[str, Any] = {**criteria.parameters(), **parameters}
+    subquery = ""
+    if criteria.within is not None:
+        ids, of_subquery = criteria.within.named()
+        named |= of_subquery
+        subquery = f"and schedule.id in ({ids})"
+    # The subquery is Django's own text, which `statement` must not change.
+    cursor.execute(statement(text, schema).replace("{within}", subquery), named)

@@ -1,0 +1,79 @@
+"""The list of schedules in a browser: actions with and without scripts, the keyboard, live regions, hostile names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from django_graphile_worker.models import Job, Schedule
+from tests.browser import looks
+from tests.browser.test_accessibility import RUN, TAGS
+from tests.support.operating import execute
+from tests.support.schedule_rows import make_schedule
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+OpenPage = Callable[..., Any]
+DESKTOP, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
+OPEN_ALL = "() => document.querySelectorAll('#gw-schedules details').forEach(each => { each.open = true; })"
+
+
+def test_schedules__are_paused_and_run_without_scripts(open_page: OpenPage) -> None:
+    page = open_page("schedule/", viewport=PHONE, java_script_enabled=False)
+    row = "tr:has-text('Exchange rates')"
+    page.click(f"{row} button:has-text('Pause…')")
+    page.select_option("#id_length", "week")
+    page.click("button.gw-primary:has-text('Pause')")
+    assert "paused ends in" in page.inner_text(row)
+    assert Schedule.objects.get(name="Exchange rates").changed_by == "demo"
+    page.click(f"{row} button:has-text('Resume')")
+    before = Job.objects.count()
+    page.click(f"{row} button:has-text('Run now')")
+    assert Job.objects.count() == before + 1
+    page.click(f"{row} .gw-menu-button")
+    page.click(f"{row} button:has-text('Delete')")
+    page.click("button.gw-danger-solid")
+    assert not Schedule.objects.filter(name="Exchange rates").exists()
+    page.check("tr:has-text('Winter sale') input[name=id]")
+    page.check("tr:has-text('Ask for reviews') input[name=id]")
+    page.select_option("#gw-action", "disable")
+    page.click("button:has-text('Go')")
+    page.click("button.gw-primary:has-text('Disable')")
+    assert "Disabled 2 schedules." in page.inner_text("body")
+
+
+def test_list__is_usable_by_keyboard_and_refreshes(open_page: OpenPage) -> None:
+    make_schedule(
+        "<b>\u202eevil\u202c</b> " + "w" * 180, "refresh_search_index", description="\u05e9\u05dc\u05d5\u05dd " * 40
+    )
+    page = open_page("schedule/", viewport=DESKTOP)
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    page.keyboard.press("x")
+    assert page.inner_text("[data-selected]") == "1 selected"
+    summary = page.locator(".gw-runs summary").first
+    summary.focus()
+    page.keyboard.press("Enter")
+    assert page.locator(".gw-runs[open]").count() == 1
+    execute("update {schema}._private_schedules set is_enabled = false where name = 'Winter sale'")
+    page.wait_for_selector("tr:has-text('Winter sale') .gw-badge:has-text('disabled')")
+    # What the user has opened and selected stays.
+    assert page.locator(".gw-runs[open]").count() == 1
+    assert page.inner_text("[data-selected]") == "1 selected"
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.id") == "gw-q"
+
+
+def test_open_details__pass_axe(open_page: OpenPage) -> None:
+    base = pytest.importorskip("axe_playwright_python.base", reason="axe-playwright-python is not installed")
+    make_schedule(
+        "<b>\u202eevil\u202c</b> " + "w" * 180, "refresh_search_index", description="\u05e9\u05dc\u05d5\u05dd " * 40
+    )
+    page = open_page("schedule/", viewport=DESKTOP)
+    page.evaluate(base.AXE_SCRIPT)
+    page.evaluate(OPEN_ALL)
+    assert page.evaluate(RUN, TAGS) == []
+    page.set_viewport_size(PHONE)
+    assert looks.problems(page) == []

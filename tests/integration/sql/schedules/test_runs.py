@@ -1,0 +1,102 @@
+"""The last runs of many schedules, in one query."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from django_graphile_worker import conf
+from django_graphile_worker.run_flags import crontab_flag
+from django_graphile_worker.sql.schedules import runs
+from django_graphile_worker.sql.schedules.runs import RunOutcome
+from tests.support import records
+from tests.support.factories import make_failed_job, make_job, minutes_ago
+from tests.support.schedule_runs import KEEP, make_crontab_run, make_run, make_schedule
+
+pytestmark = pytest.mark.django_db
+
+
+def test_runs__of_many_schedules_are_read_at_once() -> None:
+    first, second, third = (make_schedule(name).id for name in ("first", "second", "third"))
+    for minutes in (3, 2, 1):
+        make_run(first, tick=minutes_ago(minutes), kind="missed", number=minutes)
+    made = make_run(second, job_id=make_job(), tick=minutes_ago(5), kind="by_hand", run_by="maria")
+    with CaptureQueriesContext(connection) as queries, connection.cursor() as cursor:
+        found = runs.runs_of_schedules(cursor, [first, second, third], schema=_schema(), number=2)
+    assert len(queries) == 1
+    assert [run.number for run in found[first]] == [1, 2]
+    assert {run.outcome for run in found[first]} == {RunOutcome.MISSED}
+    (run,) = found[second]
+    assert (run.id, run.schedule_id, run.crontab_identifier) == (made, second, None)
+    assert (run.kind, run.run_by, run.outcome) == ("by_hand", "maria", RunOutcome.WAITING)
+    assert timedelta(minutes=5) <= datetime.now(UTC) - run.tick < timedelta(minutes=6)
+    assert datetime.now(UTC) - run.added_at < timedelta(minutes=1)
+    assert found[third] == []
+
+
+def test_runs__without_a_job_say_why() -> None:
+    schedule = make_schedule().id
+    for kind in ("overlap", "missed", "unknown_task"):
+        make_run(schedule, kind=kind)
+    with connection.cursor() as cursor:
+        found = runs.runs_of_schedules(cursor, [schedule], schema=_schema())[schedule]
+    assert [run.outcome for run in found] == [RunOutcome.UNKNOWN_TASK, RunOutcome.MISSED, RunOutcome.OVERLAP]
+    assert not any(run.outcome.has_ended or run.job_id or run.attempts for run in found)
+
+
+def test_runs__of_crontab_items_are_read_by_identifier() -> None:
+    job_id = make_failed_job()
+    make_crontab_run("nightly", job_id=job_id)
+    make_crontab_run("hourly", kind="missed")
+    with connection.cursor() as cursor:
+        found = runs.runs_of_crontabs(cursor, ["nightly", "new"], schema=_schema())
+    (run,) = found["nightly"]
+    assert (run.crontab_identifier, run.schedule_id, run.outcome) == ("nightly", None, RunOutcome.FAILED)
+    assert run.outcome.has_ended
+    assert found["new"] == []
+
+
+def test_running_job__has_run_since_it_was_locked() -> None:
+    schedule = make_schedule().id
+    make_run(schedule, job_id=make_job(locked_by="django-worker-1/1", locked_at=minutes_ago(2), attempts=1))
+    with connection.cursor() as cursor:
+        (run,) = runs.runs_of_schedules(cursor, [schedule], schema=_schema())[schedule]
+    assert run.outcome is RunOutcome.RUNNING
+    assert run.ended_at is None
+    assert 120 <= (run.duration or 0.0) < 180
+
+
+def test_row_of_a_run__gives_its_job_a_result_for_as_long_as_the_flag_says() -> None:
+    flagged = make_job(flags={crontab_flag(KEEP): True, "bulk": True}, queue_name="mail", key="nightly")
+    others = [make_job(), make_job(flags={"crontab:soon": True}), make_job(flags="[]")]
+    for job_id in (flagged, *others, 404):
+        make_crontab_run("nightly", job_id=job_id)
+    kept = records.results(_schema())
+    assert list(kept) == [flagged]
+    row = kept[flagged]
+    assert (row.status, row.task_identifier, row.queue_name, row.job_key) == (0, "task", "mail", "nightly")
+    assert row.attempts == []
+    assert timedelta(0) <= row.expires_at - row.added_at - KEEP < timedelta(minutes=1)
+    # A second run under the same key: the row stays.
+    make_crontab_run("nightly", job_id=flagged)
+    assert records.results(_schema()) == kept
+
+
+def test_rows_of_a_crontab_item__are_about_the_latest_fifty() -> None:
+    make_crontab_run("hourly", kind="missed")
+    last = runs.MOST_RUNS + 30
+    for number in range(last):
+        make_crontab_run("nightly", kind="missed", number=number + 1)
+    with connection.cursor() as cursor:
+        found = runs.runs_of_crontabs(cursor, ["nightly", "hourly"], schema=_schema(), number=100)
+    numbers = [run.number for run in found["nightly"]]
+    assert runs.MOST_RUNS <= len(numbers) < runs.MOST_RUNS + 8
+    assert numbers == list(range(last, last - len(numbers), -1))
+    assert len(found["hourly"]) == 1
+
+
+def _schema() -> str:
+    return conf.current().schema
