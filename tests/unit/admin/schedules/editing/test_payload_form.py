@@ -17,8 +17,8 @@ from django.db.models import TextChoices
 from django_graphile_worker import registry, task
 from django_graphile_worker.admin.schedules.editing.payload_form import PayloadForm, fields_of, payload_form
 
-pydantic = pytest.importorskip("pydantic")
-msgspec = pytest.importorskip("msgspec")
+pydantic: Any = pytest.importorskip("pydantic")
+msgspec: Any = pytest.importorskip("msgspec")
 
 
 class Colour(enum.Enum):
@@ -66,13 +66,13 @@ class Plain(TypedDict, total=False):
     month: int
 
 
-class Model(pydantic.BaseModel):
+class Model(pydantic.BaseModel):  # type: ignore[misc]
     month: int = pydantic.Field(ge=1, le=12, title="Month of the year", description="From 1 on.")
     to: str = pydantic.Field(alias="recipient")
     copies: int = 1
 
 
-class Struct(msgspec.Struct):
+class Struct(msgspec.Struct):  # type: ignore[misc]
     month: int
     copies: int = 1
 
