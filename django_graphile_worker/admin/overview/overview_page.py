@@ -98,7 +98,9 @@ class OverviewAdmin(PageAdmin):
         backlogs = figures.tasks.backlog_ages
         found = health_problems(figures.holders, backlogs, figures.health, time.time(), is_any_ready=is_any_ready)
         late = late_items(read_crontab()[0], figures.schedules, now)
-        found += [*late_schedules(late), *event_problems(self, request, figures.alarms)]
+        reported = {problem.event_kind for problem in found}
+        alarms = [alarm for alarm in figures.alarms if alarm.event.kind not in reported]
+        found += [*late_schedules(late), *event_problems(self, request, alarms)]
         return sorted(found, key=lambda problem: problem.level != "error")
 
     def _chart_context(
