@@ -40,10 +40,13 @@ def percentage(share: float) -> str:
 
 
 def count(value: Count | None) -> str:
-    """Return a count with separators, and a plus sign when counting stopped before the end."""
+    """Return a count with separators. If counting stopped before the end, a round number that is certain: ``900+``."""
     if value is None:
         return ""
-    return f"{number(value.number)}+" if value.is_more else number(value.number)
+    if not value.is_more:
+        return number(value.number)
+    unit = 10 ** max(len(str(value.number)) - 1, 0)
+    return f"{number(value.number // unit * unit)}+"
 
 
 def capped_number(value: int, most: int) -> str:

@@ -14,6 +14,7 @@ from django_graphile_worker import api
 from django_graphile_worker.admin import audit, databases, formatting
 from django_graphile_worker.admin.overview import health
 from django_graphile_worker.admin.pages import PageAdmin
+from django_graphile_worker.admin.search.search_query import SearchTerm
 from django_graphile_worker.models import Worker
 from django_graphile_worker.sql.inspection import lock_holders
 
@@ -50,9 +51,10 @@ class UnlockAdmin(PageAdmin):
         back_url: str,
     ) -> HttpResponse:
         context = {
-            "title": _("Force-unlock"),
+            "title": _("Force-unlock %(worker)s?") % {"worker": health.host_of(holders[0]) if holders else worker_id},
             "worker": worker_id,
-            "held": [(each.kind, each.name, each.id, formatting.relative_time(each.since)) for each in held],
+            "held": [self._held_row(request, each) for each in held],
+            "workers_url": self.url(request, "worker"),
             "is_alive": any(health.is_alive(holder) for holder in holders),
             "silence": formatting.duration(holders[0].silent_seconds if holders else None),
             "is_registered": any(holder.is_registered for holder in holders),
@@ -60,6 +62,20 @@ class UnlockAdmin(PageAdmin):
             "back_url": back_url,
         }
         return self.render(request, "unlock.html", context)
+
+    def _held_row(self, request: HttpRequest, held: lock_holders.Held) -> dict[str, Any]:
+        is_job = held.kind == "job"
+        url = (
+            self.url(request, "job", "change", held.id)
+            if is_job
+            else self.url(request, "job", q=str(SearchTerm("queue", held.name)))
+        )
+        return {
+            "is_job": is_job,
+            "name": f"{held.name} #{held.id}" if is_job else held.name,
+            "url": url,
+            "since": formatting.relative_time(held.since),
+        }
 
 
 def _unlock(request: HttpRequest, worker_id: str, held: Sequence[lock_holders.Held], alias: str) -> None:

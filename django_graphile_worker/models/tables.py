@@ -66,6 +66,8 @@ class Task(ReadOnlyModel):
         db_table = table("_private_tasks")
         verbose_name = _("task")
         verbose_name_plural = _("tasks")
+        # No page needs a permission.
+        default_permissions = ()
 
     def __str__(self) -> str:
         return self.identifier
@@ -128,9 +130,9 @@ class Job(ReadOnlyModel):
         verbose_name_plural = _("jobs")
         default_permissions = ("add", "view")
         permissions = [
-            ("view_payload", "Can see payloads and errors unredacted"),
+            ("view_payload", "Can see payloads and results, and errors unredacted"),
             ("reschedule_job", "Can run and reschedule jobs"),
-            ("complete_job", "Can complete, fail and remove jobs"),
+            ("complete_job", "Can fail and delete jobs"),
             ("cancel_job", "Can cancel jobs, also while they run"),
         ]
 
@@ -152,6 +154,8 @@ class KnownCrontab(ReadOnlyModel):
         db_table = table("_private_known_crontabs")
         verbose_name = _("known crontab")
         verbose_name_plural = _("known crontabs")
+        # The page of recurring tasks has permissions of its own.
+        default_permissions = ()
 
     def __str__(self) -> str:
         return self.identifier

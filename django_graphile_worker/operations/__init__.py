@@ -1,8 +1,9 @@
 """Migration operations: install, adopt, extend, repair and remove the worker schema.
 
 ``operation`` has the base class, which runs each operation in one transaction under a lock. ``schema``, ``functions``
-and ``indexes`` have the operations that the migrations use, ``receivers`` the receivers of Django's migration signals,
-``permissions_of_tasks`` the permissions that ``migrate`` inserts,
+and ``indexes`` have the operations that the migrations use, ``permissions`` the operation that renames permissions of
+the admin, ``receivers`` the receivers of Django's migration signals, ``permissions_of_tasks`` the permissions that
+``migrate`` inserts,
 ``repair`` the work of the command ``repair``. The statements are in ``sql.install``. The folder may import ``sql`` and
 ``routing`` and the layers below them. Start reading with ``schema``.
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 from django_graphile_worker.operations.functions import ReplaceFunctions
 from django_graphile_worker.operations.indexes import BuildIndexes, DropIndexes
+from django_graphile_worker.operations.permissions import RenamePermissions
 from django_graphile_worker.operations.receivers import (
     install_named_later,
     install_without_migrations,
@@ -26,6 +28,7 @@ __all__ = [
     "BuildIndexes",
     "DropIndexes",
     "InstallWorkerSchema",
+    "RenamePermissions",
     "ReplaceFunctions",
     "RunSchemaFile",
     "install_named_later",

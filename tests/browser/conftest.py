@@ -48,12 +48,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "tests/browser" in str(item.path):
             item.add_marker(pytest.mark.browser)
-            # All browser tests run in one process, so that they share a browser.
-            item.add_marker(pytest.mark.xdist_group("browser"))
 
 
-# Module scope: while Playwright is open, an event loop runs in this thread, which other tests must not see.
-@pytest.fixture(scope="module")
+# Package scope: one browser for all tests of this folder, each of which opens a context of its own. The scope ends with
+# the folder, because an event loop runs in this thread while Playwright is open, which other tests must not see.
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Any]:
     """Launch Chromium, or skip the test with the reason."""
     playwright_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -69,7 +68,7 @@ def browser() -> Iterator[Any]:
     del os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def strict_server() -> Iterator[Any]:
     """A server of its own: a server loads the middleware when it starts."""
     # The pages are in the language of the browser, which is English unless a test says otherwise.

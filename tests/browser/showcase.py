@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.contrib.auth import get_user_model
-from django.db import connection
+from django.db import connection, transaction
 
 from django_graphile_worker import Limit, task
 from django_graphile_worker.crontab import occurrences, parse_crontab
@@ -45,8 +45,6 @@ TASKS = {
     "fetch_exchange_rates": (1.0, 0.3, 0.1),
 }
 
-# Statistics that are copied lack the latest minutes.
-MOST_MINUTES_OLD = 2
 # By schema: the last minute of the statistics that tests copy.
 _copied: dict[str, int] = {}
 
@@ -64,9 +62,10 @@ def register_limited_tasks() -> None:
 
 def fill(schema: str) -> None:
     """Create jobs and schedules in every state, two workers, and a day of statistics."""
-    _jobs()
-    _limited_jobs()
-    _workers(schema)
+    with transaction.atomic():
+        _jobs()
+        _limited_jobs()
+        _workers(schema)
     _statistics(schema)
     _named_statistics(schema)
     _samples(schema)
@@ -164,16 +163,17 @@ def _workers(schema: str) -> None:
 
 
 def _statistics(schema: str) -> None:
-    """Create the statistics of a day, or copy what an earlier test has created: adding them up takes seconds."""
+    """Create the statistics of a day, or copy what an earlier test has created: adding up a day takes seconds."""
     this_minute = int(time.time()) // 60
     with connection.cursor() as cursor:
-        if this_minute - _copied.get(schema, 0) > MOST_MINUTES_OLD:
-            _add_up(cursor, schema, this_minute)
+        if schema in _copied:
+            cursor.execute(f'insert into "{schema}"._private_statistics table showcase.statistics')
+            _add_up(cursor, schema, range(_copied[schema] + 1, this_minute + 1))
+        else:
+            _add_up(cursor, schema, range(this_minute - 24 * 60 + 1, this_minute + 1))
             cursor.execute("drop schema if exists showcase cascade; create schema showcase")
             cursor.execute(f'create table showcase.statistics as table "{schema}"._private_statistics')
             _copied[schema] = this_minute
-        else:
-            cursor.execute(f'insert into "{schema}"._private_statistics table showcase.statistics')
 
 
 NAMED = {
@@ -209,11 +209,9 @@ def _samples(schema: str) -> None:
         )
 
 
-def _add_up(cursor: Any, schema: str, this_minute: int) -> None:
+def _add_up(cursor: Any, schema: str, minutes: range) -> None:
     chance = random.Random(7)
-    rows = [
-        _row(chance, this_minute - back, task, *shape) for back in range(0, 24 * 60, 1) for task, shape in TASKS.items()
-    ]
+    rows = [_row(chance, minute, task, *shape) for minute in reversed(minutes) for task, shape in TASKS.items()]
     for start in range(0, len(rows), 2000):
         append_and_fold(cursor, rows[start : start + 2000], schema=schema)
 

@@ -18,6 +18,7 @@ OpenPage = Callable[..., Any]
 SCREENSHOTS = os.environ.get("SCREENSHOTS")
 PHONE = {"width": 390, "height": 800}
 DESKTOP = {"width": 1360, "height": 1180}
+LAPTOP = {"width": 1440, "height": 900}
 HEADINGS = {"de": "Übersicht", "fr": "Vue d\N{RIGHT SINGLE QUOTATION MARK}ensemble"}
 
 
@@ -41,6 +42,15 @@ def test_pages__have_room_for_longer_words(open_page: OpenPage, language: str) -
             " && getComputedStyle(node).display !== 'inline').map(node => node.textContent)",
         )
         assert cut == [], path
+    page.set_viewport_size(LAPTOP)
+    page.goto("overview/")
+    # The names of the pages, and the control beside them, are in one line.
+    are_in_line = page.eval_on_selector_all(
+        ".gw-nav a, .gw-refresh, .gw-shortcuts-button",
+        "all => { const boxes = all.map(node => node.getBoundingClientRect());"
+        " return Math.max(...boxes.map(box => box.top)) < Math.min(...boxes.map(box => box.bottom)); }",
+    )
+    assert are_in_line
     if SCREENSHOTS and language == "de":
         desktop = open_page("overview/", viewport={"width": 1360, "height": 940}, locale=language)
         # Without the sidebar, so that the page has more room.

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-from pathlib import Path
-from typing import Any
 
 import pytest
 from playwright.sync_api import expect
@@ -14,14 +11,7 @@ from django_graphile_worker.models import Job
 from tests.browser.test_admin import OpenPage
 
 pytestmark = pytest.mark.django_db(transaction=True)
-# A folder for pictures of the pages, to be looked at.
-PICTURES = os.environ.get("SEARCH_PICTURES")
-WIDE, NARROW = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
-
-
-def take_picture(page: Any, name: str) -> None:
-    if PICTURES:
-        page.screenshot(path=Path(PICTURES) / f"{name}.png")
+WIDE = {"width": 1440, "height": 900}
 
 
 def test_completion__works_with_the_keyboard_and_the_mouse(open_page: OpenPage) -> None:
@@ -45,7 +35,6 @@ def test_completion__works_with_the_keyboard_and_the_mouse(open_page: OpenPage) 
     box.press_sequentially("OR -(task:char")
     expect(options.first).to_contain_text("task:charge_card")
     expect(options.first).to_contain_text("12 jobs")
-    take_picture(page, "completion-light")
     box.press("Escape")
     expect(page.locator("#gw-completions")).to_be_hidden()
     expect(box).to_have_value("queue:warehouse OR -(task:char")
@@ -60,17 +49,14 @@ def test_completion__works_with_the_keyboard_and_the_mouse(open_page: OpenPage) 
 def test_search__asks_about_what_it_does_not_know_and_finds_jobs_on_every_tab(open_page: OpenPage) -> None:
     page = open_page("job/?q=charge", viewport=WIDE)
     expect(page.locator("#gw-jobs tbody tr")).to_have_count(12)
-    take_picture(page, "part-of-a-name")
     failed = Job.objects.get(task__identifier="charge_card", attempts=25).pk
     page.goto(f"job/?state=ready&q=%23{failed}")
     expect(page.locator(".gw-empty")).to_contain_text(re.compile(f"Job #{failed} is in the state"))
-    take_picture(page, "elsewhere")
     page.click("text=Show it")
     expect(page.locator("#gw-jobs tbody tr")).to_have_count(1)
     page.goto("job/?q=chrage")
     question = page.locator(".gw-question")
     expect(question).to_contain_text("No task, queue, key or flag has “chrage” in its name.")
-    take_picture(page, "question")
     question.get_by_role("link", name="task:charge_card").click()
     expect(page.locator("#gw-jobs tbody tr")).to_have_count(12)
     page.goto("job/?q=provider")
@@ -80,20 +66,3 @@ def test_search__asks_about_what_it_does_not_know_and_finds_jobs_on_every_tab(op
     page.goto("job/?q=task:print_invoice OR queue:warehouse")
     expect(page.locator(".gw-term")).to_have_count(2)
     expect(page.locator("#gw-jobs tbody tr")).to_have_count(16)
-    take_picture(page, "or")
-
-
-@pytest.mark.skipif(not PICTURES, reason="set SEARCH_PICTURES to a folder to take pictures")
-def test_pictures__are_taken(open_page: OpenPage) -> None:
-    kinds: dict[str, dict[str, Any]] = {
-        "dark": {"viewport": WIDE, "color_scheme": "dark"},
-        "narrow": {"viewport": NARROW},
-    }
-    for name, options in kinds.items():
-        page = open_page("job/", **options)
-        page.locator("#gw-q").press_sequentially("ch")
-        expect(page.locator("#gw-completions [role=option]").first).to_be_visible()
-        take_picture(page, f"completion-{name}")
-        page.goto("job/?q=chrage")
-        page.click("text=Search help")
-        take_picture(page, f"help-{name}")

@@ -9,8 +9,9 @@ if TYPE_CHECKING:
     from tests.faults.world import World
 
 _IN_PROCESS: dict[str, Callable[[], None]] = {}
-# A function of the schema, a part of its text, and the text that replaces this part.
-_IN_DATABASE: dict[str, tuple[str, str, str]] = {
+# A function of the schema, a part of its text, and the text that replaces this part. Where two functions guard the same
+# thing, the mistake is made in both: one of them alone would hide it.
+_IN_DATABASE: dict[str, tuple[str, str, str] | list[tuple[str, str, str]]] = {
     "a completion does not check the token": (
         "_private_complete_claims_v3",
         " and job.locked_by = holder",
@@ -37,11 +38,18 @@ _IN_DATABASE: dict[str, tuple[str, str, str]] = {
         "when orphan.recoveries = 1 then job.run_at",
         "when false then job.run_at",
     ),
-    "returns state the worker but not the claim": (
-        "_private_return_claims_v3",
-        "and each.locked_by = ended.holder",
-        "and split_part(each.locked_by, '/', 1) = split_part(ended.holder, '/', 1)",
-    ),
+    "returns state the worker but not the claim": [
+        (
+            "_private_lock_claims_v1",
+            "and each.locked_by = given.token",
+            "and split_part(each.locked_by, '/', 1) = split_part(given.token, '/', 1)",
+        ),
+        (
+            "_private_return_claims_v3",
+            "and each.locked_by = ended.holder",
+            "and split_part(each.locked_by, '/', 1) = split_part(ended.holder, '/', 1)",
+        ),
+    ],
     "releases of queues state the worker but not the claim": (
         "_private_release_queues_v2",
         "queue.locked_by = ended.holder",
@@ -106,7 +114,12 @@ def apply_to_database(name: str, world: World) -> None:
     """Make a mistake in the functions of the schema."""
     if name not in _IN_DATABASE:
         return
-    function, right, wrong = _IN_DATABASE[name]
+    changes = _IN_DATABASE[name]
+    for change in changes if isinstance(changes, list) else [changes]:
+        _replace_in_function(world, name, *change)
+
+
+def _replace_in_function(world: World, name: str, function: str, right: str, wrong: str) -> None:
     text = world.value(
         "select pg_get_functiondef(p.oid) from pg_proc as p where p.proname = %s and p.pronamespace = %s::regnamespace",
         function,

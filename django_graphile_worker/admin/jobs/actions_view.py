@@ -13,7 +13,12 @@ from django.utils.translation import gettext as _
 
 from django_graphile_worker.admin import audit, databases, formatting
 from django_graphile_worker.admin.jobs.actions import confirmation
-from django_graphile_worker.admin.jobs.actions.action_messages import add_messages, done_message, notes
+from django_graphile_worker.admin.jobs.actions.action_messages import (
+    add_messages,
+    done_message,
+    notes,
+    stopped_message,
+)
 from django_graphile_worker.admin.jobs.actions.bulk_progress import (
     BulkAction,
     BulkProgress,
@@ -29,6 +34,7 @@ from django_graphile_worker.admin.jobs.actions.selection import (
     read_selection,
 )
 from django_graphile_worker.admin.jobs.list_view import JobListAdmin
+from django_graphile_worker.admin.jobs.reschedule_form import fields_to_send_again
 from django_graphile_worker.admin.pages import explain_database_errors
 from django_graphile_worker.job_options import SMALLEST_PRIORITY
 from django_graphile_worker.models import Job
@@ -91,6 +97,7 @@ class JobActionsAdmin(JobListAdmin):
         context = {
             "title": asked.question(name),
             "action": action,
+            "explanation": asked.explanation(name),
             "form": form,
             "total": asked.total.number,
             "typed_number": formatting.number(asked.total.number) if selection.is_all and asked.must_be_typed else "",
@@ -115,6 +122,10 @@ class JobActionsAdmin(JobListAdmin):
         self, request: HttpRequest, action: Action, selection: Selection, form: forms.Form | None, alias: str
     ) -> HttpResponse:
         progress = load_progress(request.POST.get("progress"), action.name, str(request.user.pk))
+        if "stop" in request.POST and progress.action_id:
+            messages.info(request, stopped_message(progress))
+            add_messages(request, self, action, progress, selected=None)
+            return self._redirect_back(request)
         data = form.cleaned_data if form else {}
         work = BulkAction(
             call=action.make_call(data | {"by": request.user.get_username()}),
@@ -146,7 +157,6 @@ class JobActionsAdmin(JobListAdmin):
         self, request: HttpRequest, action: Action, progress: BulkProgress, form: forms.Form | None
     ) -> HttpResponse:
         """Show the progress, with a form that continues the action."""
-        form_data = [(name, request.POST[name]) for name in (form.fields if form else ()) if name in request.POST]
         continued = [("confirmed", "1"), ("progress", progress.signed())]
         left = max(progress.found - progress.visited, 0)
         seconds = left * progress.seconds / progress.visited if progress.visited and progress.is_collected else None
@@ -161,9 +171,8 @@ class JobActionsAdmin(JobListAdmin):
             "found_text": formatting.number(progress.found),
             "is_collected": progress.is_collected,
             "time_left": formatting.duration(seconds, 1) if seconds else "",
-            "hidden_fields": [*hidden_fields(request), *form_data, *continued],
+            "hidden_fields": [*hidden_fields(request), *fields_to_send_again(form), *continued],
             "act_url": self.url(request, "job", "act"),
-            "back_url": self._back_url(request),
             "list_url": self.url(request, "job"),
         }
         return self.render(request, "progress.html", context, status=503 if progress.has_timed_out else 200)

@@ -14,9 +14,6 @@ from django.utils.translation import gettext_lazy
 from django_graphile_worker import conf
 from django_graphile_worker.exceptions import GraphileWorkerError, PayloadError
 from django_graphile_worker.job_options import (
-    LARGEST_MAX_ATTEMPTS,
-    LARGEST_PRIORITY,
-    SMALLEST_PRIORITY,
     valid_run_at,
 )
 from django_graphile_worker.payloads import encode
@@ -57,31 +54,6 @@ def number_field(label: Any, smallest: int, largest: int, **options: Any) -> for
     return forms.IntegerField(label=label, required=False, min_value=smallest, max_value=largest, **options)
 
 
-class RescheduleForm(forms.Form):
-    """The new time, priority and attempts of jobs."""
-
-    run_at = RunAtField(label=gettext_lazy("Run at"), required=False, help_text=time_zone_help())
-    priority = number_field(
-        gettext_lazy("Priority"),
-        SMALLEST_PRIORITY,
-        LARGEST_PRIORITY,
-        help_text=gettext_lazy("Lower numbers run first."),
-    )
-    attempts = number_field(
-        gettext_lazy("Attempts so far"),
-        0,
-        LARGEST_MAX_ATTEMPTS,
-        help_text=gettext_lazy("Empty gives failed jobs that get a time all their attempts again."),
-    )
-    max_attempts = number_field(gettext_lazy("Maximum attempts"), 1, LARGEST_MAX_ATTEMPTS)
-
-    def clean(self) -> dict[str, Any]:
-        cleaned: dict[str, Any] = super().clean() or {}
-        if not self.errors and all(value is None for value in cleaned.values()):
-            raise forms.ValidationError(_("Expected at least one change, got none."))
-        return cleaned
-
-
 class FailForm(forms.Form):
     """The reason for failing jobs permanently."""
 
@@ -89,7 +61,7 @@ class FailForm(forms.Form):
         label=gettext_lazy("Reason"),
         required=False,
         max_length=2_000,
-        help_text=gettext_lazy("Added to the last error of the jobs."),
+        help_text=gettext_lazy("Added to the last error."),
         widget=forms.TextInput(attrs={"class": "vTextField"}),
     )
 
@@ -101,7 +73,7 @@ class CancelForm(forms.Form):
         label=gettext_lazy("Reason"),
         required=False,
         max_length=2_000,
-        help_text=gettext_lazy("Kept with your name in the results and the history of the jobs."),
+        help_text=gettext_lazy("Kept with your name in the results and the history."),
         widget=forms.TextInput(attrs={"class": "vTextField"}),
     )
 

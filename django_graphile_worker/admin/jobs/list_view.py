@@ -15,6 +15,7 @@ from django_graphile_worker.admin.jobs import failure_times
 from django_graphile_worker.admin.jobs.actions.job_actions import offered_actions
 from django_graphile_worker.admin.jobs.job_rows import JobRow, make_row
 from django_graphile_worker.admin.jobs.list_options import SIZES, ListOptions, headers, read_options, shown_columns
+from django_graphile_worker.admin.jobs.list_totals import Total, list_total
 from django_graphile_worker.admin.jobs.pagination import JobsPage, read_page
 from django_graphile_worker.admin.jobs.search_view import JobSearchAdmin
 from django_graphile_worker.admin.jobs.states import list_description, state_name
@@ -63,6 +64,8 @@ class JobListAdmin(JobSearchAdmin):
             state = self.requested_state(request.GET.get("state"), query.criteria)
             criteria = replace(query.criteria, state=state, within=self.visible_ids(request, alias))
             counts = count_states(cursor, criteria, schema=schema, most=MOST_COUNTED)
+            all_states = list_total(session, replace(criteria, state=State.ANY), counts)
+            total = all_states if state is State.ANY else list_total(session, criteria, counts)
             options = read_options(request, criteria)
             positions = {name: request.GET.get(name) for name in ("after", "before")}
             page = read_page(
@@ -75,7 +78,8 @@ class JobListAdmin(JobSearchAdmin):
             views = visible_views(request)
         context = {
             **nothing,
-            **self._search_context(request, query, criteria, counts, options),
+            **self._search_context(request, query, criteria, options),
+            "tabs": self._tabs(request, query, state, counts, all_states),
             **self._page_urls(request, query, state, page, options),
             "rows": self._job_rows(request, rows, payloads),
             "known_tasks": known_tasks,
@@ -86,7 +90,7 @@ class JobListAdmin(JobSearchAdmin):
             "act_url": self.url(request, "job", "act"),
             "add_url": self.url(request, "job", "add") if self.has_add_permission(request) else "",
             "may_select_all": not query.mistakes and (bool(page.after or page.before) or len(rows) > 1),
-            "total": formatting.count(counts.get(state)),
+            "total": total,
         }
         return self.render(request, "jobs.html", context)
 
@@ -109,18 +113,12 @@ class JobListAdmin(JobSearchAdmin):
         return payload_texts.beginnings(session.cursor, page.ids, schema=session.schema)
 
     def _search_context(
-        self,
-        request: HttpRequest,
-        query: SearchQuery,
-        criteria: Criteria,
-        counts: dict[State, Count],
-        options: ListOptions,
+        self, request: HttpRequest, query: SearchQuery, criteria: Criteria, options: ListOptions
     ) -> dict[str, Any]:
         text, state, parameters = _text(request, query), criteria.state, options.parameters
         sees_payloads = self.has_view_payload_permission(request)
         return {
             "subtitle": "" if options.sort else list_description(state, query.criteria),
-            "tabs": self._tabs(request, query, state, counts),
             "state": state.value,
             "query": text,
             "terms": self.terms(request, query, state),
@@ -158,7 +156,12 @@ class JobListAdmin(JobSearchAdmin):
         }
 
     def _tabs(
-        self, request: HttpRequest, query: SearchQuery, current: State, counts: dict[State, Count]
+        self,
+        request: HttpRequest,
+        query: SearchQuery,
+        current: State,
+        counts: dict[State, Count],
+        all_states: Total,
     ) -> list[dict[str, Any]]:
         text = _text(request, query) if query.mistakes else query.without_states()
         shown = State.ANY if current is State.FAILING else current
@@ -166,7 +169,7 @@ class JobListAdmin(JobSearchAdmin):
             {
                 "name": state_name(state),
                 "url": self.search_url(request, text, state),
-                "count": formatting.count(counts.get(state)),
+                "count": all_states.text if state is State.ANY else formatting.count(counts.get(state)),
                 "is_current": state is shown,
                 "state": state.value,
             }

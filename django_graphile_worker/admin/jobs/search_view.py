@@ -74,7 +74,7 @@ class JobSearchAdmin(PageAdmin):
         self, request: HttpRequest, session: databases.Session, query: SearchQuery, criteria: Criteria
     ) -> dict[str, Any]:
         """Return what a page without jobs shows: what was looked for, other searches, and jobs in other states."""
-        asked = questions(query, self.names(request, session)) if query.unknown_words else []
+        asked = questions(query, self.names(request, session))
         elsewhere = self._elsewhere(request, session, criteria) if criteria.ids else []
         is_of_state = criteria.state not in (State.ANY, State.FAILING)
         has_search = bool(query.expression.root) and not query.unknown_words
@@ -90,7 +90,7 @@ class JobSearchAdmin(PageAdmin):
     def _question(self, request: HttpRequest, question: Question, state: State) -> dict[str, Any]:
         offers = [(offer.text, self.search_url(request, offer.query, state)) for offer in question.offers]
         close = [(offer.text, self.search_url(request, offer.query, State.ANY)) for offer in question.close]
-        return {"word": question.word, "offers": offers, "close": close}
+        return {"word": question.word, "offers": offers, "close": close, "kind": question.kind}
 
     def _elsewhere(self, request: HttpRequest, session: databases.Session, criteria: Criteria) -> list[dict[str, Any]]:
         """Return the jobs with the ids of a search that are in another state than that of the list."""

@@ -32,6 +32,8 @@ class HealthProblem:
     # For an alarm that the user may dismiss: the kind of its events, and the time of the last of them.
     dismissed_kind: str = ""
     dismissed_until: str = ""
+    # The kind of events that report the same problem: while it lasts, an alarm about them would say it twice.
+    event_kind: str = ""
 
 
 def is_alive(holder: Holder) -> bool:
@@ -150,7 +152,7 @@ def _task_problems(holders: Sequence[Holder], backlogs: Sequence[TaskBacklog]) -
         else _("Deploy the code of these tasks and restart the workers, or delete the jobs.")
     )
     cause = _("No worker has the tasks of some ready jobs: %(tasks)s.") % {"tasks": _listed(unknown)}
-    yield HealthProblem("error", cause, remedy)
+    yield HealthProblem("error", cause, remedy, event_kind="tasks_unserved")
 
 
 def _lock_problems(holders: Sequence[Holder]) -> Iterator[HealthProblem]:

@@ -55,7 +55,7 @@ def _throughput(rows: Rows, sums: Row, axis: Sequence[Period], span: Span) -> Ch
         "throughput",
         _("Throughput"),
         summary=summary % {"number": whole_number(sums.succeeded)},
-        unit=_jobs_per_period(span),
+        unit=_("%(unit)s; cancelled jobs are not counted") % {"unit": _jobs_per_period(span)},
         series=[*series, *_failed_series(rows)],
         periods=axis,
         format_value=whole_number,

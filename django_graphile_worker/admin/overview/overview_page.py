@@ -106,7 +106,9 @@ class OverviewAdmin(PageAdmin):
         backlogs = figures.tasks.backlog_ages
         found = health_problems(figures.holders, backlogs, figures.health, time.time(), is_any_ready=is_any_ready)
         late = late_names(figures.known_items, figures.schedules.late, now)
-        found += [*late_schedules(late), *event_problems(self, request, figures.alarms)]
+        reported = {problem.event_kind for problem in found}
+        alarms = [alarm for alarm in figures.alarms if alarm.event.kind not in reported]
+        found += [*late_schedules(late), *event_problems(self, request, alarms)]
         return sorted(found, key=lambda problem: problem.level != "error")
 
     def _chart_context(

@@ -1,18 +1,19 @@
-"""What the page offers if a word is part of no name: close names, and searches in keys, errors and payloads."""
+"""What the page offers if nothing has a name: close names, and for a word searches in keys, errors and payloads."""
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from django.utils.translation import gettext as _
 
-from django_graphile_worker.admin.search.expressions import replaced
+from django_graphile_worker.admin.search.expressions import Either, Every, Node, replaced
 from django_graphile_worker.admin.search.job_search import SearchQuery
 from django_graphile_worker.admin.search.name_lookup import DatabaseNames
 from django_graphile_worker.admin.search.search_query import SearchTerm
+from django_graphile_worker.sql.inspection.criteria import like_pattern
 
 MOST_CLOSE = 5
 
@@ -27,16 +28,43 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A word that is part of no name, and what may be meant by it."""
+    """A word that is part of no name, or a name that no task or queue has, and what may be meant by it."""
 
     word: str
     close: list[Offer]
     offers: list[Offer]
+    # "task" or "queue" if the search says so.
+    kind: str = ""
 
 
 def questions(query: SearchQuery, names: DatabaseNames) -> list[Question]:
-    """Return a question for each unknown word."""
-    return [_question(query, word, names) for word in query.unknown_words]
+    """Return a question for each unknown word, and for each task and queue that does not exist."""
+    return [
+        *(_question(query, word, names) for word in query.unknown_words),
+        *(_question_of_name(query, term, names) for term in _unknown_names(query.expression.root, names)),
+    ]
+
+
+def _unknown_names(node: Node | None, names: DatabaseNames) -> Iterator[SearchTerm]:
+    """Yield the terms that name a task or a queue that does not exist, or that the user may not know of."""
+    if isinstance(node, Every | Either):
+        for operand in node.operands:
+            yield from _unknown_names(operand, names)
+    elif isinstance(node, SearchTerm) and node.name in ("task", "queue") and "*" not in node.value:
+        known = names.tasks if node.name == "task" else names.queues
+        is_known = node.value in known
+        if not is_known and names.within is None:
+            # The known names are only some, if there are very many.
+            is_known = bool(names.match(node.name, [like_pattern(node.value)]).names)
+        if not is_known:
+            yield node
+
+
+def _question_of_name(query: SearchQuery, term: SearchTerm, names: DatabaseNames) -> Question:
+    known = names.tasks if term.name == "task" else names.queues
+    close = [SearchTerm(term.name, name) for name in close_names(term.value, known)[:MOST_CLOSE]]
+    offers = [Offer(str(each), str(replaced(query.expression.root, term, each))) for each in close]
+    return Question(term.value, offers, [], term.name)
 
 
 def _question(query: SearchQuery, word: str, names: DatabaseNames) -> Question:

@@ -27,9 +27,8 @@
     if (progressForm) {
         const timer = setTimeout(() => progressForm.requestSubmit(), 1000);
         addEventListener('pagehide', () => clearTimeout(timer));
-        for (const link of progressForm.querySelectorAll('a')) {
-            link.addEventListener('click', () => clearTimeout(timer));
-        }
+        // Also of "Stop": a second submission would cancel it.
+        progressForm.addEventListener('submit', () => clearTimeout(timer));
     }
 
     document.addEventListener('graphile-worker:refreshed', prepareCopyButtons);

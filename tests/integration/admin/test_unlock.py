@@ -20,6 +20,10 @@ def test_releases_the_locks_of_a_dead_worker(admin_page: Client, base: str) -> N
     asked = admin_page.post(base + "unlock/", {"worker": "django-worker-1"})
     assert "has sent no heartbeat for 10 min" in text(asked)
     assert f"Job send #{job_id}" in text(asked)
+    assert asked.context["title"] == "Force-unlock django-worker-1?"
+    assert f'<a href="{pages.WORKERS}">Workers</a> &rsaquo; Force-unlock' in pages.body(asked)
+    assert f'<a href="{pages.job_url(job_id)}"><bdi>send #{job_id}</bdi></a>' in pages.body(asked)
+    assert f'<a href="{pages.JOBS}?q=queue%3Aeu"><bdi>eu</bdi></a>' in pages.body(asked)
     assert Job.objects.get().locked_by == "django-worker-1"
     response = admin_page.post(base + "unlock/", {"worker": "django-worker-1", "confirmed": "1"}, follow=True)
     assert messages(response) == ["Force-unlocked django-worker-1. Jobs and queues released: 2."]

@@ -245,6 +245,26 @@ def test_a_statement_that_arrives_late_changes_no_later_claim_of_the_same_worker
     assert releases.complete_jobs(cursor, [second], **shared) == {second.id}
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        # Locks the rows, and passes on which claims still exist.
+        "select job_id from unnest({schema}._private_lock_claims_v1(%s, %s)) as job_id where job_id is not null",
+        # Workers of an earlier version call it by itself.
+        "select {schema}._private_return_claims_v3(%s, %s)",
+    ],
+)
+def test_a_return_states_the_claim_in_each_of_its_two_steps(
+    claim: Callable[..., Claimed], cursor: Any, worker_schema: str, call: str
+) -> None:
+    """Either step alone would stop a late return; each is tested by itself, because the other would hide a mistake."""
+    job_id = make_job()
+    claim(token=f"{WORKER_ID}/2")
+    for token, found in ((f"{WORKER_ID}/1", []), (f"{WORKER_ID}/2", [(job_id,)])):
+        cursor.execute(call.format(schema=f'"{worker_schema}"'), [[job_id], [token]])
+        assert cursor.fetchall() == found
+
+
 def test_a_queue_is_released_by_its_claim_only(claim: Callable[..., Claimed], cursor: Any, worker_schema: str) -> None:
     make_job(queue_name="q")
     waiting = make_job(queue_name="q")

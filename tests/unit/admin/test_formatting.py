@@ -115,3 +115,12 @@ def test_relative_time__says_how_long_ago() -> None:
     with translation.override("de"):
         assert ">vor 9 h<" in formatting.relative_time(NOW, NOW + timedelta(hours=9, seconds=22))
         assert ">in 2 h 10 min<" in formatting.relative_time(NOW, NOW - timedelta(hours=2, minutes=10))
+
+
+@pytest.mark.parametrize(
+    ("number", "shown"),
+    [(940, "900+"), (5_000, "5,000+"), (5_940, "5,000+"), (19_999, "10,000+"), (7, "7+"), (0, "0+")],
+)
+def test_count_that_was_cut__is_a_round_number_that_is_certain(number: int, shown: str) -> None:
+    assert formatting.count(Count(number=number, is_more=True)) == shown
+    assert formatting.count(Count(number=number, is_more=False)) == formatting.number(number)

@@ -64,6 +64,20 @@ def stopping_message(progress: BulkProgress) -> str:
     return message % {"number": formatting.number(progress.stopping)}
 
 
+def stopped_message(progress: BulkProgress) -> str:
+    """Return where the user stopped the action; what it changed until then stays, and may be undone."""
+    numbers = {"visited": formatting.number(progress.visited), "found": formatting.number(progress.found)}
+    if progress.is_collected:
+        message = ngettext(
+            "Stopped after %(visited)s of %(found)s job.",
+            "Stopped after %(visited)s of %(found)s jobs.",
+            progress.found,
+        )
+    else:
+        message = ngettext("Stopped after %(visited)s job.", "Stopped after %(visited)s jobs.", progress.visited)
+    return message % numbers
+
+
 def _unstoppable_message(progress: BulkProgress) -> str:
     if not progress.unstoppable:
         return ""
@@ -119,7 +133,7 @@ def _ended_message(progress: BulkProgress) -> str:
 def add_messages(
     request: HttpRequest, admin: Any, action: Action, progress: BulkProgress, *, selected: int | None
 ) -> None:
-    """Add the messages about a finished action; `selected` is the number of selected jobs, None for all that match."""
+    """Add the messages about an action that is over; `selected` is the number of selected jobs, None for all."""
     if progress.changed:
         messages.success(request, _linked(request, admin, action, progress))
     if stopping := stopping_message(progress):

@@ -54,6 +54,10 @@ class Confirmation:
             return str(self.action.question_of_one) % {"job": name_of_one}
         return str(self.action.question % {"count": self.total.number, "number": shown(self.total)})
 
+    def explanation(self, name_of_one: str) -> str:
+        """Return what the action does, in the singular if the question is about one job."""
+        return str(self.action.explanation % {"count": 1 if name_of_one else self.total.number})
+
     def touched(self) -> str:
         """Return how many jobs of which state are changed; "" if they are all in one state."""
         found = [(state, count) for state, count in self.counts.items() if state in self.action.states and count.number]

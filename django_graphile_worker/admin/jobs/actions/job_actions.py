@@ -13,7 +13,8 @@ from django.utils.translation import ngettext_lazy
 
 from django_graphile_worker import conf, signals
 from django_graphile_worker.admin import audit
-from django_graphile_worker.admin.jobs.forms import CancelForm, FailForm, RescheduleForm
+from django_graphile_worker.admin.jobs.forms import CancelForm, FailForm
+from django_graphile_worker.admin.jobs.reschedule_form import RescheduleForm
 from django_graphile_worker.printable_text import storable_text
 from django_graphile_worker.registry import tasks
 from django_graphile_worker.sql.cancellations import Cancellation
@@ -39,6 +40,7 @@ class Action:
     # The heading of the confirmation, for a number of jobs and for one job.
     question: Any
     question_of_one: Any
+    # What it does, for a number of jobs.
     explanation: Any
     # What is reported afterwards.
     done: Any
@@ -122,7 +124,11 @@ RUN_NOW = Action(
     _("Run now"),
     ngettext_lazy("Run %(number)s job now?", "Run %(number)s jobs now?", "count"),
     _("Run %(job)s now?"),
-    _("Jobs that are not due yet become due now. Their attempts, their priority and their order stay."),
+    ngettext_lazy(
+        "The job becomes due now. Its attempts and its priority stay.",
+        "Jobs that are not due yet become due now. Their attempts, their priority and their order stay.",
+        "count",
+    ),
     ngettext_lazy("%(number)s job will run now.", "%(number)s jobs will run now.", "count"),
     "reschedule",
     (State.SCHEDULED, State.RETRYING),
@@ -133,7 +139,11 @@ RUN_NEXT = Action(
     _("Run next"),
     ngettext_lazy("Run %(number)s job next?", "Run %(number)s jobs next?", "count"),
     _("Run %(job)s next?"),
-    _("Due jobs get a priority that puts them before all other jobs. Among each other they keep their order."),
+    ngettext_lazy(
+        "The job gets a priority that puts it before all other jobs.",
+        "Due jobs get a priority that puts them before all other jobs. Among each other they keep their order.",
+        "count",
+    ),
     ngettext_lazy("%(number)s job will run next.", "%(number)s jobs will run next.", "count"),
     "reschedule",
     (State.READY, State.LIMITED),
@@ -144,7 +154,11 @@ RETRY = Action(
     _("Retry"),
     ngettext_lazy("Retry %(number)s job?", "Retry %(number)s jobs?", "count"),
     _("Retry %(job)s?"),
-    _("Jobs that have failed become due now, and get all their attempts again. They keep their last error."),
+    ngettext_lazy(
+        "The job becomes due now, and gets all its attempts again. It keeps its last error.",
+        "Jobs that have failed become due now, and get all their attempts again. They keep their last error.",
+        "count",
+    ),
     ngettext_lazy("%(number)s job will be retried now.", "%(number)s jobs will be retried now.", "count"),
     "reschedule",
     (State.RETRYING, State.FAILED),
@@ -155,7 +169,11 @@ RESCHEDULE = Action(
     _("Reschedule…"),
     ngettext_lazy("Reschedule %(number)s job?", "Reschedule %(number)s jobs?", "count"),
     _("Reschedule %(job)s?"),
-    _("Empty fields stay unchanged. Failed jobs that get a time also get all their attempts again."),
+    ngettext_lazy(
+        "Empty fields stay unchanged. A failed job that gets a time also gets all its attempts again.",
+        "Empty fields stay unchanged. Failed jobs that get a time also get all their attempts again.",
+        "count",
+    ),
     ngettext_lazy("%(number)s job was rescheduled.", "%(number)s jobs were rescheduled.", "count"),
     "reschedule",
     NOT_RUNNING,
@@ -167,7 +185,11 @@ FAIL = Action(
     _("Fail…"),
     ngettext_lazy("Fail %(number)s job?", "Fail %(number)s jobs?", "count"),
     _("Fail %(job)s?"),
-    _("The jobs are not run, and stay in the list of failed jobs. The errors that they have are kept."),
+    ngettext_lazy(
+        "The job is not run, and stays in the list of failed jobs. The error that it has is kept.",
+        "The jobs are not run, and stay in the list of failed jobs. The errors that they have are kept.",
+        "count",
+    ),
     ngettext_lazy("%(number)s job was failed.", "%(number)s jobs were failed.", "count"),
     "complete",
     WAITING,
@@ -180,7 +202,11 @@ CANCEL = Action(
     _("Cancel…"),
     ngettext_lazy("Cancel %(number)s job?", "Cancel %(number)s jobs?", "count"),
     _("Cancel %(job)s?"),
-    _("Jobs that wait are removed. Jobs that run are stopped: their workers are told now. None of them is retried."),
+    ngettext_lazy(
+        "A job that waits is removed. A job that runs is stopped: its worker is told now. It is not retried.",
+        "Jobs that wait are removed. Jobs that run are stopped: their workers are told now. None of them is retried.",
+        "count",
+    ),
     ngettext_lazy("%(number)s job was cancelled.", "%(number)s jobs were cancelled.", "count"),
     "cancel",
     (*WAITING, State.RUNNING),
@@ -194,7 +220,11 @@ DELETE = Action(
     _("Delete…"),
     ngettext_lazy("Delete %(number)s job?", "Delete %(number)s jobs?", "count"),
     _("Delete %(job)s?"),
-    _("The jobs are deleted, and do not run. This cannot be undone."),
+    ngettext_lazy(
+        "The job is deleted, and does not run. This cannot be undone.",
+        "The jobs are deleted, and do not run. This cannot be undone.",
+        "count",
+    ),
     ngettext_lazy("%(number)s job was deleted.", "%(number)s jobs were deleted.", "count"),
     "complete",
     NOT_RUNNING,

@@ -12,6 +12,7 @@ from django.test import Client
 
 from django_graphile_worker import signals
 from django_graphile_worker.admin.jobs.actions import confirmation
+from django_graphile_worker.admin.jobs.actions.job_actions import ACTIONS
 from django_graphile_worker.models import Job
 from django_graphile_worker.sql.inspection import match_counts
 from tests.support import admin_pages as pages
@@ -114,7 +115,7 @@ class TestCancelling:
         page = admin_page.get(pages.job_url(job_id))
         assert [action.name for action in page.context["actions"]] == ["cancel"]
         asked = act(admin_page, "cancel", job_id, back=pages.job_url(job_id))
-        assert "Jobs that run are stopped: their workers are told now." in text(asked)
+        assert "A job that runs is stopped: its worker is told now." in text(asked)
         assert "are skipped" not in text(asked)
         done = act(admin_page, "cancel", job_id, back=pages.job_url(job_id), confirmed="1", reason="sent twice")
         assert messages(done) == ["1 job was cancelled.", "1 of them is running: its worker is told to stop it."]
@@ -178,6 +179,24 @@ class TestConfirmation:
         crumbs = pages.body(asked).split('class="breadcrumbs"')[1].split("</div>")[0]
         assert f'<a href="{pages.JOBS}">Jobs</a>' in crumbs
         assert f'<a href="{pages.job_url(job_id)}"><bdi>send #{job_id}</bdi></a>' in crumbs
+
+    def test_of_one_job_speaks_of_one_job(self, admin_page: Client) -> None:
+        of_state = {
+            "run_now": make_job("send", run_at=minutes_ago(-9)),
+            "run_next": make_job("send"),
+            "retry": make_failed_job("send"),
+        }
+        waiting = make_job("send")
+        for name, action in ACTIONS.items():
+            chosen = act(admin_page, name, of_state.get(name, waiting))
+            if not action.needs_confirmation:
+                continue
+            said = text(chosen).split("No, take me back")[0].rsplit(f"send #{waiting}?")[1]
+            assert not re.search(r"\b([Tt]he|[Tt]heir) jobs\b|\b[Jj]obs that\b|\bthey\b", said), said
+            assert ("It is skipped if a worker is running it." in said) != action.changes_running
+        several = text(act(admin_page, "delete", waiting, make_job("send")))
+        assert "The jobs are deleted, and do not run." in several
+        assert "Jobs that a worker is running are skipped." in several
 
     def test_says_how_many_jobs_of_which_state_it_changes(self, admin_page: Client) -> None:
         make_job("send"), make_job("send", run_at=minutes_ago(-9)), make_job("send", run_at=minutes_ago(-9))

@@ -54,7 +54,7 @@ def test_word_that_is_part_of_no_name__gets_a_question(admin_page: Client) -> No
     job_id = make_failed_job("charge_card", error="KeyError: the provider", payload={"note": "provider"})
     make_queue("warehouse")
     page = admin_page.get(pages.JOBS, {"q": "provider OR task:x"})
-    (question,) = page.context["questions"]
+    question, _ = page.context["questions"]
     offers = dict(question["offers"])
     assert offers["Search error texts"] == f"{pages.JOBS}?q=error%3Aprovider+OR+task%3Ax"
     for url in (offers["Search error texts"], offers["Search payloads"]):
@@ -62,6 +62,21 @@ def test_word_that_is_part_of_no_name__gets_a_question(admin_page: Client) -> No
     for word, name in (("chrage", "task:charge_card"), ("waerhouse", "queue:warehouse")):
         (question,) = admin_page.get(pages.JOBS, {"q": word}).context["questions"]
         assert name in dict(question["close"])
+
+
+def test_name_that_no_task_or_queue_has__gets_close_names(admin_page: Client) -> None:
+    make_job("charge_card", queue_name="warehouse", run_at=minutes_ago(-9))
+    page = admin_page.get(pages.JOBS, {"q": "task:chrage_card priority:0", "state": "scheduled"})
+    (question,) = page.context["questions"]
+    assert "No task is called “chrage_card”. Did you mean: task:charge_card" in pages.text(page)
+    assert len(admin_page.get(dict(question["close"])["task:charge_card"]).context["rows"]) == 1
+    page = admin_page.get(pages.JOBS, {"q": "queue:waerhouse"})
+    assert "No queue is called “waerhouse”. Did you mean: queue:warehouse" in pages.text(page)
+    # A name that exists, or that has wildcards, is no mistake.
+    for query in ("task:charge_card priority:9", "queue:warehouse priority:9", "task:chrage*"):
+        page = admin_page.get(pages.JOBS, {"q": query})
+        assert page.context["questions"] == []
+        assert "No jobs match." in pages.text(page)
 
 
 def test_negated_unknown_word__blocks_actions_on_all(admin_page: Client) -> None:

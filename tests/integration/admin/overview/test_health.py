@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.test import Client
 
+from django_graphile_worker.sql import events
 from tests.support import admin_pages as pages
 from tests.support.admin_pages import make_worker, text
 from tests.support.factories import make_job, minutes_ago
@@ -50,3 +52,20 @@ def test_no_worker__is_reported_also_if_nothing_is_ready(admin_page: Client) -> 
     shown = text(admin_page.get(pages.OVERVIEW))
     assert "Worker lost: web-1 (no heartbeat for 1 min)." in shown
     assert "No worker is running." in shown
+
+
+def test_tasks_without_a_worker__are_reported_once(admin_page: Client, worker_schema: str) -> None:
+    """By the event if no job waits for them any more, and while jobs wait by what is so now."""
+    event = events.NewEvent(kind="tasks_unserved", subject="", severity=events.WARNING, details={"tasks": ["send"]})
+    with connection.cursor() as cursor:
+        events.add(cursor, event, schema=worker_schema)
+    make_worker("django-worker-1", tasks=["other"])
+    (problem,) = _problems_about_send(admin_page)
+    assert problem.dismissed_kind == "tasks_unserved"
+    make_job("send")
+    (problem,) = _problems_about_send(admin_page)
+    assert problem.cause == "No worker has the tasks of some ready jobs: send."
+
+
+def _problems_about_send(admin_page: Client) -> list[Any]:
+    return [each for each in admin_page.get(pages.OVERVIEW).context["problems"] if "send" in each.cause]

@@ -120,7 +120,7 @@ def test_axes_and_units__are_text(admin_page: Client, worker_schema: str) -> Non
         response = admin_page.get(pages.OVERVIEW, {"span": span})
         assert "<text" not in pages.body(response)
         throughput = response.context["charts"][0]
-        assert throughput.unit == unit
+        assert throughput.unit == f"{unit}; cancelled jobs are not counted"
         assert throughput.value_labels == ["2,000", "1,000", "0"]
         assert throughput.table[-1][1] == ["1,234", "0", "0"]
         assert throughput.table[-1][0].endswith("(so far)")

@@ -42,7 +42,8 @@ def lend_a_thread(payload):
 BROKEN = "def tell(payload:\n"
 SETTINGS = """
 from testproject.settings import *
-INSTALLED_APPS = [*INSTALLED_APPS, "reloaded"]
+# Fewer apps than those of the site, because each test starts several processes.
+INSTALLED_APPS = ["django_graphile_worker", "reloaded"]
 GRAPHILE_WORKER = GRAPHILE_WORKER | {"GRACE_PERIOD": 60}
 """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import psycopg
@@ -11,6 +12,7 @@ from django.db import connection
 from django.test import Client
 
 from django_graphile_worker.admin import databases
+from django_graphile_worker.admin.jobs import reschedule_form
 from django_graphile_worker.admin.jobs.actions import bulk_progress
 from django_graphile_worker.models import Job
 from django_graphile_worker.sql.job_actions import bulk_steps, collecting
@@ -165,12 +167,34 @@ class TestALongAction:
         finish_action(admin_page, page)
         assert sum(1 if name.startswith("#") else int(name.split()[0]) for name, _ in log_entries()) == 30
 
-    def test_that_is_stopped_has_done_what_it_reported(self, admin_page: Client, one_step_a_request: None) -> None:
+    def test_that_is_stopped_has_done_what_it_reported_and_can_be_undone(
+        self, admin_page: Client, one_step_a_request: None
+    ) -> None:
         for _ in range(30):
-            make_failed_job("send")
-        page = act_on_all(admin_page, "delete", "task:send", state="failed", confirmed="1")
-        done = 30 - Job.objects.count()
-        assert f"{done} jobs were deleted." in text(page)
+            make_job("send", priority=3)
+        page = act_on_all(admin_page, "reschedule", "task:send", state="ready", priority="7", confirmed="1")
+        done = Job.objects.filter(priority=7).count()
+        assert 0 < done < 30
+        assert f"{done} jobs were rescheduled." in text(page)
+        stop = {**dict(page.context["hidden_fields"]), "stop": "1"}
+        page = admin_page.post(pages.ACT, stop, follow=True)
+        assert messages(page) == [f"Stopped after {done} of 30 jobs.", f"{done} jobs were rescheduled. Undo…"]
+        assert Job.objects.filter(priority=7).count() == done
+        (address,) = re.findall(r'href="([^"]*/undo/[^"]*)"', pages.body(page))
+        admin_page.post(address)
+        assert not Job.objects.filter(priority=7).exists()
+
+    def test_gives_all_jobs_the_same_time_of_the_list(
+        self, admin_page: Client, one_step_a_request: None, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for _ in range(30):
+            make_job("send")
+        clock = (minutes_ago(-number) for number in range(100))
+        monkeypatch.setattr(reschedule_form.timezone, "localtime", lambda: next(clock))
+        page = act_on_all(admin_page, "reschedule", "task:send", state="ready", preset="1h", confirmed="1")
+        page, requests = finish_action(admin_page, page)
+        assert requests > 2
+        assert len(set(Job.objects.values_list("run_at", flat=True))) == 1
 
     @pytest.mark.parametrize("lost", [1, 2, 3])
     @pytest.mark.parametrize(
