@@ -10,7 +10,7 @@ from django_graphile_worker.sql.schema import statement
 
 # The job and the note of its run are committed with the transaction of the caller. A schedule that is deleted at the
 # same time has neither.
-RUN = f"""/* gw:schedules:run */
+RUN = f"""/* gw:run-schedule */
 with schedule as materialized (
     select schedule.id, schedule.task, clock.now,
         (schedule.payload || jsonb_build_object('_cron', jsonb_build_object('ts',

@@ -10,10 +10,10 @@ from django_graphile_worker.sql.search_path import qualified
 # The end of a pause that has no end: the last time of the year 9999 that any time zone has.
 FOREVER = datetime(9999, 12, 30, 23, 59, 59, 999999, tzinfo=UTC)
 
-CHANGED_BY = """/* gw:schedules:changed-by */
+CHANGED_BY = """/* gw:schedules-changed-by */
 select before.name, set_config('graphile_worker.changed_by', %(by)s::text, true)
 from (select coalesce(current_setting('graphile_worker.changed_by', true), '') as name offset 0) as before"""
-NOW = "/* gw:schedules:set-now */ select set_config('graphile_worker.now', %(now)s::text, false)"
+NOW = "/* gw:schedules-now */ select set_config('graphile_worker.now', %(now)s::text, false)"
 
 
 def set_changed_by(cursor: Any, by: str) -> str:

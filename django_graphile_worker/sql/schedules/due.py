@@ -37,7 +37,7 @@ _COLUMNS = ",\n        ".join(
 
 # The index of next_at has all that is due at its beginning, and the next time behind it. The first row is there even if
 # nothing is due. A schedule whose task this worker does not know is left to others for a while.
-DUE = f"""/* gw:schedules:due */
+DUE = f"""/* gw:due-schedules */
 with clock as materialized (select coalesce(%(now)s::timestamptz, pg_catalog.clock_timestamp()) as now)
 select {microseconds_of("clock.now")}, later.next_at, due.*
 from clock

@@ -144,7 +144,7 @@ _EVENTS = """late as materialized (
     from late join free on free.id = late.schedule_id
 )"""
 
-FIRE = f"""/* gw:schedules:fire */
+FIRE = f"""/* gw:fire-schedules */
 with {CLOCK}, {_FREE}, {_JOBS}, {_MOVE}, {_RUNS}, {_EVENTS}
 select 'moved', moved.id, null::bigint from moved
 union all select 'fired', fired.schedule_id, fired.job_id from fired

@@ -25,7 +25,8 @@ def move_of(due: DueSchedule, task: Task[Any, Any] | None, now: datetime) -> Mov
     if first is None or first > now:
         return Move(schedule=due, next_at=first)
     if task is None:
-        return _given_up(due, first, now)
+        # From its first tick on, every worker sees for how long it has been due.
+        return Move(schedule=due, next_at=first) if due.next_at is None else _given_up(due, first, now)
     decision = decide(due.definition, first=first, now=now, missed=due.missed, missed_within=due.missed_within)
     jobs = tuple(
         job_of(due, due.definition, task, payload=due.payload, at=tick.at, is_late=tick.is_late)
