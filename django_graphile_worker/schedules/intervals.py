@@ -24,6 +24,8 @@ _SPELLINGS = {
 _UNITS = {spelling: unit for unit, spellings in _SPELLINGS.items() for spelling in spellings}
 _PREFIX = re.compile(r"@?every\b\s*")
 _TERM = re.compile(r"(?P<number>[0-9]{1,12}(?:\.[0-9]{1,6})?)\s*(?P<unit>[a-z]+)(?:\s*,\s*|\s+and\s+|\s*)")
+# Up to this number, an interval is told in one unit: 90 minutes, 36 hours.
+_MOST_OF_A_UNIT = 120
 _ENGLISH = Phrases()
 
 
@@ -86,11 +88,14 @@ def interval_text(interval: timedelta) -> str:
 
 
 def interval_in_words(interval: timedelta, phrases: Phrases = _ENGLISH) -> str:
-    """Return an interval as a phrase: ``Every 10 seconds``, ``Every hour``, ``Every 1 hour 30 minutes``."""
+    """Return an interval as a phrase: ``Every 10 seconds``, ``Every hour``, ``Every 90 minutes``."""
     terms = _terms(interval)
     if len(terms) == 1:
         return _every(*terms[0], phrases)
-    return phrases.say("Every %(duration)s", duration=" ".join(_duration(*each, phrases) for each in terms))
+    smallest = _SECONDS[terms[-1][1]]
+    if interval <= _MOST_OF_A_UNIT * timedelta(seconds=smallest) and not interval.microseconds:
+        return _every(str(interval // timedelta(seconds=smallest)), terms[-1][1], phrases)
+    return phrases.say("At intervals of %(duration)s", duration=" ".join(_duration(*each, phrases) for each in terms))
 
 
 def _every(number: str, unit: str, phrases: Phrases) -> str:

@@ -61,11 +61,14 @@ def test_other_text__is_refused_with_the_reason(text: str, reason: str) -> None:
         (10, "10s", "Every 10 seconds"),
         (60, "1m", "Every minute"),
         (3600, "1h", "Every hour"),
-        (5400, "1h30m", "Every 1 hour 30 minutes"),
+        (5400, "1h30m", "Every 90 minutes"),
+        (129_600, "1d12h", "Every 36 hours"),
+        (121, "2m1s", "At intervals of 2 minutes 1 second"),
+        (61.5, "1m1.5s", "At intervals of 1 minute 1.5 seconds"),
         (604_800, "1w", "Every week"),
         (172_800, "2d", "Every 2 days"),
         (1.5, "1.5s", "Every 1.5 seconds"),
-        (90_061, "1d1h1m1s", "Every 1 day 1 hour 1 minute 1 second"),
+        (90_061, "1d1h1m1s", "At intervals of 1 day 1 hour 1 minute 1 second"),
     ],
 )
 def test_interval__is_written(seconds: float, short: str, words: str) -> None:
