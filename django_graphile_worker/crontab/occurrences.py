@@ -23,8 +23,8 @@ def floor_minute(instant: datetime) -> datetime:
 def pattern_times(pattern: Pattern, zone: ZoneInfo | None, after: datetime) -> Iterator[datetime]:
     """Yield every UTC minute later than ``after`` at which the pattern fires, in order, until year 9999."""
     last = floor_minute(after)
-    start = last.astimezone(zone).replace(tzinfo=None) if zone else last.replace(tzinfo=None)
     try:
+        start = last.astimezone(zone).replace(tzinfo=None) if zone else last.replace(tzinfo=None)
         for wall_clock in wall_clock_times(pattern, start + MINUTE):
             instant = instant_of(wall_clock, zone)
             # All minutes that a time change skips have the same instant, and a minute that it repeats may be past.

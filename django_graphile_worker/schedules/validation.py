@@ -88,9 +88,14 @@ def _interval(value: object) -> timedelta:
     return value
 
 
-def _time(value: object) -> None:
+def _aware(value: object) -> None:
+    """Accept any aware time: a pause without an end lasts until the year 9999."""
     if not isinstance(value, datetime) or value.tzinfo is None:
         raise ValueError(f"expected a time with a time zone, got {quoted(value)}.")
+
+
+def _time(value: object) -> None:
+    _aware(value)
     try:
         valid_time("", value)
     except ValueError as error:
@@ -147,7 +152,7 @@ _CHECKS: dict[str, Callable[[Any], object]] = {
     "missed": _choice(MISSED),
     "missed_within": _interval,
     "overlap": _choice(OVERLAP),
-    "paused_until": _time,
+    "paused_until": _aware,
     "description": _description,
 }
 _REQUIRED = frozenset({"name", "task", "payload", "time_zone", "missed", "overlap", "description"})

@@ -37,6 +37,7 @@ def fill(schema: str) -> None:
         description="For orders that were delivered a week ago.",
         overlap="skip",
         last_tick=now - timedelta(hours=3),
+        last_job_id=(job := make_failed_job("ask_for_review", error="shop.mail.Refused: The server refused the mail.")),
     )
     for number in range(14):
         is_failed = number in (5, 12)
@@ -45,7 +46,6 @@ def fill(schema: str) -> None:
             seconds=chance.lognormvariate(2, 0.4), status=FAILED if is_failed else SUCCEEDED,
         )  # fmt: skip
     make_run(reviews, kind="overlap", minutes_ago=200)
-    job = make_failed_job("ask_for_review", error="shop.mail.Refused: The server refused the mail.")
     make_run(reviews, minutes_ago=180, job_id=job)
     index = make_schedule(
         "Search index, complete", "refresh_search_index", cron="30 2 * * 0", time_zone="America/New_York",

@@ -32,7 +32,7 @@ def test_schedules__are_paused_and_run_without_scripts(open_page: OpenPage) -> N
     before = Job.objects.count()
     page.click(f"{row} button:has-text('Run now')")
     assert Job.objects.count() == before + 1
-    page.click(f"{row} summary:has-text('More')")
+    page.click(f"{row} .gw-menu-button")
     page.click(f"{row} button:has-text('Delete')")
     page.click("button.gw-danger-solid")
     assert not Schedule.objects.filter(name="Exchange rates").exists()

@@ -18,6 +18,9 @@ The admin: ``admin_pages`` (addresses, texts and actions of its pages).
 Crontabs: ``cron_world`` (the crontab with a clock that the test sets), ``crontabs`` (Hypothesis strategies, and the
 rules of patterns implemented a second time).
 
+Schedules: ``schedules`` (Hypothesis strategies, and their ticks computed a second time), ``celery_beat`` (the real
+django-celery-beat in simulated time) and ``celery_beat_rows`` (200 of its rows).
+
 Measurements and attacks: ``buffers`` (what a statement reads), ``interleaving`` (several sessions step by step),
 ``planted`` (look-alikes of the functions and operators that our SQL names).
 """

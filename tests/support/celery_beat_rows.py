@@ -27,7 +27,7 @@ DAYS = (
 def create_rows(models: Any) -> None:
     """Create 200 rows, always the same."""
     chance = random.Random(16)
-    _create_crontabs(models, chance, 116)
+    _create_crontabs(models, chance, 115)
     _create_intervals(models, chance, 40)
     _create_clocked(models, chance, 20)
     _create_unusual(models)
@@ -106,6 +106,7 @@ def _create_unusual(models: Any) -> None:
     _create(models, "was once", interval=hourly, one_off=True, total_run_count=1)
     options = {"queue": "mail", "priority": 5, "headers": '{"x": 1}', "expire_seconds": 60, "routing_key": "r"}
     _create(models, "options", interval=hourly, description="With options.", **options)
+    _create(models, "expired", crontab=daily, expires=START - timedelta(days=1))
     for index in range(3):
         _create(models, f"hourly {index}", interval=hourly)
 

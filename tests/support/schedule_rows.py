@@ -9,14 +9,15 @@ from typing import Any
 from tests.support.operating import execute
 
 ANY = "send_receipt"
+OF_WORKERS = ("next_at", "last_tick", "last_job_id", "last_missed_at", "changed_at")
 
 
 def make_schedule(name: str, task: str = ANY, **values: Any) -> int:
     """Insert a schedule, by default for each hour, and return its id.
 
-    The columns of the workers can be given: `next_at`, `last_tick`, `last_missed_at`.
+    The columns of the workers can be given: `next_at`, `last_tick`, `last_job_id`, `last_missed_at`.
     """
-    own = {key: values.pop(key) for key in ("next_at", "last_tick", "last_missed_at", "changed_at") if key in values}
+    own = {key: values.pop(key) for key in OF_WORKERS if key in values}
     if not {"cron", "interval", "run_at"} & values.keys():
         values["cron"] = "0 * * * *"
     values = {"name": name, "task": task, **values}

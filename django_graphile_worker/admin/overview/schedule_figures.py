@@ -28,34 +28,29 @@ class ScheduleFigures:
     failing: int
     missed: int
     late: Sequence[LateSchedule]
-    is_any: bool
 
 
 def read_schedule_figures(cursor: Any, *, schema: str) -> ScheduleFigures:
     names = [item.name for item in read_crontab()[0]]
     if not names and not listing.is_any(cursor, schema=schema):
-        return ScheduleFigures(0, 0, (), is_any=False)
+        return ScheduleFigures(0, 0, ())
     counts = figures.counts(cursor, schema=schema, crontab_identifiers=names)
     late = listing.late(cursor, schema=schema) if counts.late else ()
-    return ScheduleFigures(counts.failing, counts.missed, late, is_any=True)
+    return ScheduleFigures(counts.failing, counts.missed, late)
 
 
 def schedule_tiles(page: PageAdmin, request: HttpRequest, found: ScheduleFigures) -> list[Tile]:
-    """Return a tile for each problem; none for a project without schedules."""
-    if not found.is_any:
-        return []
-    failing = page.url(request, "schedule", state=ScheduleState.FAILING.value)
-    missed = page.url(request, "schedule", state=ScheduleState.MISSED.value)
-    return [
-        Tile(_("Schedules failing"), whole_number(found.failing), failing, _css_class(found.failing, "gw-tile-failed")),
-        Tile(
-            _("Schedules missed"),
-            whole_number(found.missed),
-            missed,
-            _css_class(found.missed, "gw-tile-late"),
-            note=_("Times of the last 24 hours at which no worker ran"),
-        ),
-    ]
+    """Return a tile for each kind of problem that there is."""
+    tiles = []
+    if found.failing:
+        url = page.url(request, "schedule", state=ScheduleState.FAILING.value)
+        note = _("Schedules whose last run failed")
+        tiles.append(Tile(_("Schedules failing"), whole_number(found.failing), url, "gw-tile-failed", note))
+    if found.missed:
+        url = page.url(request, "schedule", state=ScheduleState.MISSED.value)
+        note = _("Schedules with times of the last 24 hours at which no worker ran")
+        tiles.append(Tile(_("Schedules missed"), whole_number(found.missed), url, "gw-tile-late", note))
+    return tiles
 
 
 def late_names(
@@ -67,6 +62,3 @@ def late_names(
     of_database = [(each.name, (aware - each.due_at).total_seconds()) for each in late]
     return sorted([*of_code, *of_database], key=lambda pair: -pair[1])
 
-
-def _css_class(number: int, css_class: str) -> str:
-    return css_class if number else "gw-tile-zero"

@@ -117,7 +117,8 @@ class _Importer:
         found.values["missed"] = self.choices.missed
         if found.is_computed_time and existing is not None and existing.run_at is not None:
             found.values["run_at"] = existing.run_at
-        mistakes = mistakes_in(found.values)
+        is_new = existing is None and found.values["is_enabled"]
+        mistakes = mistakes_in(found.values, now=self.now if is_new else None)
         if mistakes:
             texts = [f"{field}: {text}" for field, of_field in mistakes.items() for text in of_field]
             raise Unsupported("; ".join(texts))
@@ -159,9 +160,9 @@ def _kept(existing: Schedule) -> str:
 
 def is_django_task(name: str) -> bool:
     """Return whether a task is one of Django Tasks, whose payload has ``args`` and ``kwargs``."""
-    if not chosen_backends() or registry.tasks.get(name) is not None:
+    if not chosen_backends():
         return False
-    # Late import: only projects with Django tasks need the backend.
-    from django_graphile_worker.backend.discovery import find_django_task
+    # Late import: only projects with Django tasks have the backend.
+    from django_graphile_worker.backend.runnable import RunnableTask
 
-    return find_django_task(name) is not None
+    return isinstance(find_task(name), RunnableTask)

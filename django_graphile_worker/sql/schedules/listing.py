@@ -99,9 +99,10 @@ where exists (
 
 IS_ANY = "/* gw:schedules:is-any */ select exists (select from :SCHEMA._private_schedules)"
 
+_DUE_AT = "case when schedule.next_at = '-infinity' then schedule.changed_at else schedule.next_at end"
 # The index of next_at has what is late first.
 LATE = f"""/* gw:schedules:late */
-select schedule.name, {microseconds_of("greatest(schedule.next_at, schedule.created_at)")}
+select schedule.name, {microseconds_of(_DUE_AT)}
 from :SCHEMA._private_schedules as schedule cross join (select clock_timestamp() as now) as clock
 where {CONDITIONS[ScheduleState.LATE]} order by schedule.next_at limit %(limit)s"""
 

@@ -18,7 +18,7 @@ from django_graphile_worker.sql.schema import statement
 if TYPE_CHECKING:
     from datetime import datetime
 
-# How many rows are kept of each schedule: the number in ddl/schedule_runs.sql.
+# So many rows of each schedule and of each item of the crontab are kept; of an item, there may be some more.
 MOST_RUNS = 50
 
 

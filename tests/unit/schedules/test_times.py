@@ -113,6 +113,8 @@ def test_end_of_time__ends_the_times() -> None:
     assert list(times_after(Definition(interval=timedelta(days=1), anchor_at=last), last)) == []
     assert next_time(Definition(interval=timedelta(days=90_000), anchor_at=last), last) is None
     assert next_time(Definition(cron="0 0 1 1 *"), last) is None
+    yearly = Definition(cron="@yearly", time_zone="Pacific/Kiritimati")
+    assert first_time(yearly, counts_from=last, paused_until=at("9999-12-30T23:59")) is None
 
 
 def test_definition__is_read_from_the_attributes_of_a_row() -> None:

@@ -30,6 +30,7 @@ def schedule(**values: Any) -> dict[str, Any]:
         {"missed": "all", "missed_within": timedelta(days=2)},
         {"queue_name": "q", "priority": -5, "max_attempts": 3, "job_key": "k", "overlap": "queue"},
         {"starts_at": NOON, "ends_at": NOON + timedelta(days=1)},
+        {"paused_until": datetime(9999, 12, 30, tzinfo=UTC)},
         {"interval": timedelta(days=1), "starts_at": NOON, "ends_at": NOON + HOUR},
     ],
 )
@@ -61,6 +62,7 @@ def test_correct_values__have_no_mistakes(values: dict[str, Any]) -> None:
         ({"priority": 40_000}, "priority", "expected a whole number from -32768 to 32767, got 40000."),
         ({"max_attempts": 0}, "max_attempts", "expected a whole number from 1 to 32767, got 0."),
         ({"job_key": "\0"}, "job_key", "text that PostgreSQL can store"),
+        ({"paused_until": "tomorrow"}, "paused_until", "expected a time with a time zone, got 'tomorrow'."),
         ({"missed": "maybe"}, "missed", "expected one of skip, once, all, got 'maybe'."),
         ({"missed": "all"}, "missed_within", "how far back missed times are fired"),
         ({"missed_within": HOUR}, "missed_within", "set missed to 'all'"),

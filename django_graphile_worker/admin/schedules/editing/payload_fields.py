@@ -167,7 +167,7 @@ class ChoiceField(ValueField):
         self._choices = [(json.dumps(value), label) for value, label in choices]
 
     def make(self) -> forms.Field:
-        empty = [("", self.default_text() or _("Default") if self.empty is OMITTED else _("None"))]
+        empty = [("", self.default_text() or _("Default") if self.empty is OMITTED else _("Nothing (null)"))]
         choices = [*([] if self.is_mandatory else empty), *self._choices]
         return forms.ChoiceField(choices=choices, **self.options(help_text=self.argument.help_text))
 

@@ -47,8 +47,7 @@ class TestFilters:
     @pytest.fixture(autouse=True)
     def schedules(self) -> None:
         failed = make_failed_job("send_receipt", error="KeyError: x")
-        failing = make_schedule("failing")
-        execute("update {schema}._private_schedules set last_job_id = %s where id = %s", [failed, failing])
+        failing = make_schedule("failing", last_job_id=failed)
         make_run(failing, job_id=failed)
         make_schedule("plain", description="Bills of Äpfel")
         make_schedule("paused", paused_until=now() + DAY)

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -47,7 +48,8 @@ def beat(installed_beat: Any, db: None) -> Iterator[Any]:
 
 
 def imported(**choices: Any) -> dict[str, Imported]:
-    found = import_rows(read_rows("default"), Choices(tasks=TASKS, **choices), now=START, using="default")
+    with mock.patch("django.utils.timezone.now", return_value=START):
+        found = import_rows(read_rows("default"), Choices(tasks=TASKS, **choices), now=START, using="default")
     return {each.name: each for each in found}
 
 
@@ -56,12 +58,12 @@ def counts(found: dict[str, Imported]) -> dict[str, int]:
 
 
 def test_200_rows__become_schedules_and_a_second_import_changes_nothing(beat: Any) -> None:
-    assert counts(imported(is_dry_run=True)) == {"created": 182, "left out": 18}
+    assert counts(imported(is_dry_run=True)) == {"created": 181, "left out": 19}
     assert not Schedule.objects.exists()
     found = imported()
-    assert counts(found) == {"created": 182, "left out": 18}
-    assert Schedule.objects.count() == 182
-    assert counts(imported()) == {"unchanged": 182, "left out": 18}
+    assert counts(found) == {"created": 181, "left out": 19}
+    assert Schedule.objects.count() == 181
+    assert counts(imported()) == {"unchanged": 181, "left out": 19}
     check_unusual(found)
 
 
@@ -78,6 +80,7 @@ def check_unusual(found: dict[str, Imported]) -> None:
     assert "positional arguments ([1, 2])" in reasons["positional"]
     assert "no JSON" in reasons["no JSON"]
     assert "has run" in reasons["was once"]
+    assert "ends_at: expected a time later than the first time of the schedule" in reasons["expired"]
     assert len(found["options"].notes) == 5
     assert [note.split()[0] for note in found["options"].notes] == [
         "queue",
@@ -124,6 +127,15 @@ def test_schedules_of_others__are_not_replaced(beat: Any) -> None:
 def test_catching_up__counts_from_the_last_run_of_beat(beat: Any) -> None:
     imported(catches_up=True)
     assert Schedule.objects.get(name="crontab 0").counts_from == START
+
+
+def test_django_task__gets_the_arguments_as_they_are(beat: Any, framework: Any) -> None:
+    path = "tests.support.django_tasks.add"
+    beat.PeriodicTask.objects.filter(name="positional").update(task=path)
+    found = imported()["positional"]
+    assert (found.outcome, found.reason) == ("created", "")
+    schedule = Schedule.objects.get(name="positional")
+    assert (schedule.task, schedule.payload) == (path, {"args": [1, 2], "kwargs": {}})
 
 
 def test_command__says_what_it_did(beat: Any, tmp_path: Path) -> None:
