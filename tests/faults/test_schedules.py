@@ -53,7 +53,7 @@ def is_armed(world: World) -> bool:
 
 
 def test_a_new_schedule__fires_at_once_and_so_does_its_change(world: World, fleet: Fleet) -> None:
-    worker = fleet.start(settings={"HEARTBEAT_INTERVAL": 30.0, "WORKER_TIMEOUT": 100.0})
+    worker = fleet.start(settings={"HEARTBEAT_INTERVAL": 300.0, "WORKER_TIMEOUT": 1_000.0})
     worker.wait_for("is listening")
     schedule = add_schedule(world, "often", interval="1 hour")
     world.wait_until(lambda: is_armed(world))

@@ -19,7 +19,7 @@ from django.conf import settings
 
 from django_graphile_worker import signals
 from django_graphile_worker.sql.codecs import naive
-from django_graphile_worker.sql.schedules.due import DueSchedule, read_due
+from django_graphile_worker.sql.schedules.due import Due, DueSchedule, read_due
 from django_graphile_worker.sql.schedules.firing import Fired, Move, fire
 from django_graphile_worker.sql.schedules.summaries import named_tasks
 from django_graphile_worker.worker.maintenance.cron import CursorSource, halves
@@ -31,8 +31,10 @@ from django_graphile_worker.worker.service import Trouble, jittered
 # locked.
 MOST_READ = 2_000
 MOST_AT_ONCE = 400
-# Seconds until schedules that another session has locked are looked for again.
+# Seconds until schedules that another session has locked are looked for again, and until a worker looks again that has
+# lost most of a full read to another worker: to read and to compute the same once more would delay the other.
 YIELD_WAIT = 0.4
+BUSY_WAIT = 1.0
 # Seconds until a schedule that failed is tried again, unless it is changed.
 RETRY_AFTER = 30.0
 
@@ -63,6 +65,8 @@ class Rounds:
         # By id: the revision of a schedule that failed, and when it is tried again.
         self._failing: dict[int, tuple[int, float]] = {}
         self._has_begun = False
+        # How many schedules the next round reads: few until this worker has won against others.
+        self._most = MOST_AT_ONCE
         # When the next schedule is due, as the last round has found it.
         self.next_at: datetime | None = None
 
@@ -75,15 +79,18 @@ class Rounds:
             due = read_due(
                 cursor,
                 schema=self._schema,
-                most=MOST_READ,
+                most=self._most,
                 unknown_tasks=self._tasks.unknown(),
                 failing=self._left_out(),
                 now=self._now(),
             )
-        moves = [move for each in due.schedules if (move := self._move_of(each, due.now)) is not None]
-        won = self._fire_all(moves)
-        if won and (len(due.schedules) == MOST_READ or any(_is_still_due(move, due.now) for move in moves)):
+        moves, won = self._fire_all(due)
+        has_lost, is_full = won < len(moves) / 2, len(due.schedules) == self._most
+        self._most = MOST_AT_ONCE if has_lost else MOST_READ
+        if not has_lost and (is_full or any(_is_still_due(move, due.now) for move in moves)):
             return 0.0
+        if is_full:
+            return jittered(BUSY_WAIT)
         upcoming = [due.next_at, *(move.next_at for move in moves)]
         self.next_at = next_at = min((moment for moment in upcoming if moment is not None), default=None)
         rest = math.inf if next_at is None else (next_at - due.now).total_seconds() - (self._clock() - began)
@@ -108,12 +115,26 @@ class Rounds:
             self._note_failure(due, error)
             return None
 
-    def _fire_all(self, moves: Sequence[Move]) -> int:
-        """Fire schedules; return how many of them no other session has locked, fired or changed."""
-        starts = list(range(0, len(moves), MOST_AT_ONCE))
-        # Several workers that read the same schedules begin with different parts.
+    def _fire_all(self, due: Due) -> tuple[list[Move], int]:
+        """Fire schedules part by part; return what was tried, and how many no other session has locked or changed.
+
+        Several workers that read the same schedules begin with different parts. A worker that finds that others have
+        fired most of a part computes no other: what is left is read again.
+        """
+        moves: list[Move] = []
+        won = 0
+        starts = list(range(0, len(due.schedules), MOST_AT_ONCE))
         random.shuffle(starts)
-        return sum(self._fire_some(moves[at : at + MOST_AT_ONCE]) for at in starts)
+        for at in starts:
+            part = due.schedules[at : at + MOST_AT_ONCE]
+            decided = [move for each in part if (move := self._move_of(each, due.now)) is not None]
+            fired = self._fire_some(decided) if decided else 0
+            moves += decided
+            won += fired
+            if fired < len(decided) / 2:
+                # Others are at it.
+                break
+        return moves, won
 
     def _fire_some(self, moves: Sequence[Move]) -> int:
         """Fire schedules in ever smaller parts: one that is refused, or whose job key is locked, delays no other."""

@@ -94,6 +94,14 @@ def test_pause_and_resume() -> None:
     assert schedule.next_times(1)[0] >= until
     schedule.resume()
     assert (schedule.paused_until, schedule.changed_by) == (None, "")
+    with connection.cursor() as cursor:
+        table = Schedule._meta.db_table.replace("_private_schedules", "_private_events")
+        cursor.execute(f"select kind, details ->> 'by', details ? 'until' from {table} order by id")
+        assert cursor.fetchall() == [
+            ("schedule_paused", "maria", False),
+            ("schedule_paused", None, True),
+            ("schedule_resumed", None, False),
+        ]
 
 
 def test_a_deleted_schedule__cannot_be_paused() -> None:
