@@ -118,6 +118,8 @@ cron_backfilled = Event("worker_id", "database", "identifier", "ticks")
 # workers that find them, one sends the signal.
 cron_missed = Event("worker_id", "database", "identifier", "number", "first_tick", "last_tick")
 
+# The worker has seen schedules for the first time, and enabled schedules have tasks that the project does not have.
+schedule_tasks_not_found = Event("worker_id", "database", "tasks")
 # Schedules of the database. Of several workers, the worker that handles the ticks sends the signal, after the commit.
 schedule_fired = Event("worker_id", "database", "schedule_id", "name", "task", "ticks", "job_ids")
 # The ticks got no job because the last run was not over: reason is "overlap".

@@ -11,6 +11,8 @@ now: Callable[[], datetime] | None = None
 is_immediate = False
 # Whether this process has paused something. Only then run_jobs() of a test reads pauses.
 has_pauses = False
+# Whether this process has written schedules under an open clock. Then run_jobs() of a test reads them again.
+has_new_schedules = False
 
 
 def moved(run_at: datetime | timedelta | None) -> datetime | timedelta | None:

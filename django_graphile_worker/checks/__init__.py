@@ -2,12 +2,12 @@
 
 Start reading with ``configuration`` (the setting ``GRAPHILE_WORKER``), ``tasks`` (registered tasks and crontab) and
 ``databases`` (aliases, psycopg, routers, pools: no connection is opened). ``databases.check_installation`` runs for
-``manage.py check --database`` and ``migrate``, and only then loads ``schema``, ``rights``, ``indexes`` and ``workers``:
-every process loads this package at its start, and most commands check no database. Only projects that have limits load
-``limits``.
+``manage.py check --database`` and ``migrate``, and only then loads ``schema``, ``rights``, ``indexes``, ``workers`` and
+``schedules``: every process loads this package at its start, and most commands check no database. Only projects that
+have limits load ``limits``.
 
-The package may import ``sql``, ``registry``, ``schedule``, ``routing``, ``conf`` and the layers below them, but not
-``api`` or ``worker``.
+The package may import ``models``, ``sql``, ``registry``, ``project_crontab``, ``routing``, ``conf`` and the layers
+below them, but not ``worker``.
 
 To add a check, write a function ``check_*(app_configs=None, **kwargs)`` that returns messages, each with the next free
 id and a hint that says how to correct the mistake. Register it below, and describe the id in the reference of system

@@ -1,6 +1,7 @@
 """Checks of a worker schema in its database: its tables, its migrations table and its functions.
 
-`check_schema` also calls the checks of `rights`, `indexes` and `workers`, if the schema has the tables that they need.
+`check_schema` also calls the checks of `rights`, `indexes`, `workers` and `schedules`, if the schema has the tables
+that they need.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from django.db.migrations.recorder import MigrationRecorder
 from django_graphile_worker import conf, routing
 from django_graphile_worker.checks.indexes import check_indexes
 from django_graphile_worker.checks.rights import check_row_security
+from django_graphile_worker.checks.schedules import check_schedules
 from django_graphile_worker.checks.workers import check_other_workers, check_timeouts
 from django_graphile_worker.exceptions import BreakingMigrationError
 from django_graphile_worker.sql.errors import not_installed
@@ -44,6 +46,7 @@ def check_schema(connection: BaseDatabaseWrapper, schema: str) -> list[CheckMess
             messages += check_indexes(cursor, connection.alias, schema)
             messages += check_timeouts(cursor, connection.alias, schema)
             messages += check_other_workers(cursor, connection.alias, schema)
+            messages += check_schedules(cursor, connection.alias, schema)
     return messages
 
 

@@ -35,10 +35,14 @@ def schedule_backfilled(facts: Facts) -> Iterator[Sentence]:
 
 def schedule_paused(facts: Facts) -> Iterator[Sentence]:
     yield Sentence(_("Schedule paused: %(name)s."), {"name": Name("item", facts.name)})
+    if facts.moment("until"):
+        yield Sentence(_("Until %(time)s."), {"time": facts.moment("until")})
+    yield from _by(facts)
 
 
 def schedule_resumed(facts: Facts) -> Iterator[Sentence]:
     yield Sentence(_("Schedule resumed: %(name)s."), {"name": Name("item", facts.name)})
+    yield from _by(facts)
 
 
 def paused(facts: Facts) -> Iterator[Sentence]:

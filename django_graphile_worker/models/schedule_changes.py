@@ -35,6 +35,7 @@ def at_simulated_time(alias: str) -> Iterator[None]:
         return
     with connections[alias].cursor() as cursor:
         changes.set_now(cursor, simulation.now())
+    simulation.has_new_schedules = True
     try:
         yield
     finally:

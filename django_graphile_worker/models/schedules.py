@@ -16,6 +16,8 @@ from django_graphile_worker.model_fields import TimestampField
 from django_graphile_worker.models.schedule_changes import at_simulated_time, changed_by
 from django_graphile_worker.models.tables import table
 from django_graphile_worker.routing import queue_alias
+from django_graphile_worker.sql.events import INFORMATION, NewEvent
+from django_graphile_worker.sql.events import add as add_event
 from django_graphile_worker.sql.schedules.changes import FOREVER
 
 if TYPE_CHECKING:
@@ -226,6 +228,22 @@ class Schedule(models.Model):
             if not changed:
                 raise type(self).DoesNotExist(f"Expected a schedule that exists, got {self.name!r}, which was deleted.")
             self.refresh_from_db(using=alias, fields=["paused_until", *OF_THE_DATABASE])
+            self._write_event(alias, until, by)
+
+    def _write_event(self, alias: str, until: datetime | None, by: str) -> None:
+        event = NewEvent(
+            kind="schedule_resumed" if until is None else "schedule_paused",
+            severity=INFORMATION,
+            subject=self.name,
+            details={
+                "name": self.name,
+                "schedule": self.pk,
+                "until": None if until is None or until is FOREVER else _aware(until).isoformat(),
+                "by": by or None,
+            },
+        )
+        with connections[alias].cursor() as cursor:
+            add_event(cursor, event, schema=conf.schema_of_models())
 
     def _alias(self, using: str | None) -> str:
         return using or self._state.db or queue_alias()

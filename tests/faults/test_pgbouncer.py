@@ -30,6 +30,7 @@ from testproject import databases, embedded_account
 from tests.faults.conftest import environment_for
 from tests.faults.operators import pause, resume
 from tests.faults.processes import Fleet, Wait, Zygote
+from tests.faults.test_schedules import add_schedule, check_ticks, runs, wait_for_runs
 from tests.faults.world import World
 from tests.support import prerequisites
 
@@ -182,6 +183,19 @@ def test_transaction_mode__neither_obeys_nor_changes_a_time_limit_of_the_databas
     finally:
         world.query(f'alter database "{name}" reset statement_timeout')
         world.query("drop function fault_history.be_slow() cascade")
+
+
+@pytest.mark.parametrize("pooled_fleet", ["transaction"], indirect=True)
+def test_transaction_mode__fires_a_new_schedule_long_before_the_next_heartbeat(
+    world: World, pooled_fleet: Fleet
+) -> None:
+    worker = pooled_fleet.start(settings={"HEARTBEAT_INTERVAL": 30.0, "WORKER_TIMEOUT": 100.0})
+    schedule = add_schedule(world, "often")
+    wait_for_runs(world, schedule, 2)
+    first = runs(world, schedule)[0]
+    assert (first.kind, first.added_at - first.tick < timedelta(seconds=20)) == ("on_time", True)
+    check_ticks(world, schedule)
+    assert worker.stop() == 0
 
 
 @pytest.mark.parametrize("pooled_fleet", ["transaction"], indirect=True)

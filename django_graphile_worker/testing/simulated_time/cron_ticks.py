@@ -11,8 +11,8 @@ from django_graphile_worker import conf, project_crontab
 from django_graphile_worker.crontab import CronItem, occurrences
 from django_graphile_worker.routing import Place
 from django_graphile_worker.sql import crontabs
-from django_graphile_worker.sql.inspection.limits import change_settings
 from django_graphile_worker.testing.in_process.caller_database import CallerDatabase
+from django_graphile_worker.testing.simulated_time.kept_settings import KeptSettings
 from django_graphile_worker.worker.maintenance.cron import Cron
 from django_graphile_worker.worker.reporting.events import WorkerEvents
 
@@ -41,7 +41,7 @@ class CronTicks:
     def __init__(self, items: Sequence[CronItem], *, place: Place, now: Callable[[], datetime]) -> None:
         self._items = items
         self._next: dict[str, datetime] = {}
-        self._settings: dict[str, str] | None = None
+        self._settings = KeptSettings()
         self._cron = _ClockCron(
             items=items,
             database=self,
@@ -74,7 +74,7 @@ class CronTicks:
 
     def fire(self) -> None:
         """Fire what is due at the time of the clock, and what was missed before."""
-        self._keep_settings()
+        self._settings.keep(self._database)
         while self._cron.step() == 0:
             pass
 
@@ -87,18 +87,6 @@ class CronTicks:
             self._next[item.name] = known
         return known if known <= until else None
 
-    def _keep_settings(self) -> None:
-        """Note a setting that the statements of cron change until the end of the transaction, which is the test's.
-
-        In autocommit mode it ends with each statement.
-        """
-        if self._settings is None and self._database.is_in_transaction:
-            with self._database.cursor() as cursor:
-                self._settings = change_settings(cursor, {"lock_timeout": "0"})
-
     def restore_settings(self) -> None:
         """Restore what firing has changed in the transaction of the test."""
-        settings, self._settings = self._settings, None
-        if settings is not None:
-            with self._database.cursor() as cursor:
-                change_settings(cursor, settings)
+        self._settings.restore(self._database)

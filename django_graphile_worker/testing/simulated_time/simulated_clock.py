@@ -34,6 +34,7 @@ class Clock:
         # By place: the time up to which ``run_jobs()`` has run everything, and what else it keeps from call to call.
         self.caught_up: dict[Any, datetime] = {}
         self.crontabs: dict[Any, Any] = {}
+        self.schedules: dict[Any, Any] = {}
         self.start = start
 
     def __call__(self) -> datetime:

@@ -13,6 +13,7 @@ from django_graphile_worker.routing import Place
 from django_graphile_worker.sql.crontabs import database_now
 from django_graphile_worker.testing.in_process.caller_database import CallerDatabase
 from django_graphile_worker.testing.simulated_time.cron_ticks import CronTicks, items_of
+from django_graphile_worker.testing.simulated_time.schedule_ticks import ScheduleTicks
 from django_graphile_worker.testing.simulated_time.simulated_clock import Clock
 from django_graphile_worker.worker.reporting.events import WorkerEvents
 
@@ -91,15 +92,20 @@ class ClockTime:
         self._key: Any = (place.using, place.installation)
         self._has_cron = cron
         self._ticks: CronTicks | None = None
+        self._schedules: ScheduleTicks | None = None
         self._moments = 0
 
     def begin(self, database: CallerDatabase, events: WorkerEvents) -> None:
-        """Go back to the time up to which jobs have been run, and fire what the crontab has for it."""
+        """Go back to the time up to which jobs have been run, and fire what the crontab and schedules have for it."""
         clock = self._clock
         clock.shown = clock.caught_up.get(self._key, clock.start)
-        if self._has_cron and (items := items_of(self._place)):
+        if not self._has_cron:
+            return
+        if items := items_of(self._place):
             self._ticks = self._ticks_of(items, database, events)
             self._ticks.fire()
+        self._schedules = self._schedules_of(database, events)
+        self._schedules.fire()
 
     def _ticks_of(self, items: Sequence[CronItem], database: CallerDatabase, events: WorkerEvents) -> CronTicks:
         clock = self._clock
@@ -111,6 +117,16 @@ class ClockTime:
             ticks.forget_later(clock.start)
         return ticks
 
+    def _schedules_of(self, database: CallerDatabase, events: WorkerEvents) -> ScheduleTicks:
+        clock = self._clock
+        known: ScheduleTicks | None = clock.schedules.get(self._key)
+        ticks = known or ScheduleTicks(place=self._place, now=lambda: clock.shown)
+        ticks.use(database, events)
+        if known is None:
+            clock.schedules[self._key] = ticks
+            ticks.begin_at(clock.start, clock.target)
+        return ticks
+
     def now(self) -> datetime:
         return self._clock.shown
 
@@ -119,7 +135,8 @@ class ClockTime:
         shown, target = self._clock.shown, self._clock.target
         due = None if seconds_until_next is None else shown + max(timedelta(seconds=seconds_until_next), MOMENT)
         tick = self._ticks.next_tick(shown, target) if self._ticks is not None else None
-        times = [moment for moment in (due, tick) if moment is not None and moment <= target]
+        scheduled = self._schedules.next_tick(target) if self._schedules is not None else None
+        times = [moment for moment in (due, tick, scheduled) if moment is not None and moment <= target]
         if not times:
             self._clock.shown = target
             return False
@@ -127,6 +144,8 @@ class ClockTime:
         self._clock.shown = min(times)
         if tick == self._clock.shown and self._ticks is not None:
             self._ticks.fire()
+        if scheduled == self._clock.shown and self._schedules is not None:
+            self._schedules.fire()
         return True
 
     def _refuse_to_creep(self, step: timedelta) -> None:
@@ -142,8 +161,10 @@ class ClockTime:
         """Show the time of the test again, and remember how far jobs have been run."""
         self._clock.caught_up[self._key] = self._clock.shown
         self._clock.shown = self._clock.target
-        if self._ticks is not None:
-            self._ticks.restore_settings()
+        # The last that noted the settings of the test restores them first.
+        for ticks in (self._schedules, self._ticks):
+            if ticks is not None:
+                ticks.restore_settings()
 
 
 Timeline = PresentTime | StandingTime | ClockTime

@@ -21,6 +21,7 @@ from django_graphile_worker import signals
 from django_graphile_worker.sql.codecs import naive
 from django_graphile_worker.sql.schedules.due import DueSchedule, read_due
 from django_graphile_worker.sql.schedules.firing import Fired, Move, fire
+from django_graphile_worker.sql.schedules.summaries import named_tasks
 from django_graphile_worker.worker.maintenance.cron import CursorSource, halves
 from django_graphile_worker.worker.scheduling.known_tasks import KnownTasks
 from django_graphile_worker.worker.scheduling.moves import move_of
@@ -61,11 +62,14 @@ class Rounds:
         self._clock = clock
         # By id: the revision of a schedule that failed, and when it is tried again.
         self._failing: dict[int, tuple[int, float]] = {}
-        # When the next schedule is due, as the last round has read it.
+        self._has_begun = False
+        # When the next schedule is due, as the last round has found it.
         self.next_at: datetime | None = None
 
     def run(self) -> float:
         """Fire what is due; return the seconds until the next round."""
+        if not self._has_begun:
+            self._report_unknown_tasks()
         began = self._clock()
         with self._database.cursor() as cursor:
             due = read_due(
@@ -76,19 +80,26 @@ class Rounds:
                 failing=self._left_out(),
                 now=self._now(),
             )
-        self.next_at = due.next_at
         moves = [move for each in due.schedules if (move := self._move_of(each, due.now)) is not None]
         won = self._fire_all(moves)
         if won and (len(due.schedules) == MOST_READ or any(_is_still_due(move, due.now) for move in moves)):
             return 0.0
         upcoming = [due.next_at, *(move.next_at for move in moves)]
-        next_at = min((moment for moment in upcoming if moment is not None), default=None)
+        self.next_at = next_at = min((moment for moment in upcoming if moment is not None), default=None)
         rest = math.inf if next_at is None else (next_at - due.now).total_seconds() - (self._clock() - began)
         # Schedules that other sessions have locked were fired by them, or are still due.
         return min(max(rest, 0.0), self._until_retry(), jittered(YIELD_WAIT) if won < len(moves) else math.inf)
 
     def close(self) -> None:
         self._database.close()
+
+    def _report_unknown_tasks(self) -> None:
+        with self._database.cursor() as cursor:
+            named = named_tasks(cursor, schema=self._schema)
+        unknown = tuple(each.task for each in named if self._tasks.get(each.task) is None)
+        if unknown:
+            self._send(signals.schedule_tasks_not_found, tasks=unknown)
+        self._has_begun = True
 
     def _move_of(self, due: DueSchedule, now: datetime) -> Move | None:
         try:

@@ -39,14 +39,14 @@ def runs(schedule: Schedule) -> list[tuple[Any, ...]]:
     with connection.cursor() as cursor:
         table = Schedule._meta.db_table.replace("_private_schedules", "_private_schedule_runs")
         cursor.execute(f"select kind, job_id, run_by from {table} where schedule_id = %s order by id", [schedule.pk])
-        return cursor.fetchall()
+        return list(cursor.fetchall())
 
 
 def changes() -> list[tuple[Any, ...]]:
     with connection.cursor() as cursor:
         table = Schedule._meta.db_table.replace("_private_schedules", "_private_schedule_changes")
         cursor.execute(f"select changed_by, before::json, after::json from {table} order by id")
-        return cursor.fetchall()
+        return list(cursor.fetchall())
 
 
 def test_run_now__adds_the_job_of_a_tick_with_the_defaults_of_its_task() -> None:
@@ -54,8 +54,9 @@ def test_run_now__adds_the_job_of_a_tick_with_the_defaults_of_its_task() -> None
     job_id = schedule.run_now(by="maria")
     job = Job.objects.get(pk=job_id)
     assert (job.task.identifier, job.payload["a"], job.priority, job.key) == ("report", 1, 3, "report-1")
+    assert job.job_queue is not None
     assert (job.job_queue.queue_name, job.payload["_cron"]["backfilled"]) == ("reports", False)
-    slow, recorded = sorted(job.flags, reverse=True)
+    slow, recorded = sorted(job.flags or (), reverse=True)
     assert (slow, recorded.rpartition(":")[0]) == ("slow", f"schedule:{schedule.pk}")
     assert 24 * 86_400 <= int(recorded.rpartition(":")[2]) <= 25 * 86_400, "until it has fired 25 times more"
     assert runs(schedule) == [("by_hand", job_id, "maria")]
@@ -65,6 +66,7 @@ def test_run_now__uses_what_is_stored_and_not_what_the_object_says() -> None:
     schedule = make()
     Schedule.objects.update(payload={"a": 2}, priority=7, overlap="queue", queue_name=None)
     job = Job.objects.get(pk=schedule.run_now())
+    assert job.job_queue is not None
     assert (job.payload["a"], job.priority, job.job_queue.queue_name) == (2, 7, f"schedule:{schedule.pk}")
     schedule.delete()
     with pytest.raises(Schedule.DoesNotExist):
@@ -92,6 +94,14 @@ def test_pause_and_resume() -> None:
     assert schedule.next_times(1)[0] >= until
     schedule.resume()
     assert (schedule.paused_until, schedule.changed_by) == (None, "")
+    with connection.cursor() as cursor:
+        table = Schedule._meta.db_table.replace("_private_schedules", "_private_events")
+        cursor.execute(f"select kind, details ->> 'by', details ? 'until' from {table} order by id")
+        assert cursor.fetchall() == [
+            ("schedule_paused", "maria", False),
+            ("schedule_paused", None, True),
+            ("schedule_resumed", None, False),
+        ]
 
 
 def test_a_deleted_schedule__cannot_be_paused() -> None:
@@ -138,7 +148,8 @@ def test_save__cannot_change_what_workers_write() -> None:
     stale = make()
     fired = datetime(2026, 11, 16, 4, tzinfo=UTC)
     Schedule.objects.filter(pk=stale.pk).update(next_at=fired, last_tick=fired, last_job_id=5)
-    stale.next_at = stale.counts_from = stale.created_at = None
+    for name in ("next_at", "counts_from", "created_at"):
+        setattr(stale, name, None)
     stale.description = "changed"
     stale.save()
     assert (stale.next_at, stale.last_tick, stale.last_job_id, stale.revision) == (fired, fired, 5, 1)

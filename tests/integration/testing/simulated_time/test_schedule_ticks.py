@@ -1,0 +1,118 @@
+"""Schedules of the database on the clock of a test."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import TestCase, TransactionTestCase
+
+from django_graphile_worker import signals
+from django_graphile_worker.models import Job, Schedule
+from django_graphile_worker.testing import clock, run_jobs
+from tests.integration.testing.simulated_time.test_cron_ticks import Ticks
+from tests.support.stepped_worker import own_tasks
+
+START = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+def make(**values: Any) -> Schedule:
+    return Schedule.objects.create(**{"name": "often", "task": "ticks", "cron": "0 4 * * *"} | values)
+
+
+class TestSchedules(TestCase):
+    def test_a_month__takes_less_than_a_second(self) -> None:
+        with own_tasks(ticks := Ticks()), clock(START) as now:
+            schedule = make()
+            assert schedule.created_at == START
+            now.advance(days=30)
+            began = time.thread_time()
+            assert len(run_jobs()) == 30
+            assert time.thread_time() - began < 1
+        assert ticks.times == [START + timedelta(days=day, hours=4) for day in range(30)]
+
+    def test_interval__is_counted_from_the_time_of_the_clock(self) -> None:
+        with own_tasks(ticks := Ticks()), clock(START) as now:
+            now.advance(minutes=1)
+            make(cron=None, interval="every 20 s")
+            for _ in range(4):
+                now.advance(seconds=15)
+                run_jobs()
+            Schedule.objects.update(interval=timedelta(seconds=30))
+            now.advance(seconds=60)
+            run_jobs()
+        assert [(moment - START).total_seconds() for moment in ticks.times] == [80, 100, 120, 150, 180]
+
+    def test_schedule_of_another_time__begins_with_the_clock(self) -> None:
+        with own_tasks(ticks := Ticks()):
+            make(missed="once")
+            for year in (2000, 2090):
+                with clock(START.replace(year=year)) as now:
+                    now.advance(days=2)
+                    assert len(run_jobs()) == 2
+        assert [moment.year for moment in ticks.times] == [2000, 2000, 2090, 2090]
+
+    def test_schedule_that_a_job_makes__fires_in_the_same_call(self) -> None:
+        times: list[datetime] = []
+
+        def ticks(payload: Any) -> None:
+            times.append(datetime.fromisoformat(payload["_cron"]["ts"]))
+            if len(times) == 1:
+                make(name="second", cron=None, run_at=START + timedelta(hours=5))
+
+        with own_tasks(ticks), clock(START) as now:
+            make()
+            now.advance(hours=6)
+            run_jobs()
+        assert times == [START + timedelta(hours=4), START + timedelta(hours=5)]
+
+    def test_pause_run_now_and_cron_false(self) -> None:
+        with own_tasks(ticks := Ticks()), clock(START) as now:
+            schedule = make(cron="0 * * * *")
+            now.advance(hours=1)
+            assert run_jobs(cron=False) == []
+            assert len(run_jobs()) == 1
+            schedule.pause(START + timedelta(hours=3))
+            now.advance(hours=2)
+            run_jobs()
+            assert Job.objects.get(pk=schedule.run_now()).run_at == START + timedelta(hours=3)
+            run_jobs()
+        assert [(moment - START).total_seconds() / 3600 for moment in ticks.times] == [1, 3, 3]
+
+    def test_signals_and_settings__are_those_of_a_worker_and_of_the_test(self) -> None:
+        heard: list[Any] = []
+
+        def hear(**arguments: Any) -> None:
+            heard.append(arguments)
+
+        with connection.cursor() as cursor, own_tasks(Ticks()), clock(START) as now:
+            cursor.execute("set local lock_timeout = '7s'")
+            make()
+            now.advance(hours=5)
+            signals.schedule_fired.connect(hear)
+            try:
+                run_jobs()
+            finally:
+                signals.schedule_fired.disconnect(hear)
+            cursor.execute("select current_setting('lock_timeout'), current_setting('graphile_worker.now', true)")
+            assert cursor.fetchall() == [("7s", "")]
+        assert [about["ticks"] for about in heard] == [(START + timedelta(hours=4),)]
+
+    def test_definition_that_cannot_be_read__fails_the_test(self) -> None:
+        with own_tasks(Ticks()), clock(START):
+            make()
+            Schedule.objects.update(cron="x")
+            with pytest.raises(ValueError, match="x"):
+                run_jobs()
+
+
+class TestCommittedSchedules(TransactionTestCase):
+    def test_schedule__fires_outside_transactions(self) -> None:
+        with own_tasks(ticks := Ticks()), clock(START) as now:
+            make()
+            now.advance(days=1)
+            run_jobs()
+        assert ticks.times == [START + timedelta(hours=4)]
