@@ -194,7 +194,7 @@ def _check_window(mistakes: Mistakes, values: Mapping[str, Any], now: datetime |
         mistakes["ends_at"] = [f"expected a time later than starts_at ({starts_at}), got {ends_at}."]
     elif run_at is not None and now is not None and run_at <= now:
         mistakes["run_at"] = [f"expected a time in the future, got {run_at}: to run the task now, add a job."]
-    elif next_time(_definition(values), (starts_at or now or _LONG_AGO) - MOMENT) is None:
+    elif next_time(_definition(values), max(starts_at or _LONG_AGO, now or _LONG_AGO) - MOMENT) is None:
         _note_never(mistakes, run_at, ends_at)
 
 

@@ -32,6 +32,8 @@ class Translation:
 
 def translate(row: BeatRow, target: Target, *, now: datetime, is_django_task: IsDjangoTask) -> Translation:
     """Return the schedule of a row; raise Unsupported with the reason if there is none."""
+    if row.expires is not None and row.expires <= now:
+        raise Unsupported(f"it has expired ({_shown(row.expires)})")
     values = {
         "name": row.name,
         "task": target.task,
@@ -83,7 +85,7 @@ def _make_single(row: BeatRow, values: dict[str, Any], now: datetime) -> None:
         raise Unsupported("it was to run once, and has run")
     if row.kind == "clocked":
         if values["run_at"] <= now:
-            raise Unsupported(f"its time has passed ({values['run_at']:%Y-%m-%d %H:%M:%S %Z})")
+            raise Unsupported(f"its time has passed ({_shown(values['run_at'])})")
         return
     names = ("cron", "interval", "time_zone", "starts_at", "ends_at")
     anchor = row.start_time or row.last_run_at or row.date_changed or now
@@ -91,6 +93,10 @@ def _make_single(row: BeatRow, values: dict[str, Any], now: datetime) -> None:
     if run_at is None:
         raise Unsupported("it was to run once, and its time has passed")
     values.update(cron=None, interval=None, run_at=run_at)
+
+
+def _shown(time: datetime) -> str:
+    return f"{time:%Y-%m-%d %H:%M:%S %Z}"
 
 
 def _payload(row: BeatRow, target: Target, is_django_task: bool) -> dict[str, Any]:

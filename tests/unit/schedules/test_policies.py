@@ -28,7 +28,7 @@ def at(text: str) -> datetime:
 
 
 def test_tick__that_is_due_gets_its_job_whatever_the_policy() -> None:
-    now = at("10:00:01")
+    now = at("10:00:30")
     expected = Decision((Tick(at("10:00"), is_late=False),), at("10:01"))
     assert decide(MINUTELY, first=at("10:00"), now=now, missed="skip") == expected
     assert decide(MINUTELY, first=at("10:00"), now=now, missed="once") == expected

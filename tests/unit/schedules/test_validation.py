@@ -88,6 +88,12 @@ def test_single_time__of_a_new_schedule_is_in_the_future() -> None:
     assert mistakes_in(past, now=NOON - HOUR) == {}
 
 
+def test_new_schedule__has_not_ended() -> None:
+    ended = schedule(starts_at=NOON - timedelta(days=9), ends_at=NOON - timedelta(days=1))
+    assert mistakes_in(ended) == {}
+    assert "would never fire" in mistakes_in(ended, now=NOON)["ends_at"][0]
+
+
 def test_all_mistakes__are_told_at_once() -> None:
     values = schedule(cron="61 25 * * *", priority="high", time_zone="Mars")
     found = mistakes_in(values)

@@ -79,7 +79,8 @@ def test_single_time__is_the_next_time() -> None:
     [
         (row("clocked", {"clocked_time": NOW}, is_one_off=True), "its time has passed"),
         (row(is_one_off=True, total_run_count=1), "has run"),
-        (row(is_one_off=True, expires=NOW), "its time has passed"),
+        (row(is_one_off=True, expires=NOW + HOUR / 4, last_run_at=NOW), "its time has passed"),
+        (row(expires=NOW), r"it has expired \(2026-11-16 12:00:00 UTC\)"),
         (row("solar", {"event": "sunset", "latitude": 1, "longitude": 2}), "sunset at 1, 2"),
         (row("", {}), "no schedule"),
         (row(schedule={"every": 1, "period": "fortnights"}), "its interval is 1 fortnights"),
