@@ -31,6 +31,7 @@ NAMES = (
     "api",
     "claims",
     "crontab",
+    "schedules",
     "testing",
     "admin",
 )

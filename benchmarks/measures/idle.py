@@ -11,6 +11,7 @@ from benchmarks.commands import Command, running
 from benchmarks.database import Database, configured
 from benchmarks.measures.latency import stamps
 from benchmarks.results import Metric, Row, Table
+from benchmarks.server import Server
 from benchmarks.session import Figures, Session
 from benchmarks.workers import stage
 
@@ -35,13 +36,14 @@ def measure(session: Session) -> None:
         with session.steps("idle workers", len(workers)) as step:
             for label, (database, command) in workers.items():
                 step(label)
-                rows[label].add(_idle(database, command, before, seconds))
+                rows[label].add(idle_figures(database, command, before, seconds, place.server))
         session.add(
             Table("idle", f"A worker with fifty slots and no jobs for {seconds} s", METRICS, list(rows.values()))
         )
 
 
-def _idle(database: Database, command: Command, before: float, seconds: float) -> Figures:
+def idle_figures(database: Database, command: Command, before: float, seconds: float, server: Server) -> Figures:
+    """Measure a worker that has nothing to do: for ``seconds``, beginning ``before`` seconds after its first job."""
     database.empty()
     jobs.load(database, 1, task="stamp", payload="json_build_object('number', 0)")
     # Autovacuum would add dozens of transactions that are not the worker's.
@@ -49,12 +51,13 @@ def _idle(database: Database, command: Command, before: float, seconds: float) -
         next(stamps(started))
         time.sleep(before)
         process = psutil.Process(started.pid)
-        transactions, cpu = _transactions(database), sum(process.cpu_times()[:2])
+        transactions, cpu, server_cpu = _transactions(database), sum(process.cpu_times()[:2]), server.cpu_seconds()
         time.sleep(seconds)
         # Two transactions are those of the measurement itself.
         return {
             "transactions": max(0, _transactions(database) - transactions - 2) / seconds,
             "cpu": (sum(process.cpu_times()[:2]) - cpu) / seconds * 100,
+            "server_cpu": (server.cpu_seconds() - server_cpu) / seconds * 100,
             "memory": process.memory_info().rss / 2**20,
             "connections": _connections(database),
         }

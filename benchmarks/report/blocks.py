@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.commands import CHECKOUT
-from benchmarks.report import capacity, comparison, sentences
+from benchmarks.report import capacity, comparison, schedules, sentences
 from benchmarks.report.figures import Figures
 
 BLOCK = re.compile(r"(<!-- figures:([a-z_]+) -->)(.*?)(<!-- /figures -->)", re.DOTALL)
@@ -52,6 +52,10 @@ BLOCKS: dict[str, Callable[[Figures], str]] = {
     "backlog": comparison.backlog,
     "claims_conditions": _conditions("claims"),
     "claims": comparison.claims,
+    "schedules_conditions": _conditions("schedules"),
+    "schedules_idle": schedules.idle,
+    "schedules_firing": schedules.firing,
+    "schedules": sentences.schedules,
     "real_conditions": _conditions("real_jobs"),
     "real_jobs": comparison.real_jobs,
     "capacity_conditions": _conditions("capacity"),

@@ -59,3 +59,18 @@ def counting(figures: Figures) -> str:
     """Return what statistics cost a worker."""
     found = figures.get(Place("admin", "statistics", "100", "best"))
     return UNKNOWN if found is None else f"{found:.1f} µs per job"
+
+
+def schedules(figures: Figures) -> str:
+    """Return what many schedules cost an idle worker, and how long it takes to fire them."""
+    none, many = (figures.row("schedules", "idle", key) for key in ("none", "many"))
+    fired = figures.get(Place("schedules", "firing", "1 worker", "added"))
+    if none is None or many is None or fired is None:
+        return UNKNOWN
+    more, cpu = (many.median(metric) - none.median(metric) for metric in ("transactions", "cpu"))
+    number = many.label.partition(" schedules")[0]
+    return (
+        f"{number} schedules that are not due cost an idle worker {max(0.0, more):.0f} more transactions and"
+        f" {max(0.0, cpu):.2f} more seconds of CPU time a minute; if all of them are due at the same minute, one worker"
+        f" has added their jobs after {fired:.2g} s"
+    )

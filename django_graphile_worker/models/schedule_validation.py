@@ -12,6 +12,7 @@ from django_graphile_worker import registry
 from django_graphile_worker.models.schedule_tasks import find_task
 from django_graphile_worker.schedules.intervals import parse_interval
 from django_graphile_worker.schedules.validation import mistakes_in
+from django_graphile_worker.sql.schedules.changes import FOREVER
 
 FIELDS = (
     "name", "task", "payload", "cron", "interval", "run_at", "time_zone", "starts_at", "ends_at", "queue_name",
@@ -27,6 +28,9 @@ def refuse_mistakes(schedule: Any, *, former_task: str | None = None) -> None:
     database may have it.
     """
     values = {name: _value(getattr(schedule, name)) for name in FIELDS}
+    if values["paused_until"] == FOREVER:
+        # A pause without an end is no time that people choose.
+        values["paused_until"] = None
     is_known = schedule.task == former_task or find_task(schedule.task) is not None
     is_new = schedule._state.adding and schedule.is_enabled
     mistakes = mistakes_in(

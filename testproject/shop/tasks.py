@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal
 
 from django.utils import timezone
 
@@ -69,3 +70,18 @@ def ask_for_review(payload: dict[str, Any]) -> None:
 def count_orders(payload: Any) -> None:
     """Recurring: once a minute, on one of the workers."""
     Order.objects.count()
+
+
+@dataclass
+class Newsletter:
+    """The payload of a newsletter."""
+
+    subject: str
+    audience: Literal["customers", "staff"] = "customers"
+    most_items: int = 10
+    is_draft: bool = False
+
+
+@task(schedulable=True)
+def send_newsletter(newsletter: Newsletter) -> None:
+    """Send a newsletter: people schedule it, in a form with a field for each field of the payload."""

@@ -83,7 +83,7 @@ def _fields(section: str) -> list[str]:
     return re.findall(r"^\| `(\w+)`", section, flags=re.MULTILINE)
 
 
-@pytest.mark.parametrize("name", ["Job", "Task", "JobQueue", "KnownCrontab", "Worker"])
+@pytest.mark.parametrize("name", ["Job", "Task", "JobQueue", "KnownCrontab", "Worker", "Schedule"])
 def test_models_page__has_every_field(name: str) -> None:
     fields = [field.name for field in getattr(models, name)._meta.get_fields() if field.concrete]
     assert sorted(_fields(sections(page("reference/models.md"))[name])) == sorted(fields)

@@ -19,8 +19,10 @@ from django_graphile_worker.admin.schedules.actions.action_steps import Done
 from django_graphile_worker.admin.schedules.actions.schedule_actions import ScheduleAction
 from django_graphile_worker.admin.schedules.list_view import ScheduleListAdmin
 from django_graphile_worker.crontab import CronItem
+from django_graphile_worker.crontab.recorded_runs import flags_of_run
 from django_graphile_worker.models import RecurringTask
 from django_graphile_worker.sql import paused_crontabs
+from django_graphile_worker.sql.schedules import crontab_runs
 
 # The permission of an item that each action needs.
 PERMISSIONS = {"run_now": "run", "pause": "pause", "resume": "pause"}
@@ -42,8 +44,9 @@ class ScheduleItemsAdmin(ScheduleListAdmin):
 
     def _run_item(self, request: HttpRequest, item: CronItem) -> None:
         alias = databases.selected_alias(request)
-        with databases.writing(alias):
+        with databases.writing(alias) as (cursor, schema):
             job = _add_job_now(item, alias)
+            crontab_runs.note_by_hand(cursor, item.name, job.id, by=request.user.get_username(), schema=schema)
             message = audit.Message(gettext_noop("Run now, as job #%(id)s."), {"id": str(job.id)})
             audit.log(request, RecurringTask, item.name, item.name, message)
         messages.success(request, self.added_message(request, item.task, job.id))
@@ -77,8 +80,8 @@ class ScheduleItemsAdmin(ScheduleListAdmin):
 
 
 def _add_job_now(item: CronItem, alias: str) -> Any:
-    timestamp = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:00.000Z")
-    payload = {**(item.payload or {}), "_cron": {"ts": timestamp, "backfilled": False}}
+    now = datetime.now(UTC)
+    payload = {**(item.payload or {}), "_cron": {"ts": now.strftime("%Y-%m-%dT%H:%M:00.000Z"), "backfilled": False}}
     return api.add_job(
         item.task,
         payload,
@@ -87,6 +90,6 @@ def _add_job_now(item: CronItem, alias: str) -> Any:
         job_key=item.job_key,
         job_key_mode=item.job_key_mode,
         priority=item.priority,
-        flags=item.flags,
+        flags=flags_of_run(item, now),
         using=alias,
     )

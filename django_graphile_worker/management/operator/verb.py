@@ -32,3 +32,16 @@ class Verb(ABC):
     @abstractmethod
     def run(self, console: Console, options: Options) -> None:
         """Perform the action, and write the result to the console."""
+
+
+class VerbGroup(Verb):
+    """A verb with verbs of its own, such as ``schedules list``; without one of them, the first is meant."""
+
+    verbs: ClassVar[Sequence[Verb]]
+    # The option that holds the verb of the group.
+    dest: ClassVar[str] = "verb_of_group"
+
+    def run(self, console: Console, options: Options) -> None:
+        chosen = options.get(self.dest) or self.verbs[0].name
+        by_name = {name: verb for verb in self.verbs for name in (verb.name, *verb.aliases)}
+        by_name[chosen].run(console, options)

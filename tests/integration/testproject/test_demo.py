@@ -13,9 +13,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
+import psycopg
 import pytest
 
 from testproject import embedded
+from testproject.shop import schedules
 
 MANAGE = Path(embedded.__file__).parent / "manage.py"
 
@@ -79,6 +81,9 @@ def test_once__runs_every_kind_of_job_and_shows_what_became_of_it(environment: d
         assert any(task in line and outcome in line for line in lines), f"{task}: {outcome}\n{shown.stdout}"
     # Once among what the worker did, once among what is left: given up at its first attempt.
     assert sum("print_invoice" in line and "  1 of 3  " in line for line in lines) == 2, shown.stdout
+    with psycopg.connect(environment["DATABASE_URL"]) as connection:
+        found = connection.execute("select name from graphile_worker._private_schedules").fetchall()
+    assert {name for (name,) in found} == {each["name"] for each in schedules.examples()}
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -29,6 +29,7 @@ from django_graphile_worker import (
 )
 from django_graphile_worker.sql import recovery
 from django_graphile_worker.sql.schedules.runs import RunOutcome
+from django_graphile_worker.testing import run_jobs
 from tests.support import records
 from tests.support.factories import minutes_ago
 from tests.support.schedule_runs import fire, make_schedule, runs_of
@@ -229,6 +230,26 @@ def test_job_of_a_worker_that_died__runs_again_and_fails_at_last(runner: Build, 
         (run,) = runs_of(schedule)
     assert (run.outcome, run.duration) == (RunOutcome.FAILED, None)
     assert run.exception_class == recovery.LOST
+
+
+def test_job_that_is_cancelled_while_it_runs__is_known(runner: Build) -> None:
+    schedule = make_schedule()
+    job_id = fire(schedule)
+    _lock(job_id, "django-worker-busy")
+    cancel_jobs([job_id], by="maria")
+    assert [each.outcome for each in runs_of(schedule)] == [RunOutcome.RUNNING]
+    with connection.cursor() as cursor:
+        recovery.recover_claims(cursor, ["django-worker-busy"], schema=runner().settings.schema)
+    assert [each.outcome for each in runs_of(schedule)] == [RunOutcome.CANCELLED]
+
+
+def test_run_jobs__records_runs_too() -> None:
+    with registry.tasks.isolated():
+        task("report")(lambda payload: None)
+        schedule = make_schedule()
+        fire(schedule)
+        run_jobs()
+    assert [each.outcome for each in runs_of(schedule)] == [RunOutcome.SUCCEEDED]
 
 
 def test_job_that_a_worker_without_records_ran__is_unknown() -> None:

@@ -31,6 +31,7 @@ from django_graphile_worker.management.operator.verbs.retry import Retry
 from django_graphile_worker.management.operator.verbs.run import Run
 from django_graphile_worker.management.operator.verbs.run_next import RunNext
 from django_graphile_worker.management.operator.verbs.run_now import RunNow
+from django_graphile_worker.management.operator.verbs.schedules import Schedules
 from django_graphile_worker.management.operator.verbs.show import Show
 from django_graphile_worker.management.operator.verbs.status import Status
 from django_graphile_worker.management.operator.verbs.sweep import Sweep
@@ -63,6 +64,7 @@ VERBS: tuple[Verb, ...] = (
     Resume(),
     Limits(),
     Crontab(),
+    Schedules(),
     ImportCeleryBeat(),
     Unlock(),
     Sweep(),

@@ -19,7 +19,7 @@ from django_graphile_worker.attempts import attempts_made
 from django_graphile_worker.management.operator.tables import brief_error
 from django_graphile_worker.models import Job
 from testproject import databases, embedded, terminal
-from testproject.shop import processes, scenes
+from testproject.shop import processes, scenes, schedules
 from testproject.shop.summary import COLUMNS, Summary, table
 
 LOGIN = "demo"
@@ -30,7 +30,9 @@ MOST_JOBS_SHOWN = 20
 
 
 class Command(BaseCommand):
-    help = "Migrates the database, adds jobs, runs them, and shows the addresses of the site and its admin."
+    help = (
+        "Migrates the database, adds jobs and schedules, runs them, and shows the addresses of the site and its admin."
+    )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
@@ -60,6 +62,7 @@ class Command(BaseCommand):
         users = get_user_model()
         if not users.objects.filter(username=LOGIN).exists():
             users.objects.create_superuser(username=LOGIN, email="", password=LOGIN)
+        schedules.make()
 
     def _tour(self) -> None:
         summary = Summary()

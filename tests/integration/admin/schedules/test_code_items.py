@@ -11,6 +11,7 @@ from django.test import Client
 
 from django_graphile_worker.models import Job
 from django_graphile_worker.sql import paused_crontabs
+from django_graphile_worker.sql.schedules.runs import runs_of_crontabs
 from tests.support import admin_pages as pages
 from tests.support.admin_pages import body, log_entries, messages, text
 from tests.support.operating import execute
@@ -83,6 +84,13 @@ class TestRunNow:
         assert f'<a href="{pages.job_url(job.pk)}">' in body(response)
         assert job.payload["_cron"]["backfilled"] is False
         assert log_entries() == [("count_orders", f"Run now, as job #{job.pk}.")]
+
+    def test_a_run_by_hand_is_one_of_the_last_runs(self, admin_page: Client, worker_schema: str) -> None:
+        admin_page.post(pages.ACT_ON_SCHEDULES, {"row": "run_now item count_orders"})
+        with connection.cursor() as cursor:
+            (run,) = runs_of_crontabs(cursor, ["count_orders"], schema=worker_schema)["count_orders"]
+        assert (run.kind, run.run_by, run.job_id) == ("by_hand", "root", Job.objects.get().pk)
+        assert Job.objects.get().flags == {"crontab:3600": True}
 
     def test_unknown_items_are_not_found(self, admin_page: Client) -> None:
         assert admin_page.post(pages.ACT_ON_SCHEDULES, {"row": "run_now item nope"}).status_code == 404

@@ -1,0 +1,63 @@
+"""Finds the schedules that a command line names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from django.core.management.base import CommandError, CommandParser
+
+from django_graphile_worker import conf
+from django_graphile_worker.crontab import CronItem
+from django_graphile_worker.management.operator.arguments import did_you_mean
+from django_graphile_worker.management.operator.console import Console
+from django_graphile_worker.models import Schedule
+from django_graphile_worker.printable_text import quoted
+from django_graphile_worker.project_crontab import collect
+from django_graphile_worker.routing import place_of
+
+
+def add_names(parser: CommandParser, *, is_several: bool) -> None:
+    """Add the argument that names one or several schedules."""
+    if is_several:
+        parser.add_argument("names", nargs="+", metavar="NAME", help="The names of schedules.")
+    else:
+        parser.add_argument("name", metavar="NAME", help="The name of the schedule.")
+
+
+def database_of(console: Console) -> str:
+    """Return the alias of the database; raise CommandError for an installation that the model does not read."""
+    place = place_of(**console.place)
+    if place.settings.schema != conf.schema_of_models():
+        raise CommandError(
+            f"--installation: expected the installation of the model Schedule, {conf.DEFAULT!r}, got "
+            f"{place.installation!r}, which has another schema."
+        )
+    return place.using
+
+
+def find(console: Console, name: str) -> Schedule:
+    """Return the schedule of this name; raise CommandError with a suggestion if there is none."""
+    return find_all(console, [name])[0]
+
+
+def find_all(console: Console, names: Sequence[str]) -> list[Schedule]:
+    """Return the schedules of these names, each once; raise CommandError if one of them does not exist."""
+    schedules = Schedule.objects.using(database_of(console))
+    found = {schedule.name: schedule for schedule in schedules.filter(name__in=names)}
+    for name in names:
+        if name not in found:
+            raise CommandError(f"Expected the name of a schedule, got {quoted(name)}.{_way_out(console, name)}")
+    return [found[name] for name in dict.fromkeys(names)]
+
+
+def _way_out(console: Console, name: str) -> str:
+    if name in {item.name for item in code_items(console)}:
+        return " A recurring task of the code has this name: graphile_worker crontab shows, pauses and resumes it."
+    known = Schedule.objects.using(database_of(console)).values_list("name", flat=True)
+    return did_you_mean(name, known) or " graphile_worker schedules lists the names."
+
+
+def code_items(console: Console) -> Sequence[CronItem]:
+    """Return the recurring tasks of the code."""
+    place = place_of(**console.place)
+    return collect(place.settings, with_tasks=place.installation == conf.DEFAULT)

@@ -1,0 +1,163 @@
+"""Schedules as lines, facts and JSON."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.core.management.color import Style
+
+from django_graphile_worker.exceptions import GraphileWorkerError
+from django_graphile_worker.management.operator import tables, times
+from django_graphile_worker.management.operator.schedules import states
+from django_graphile_worker.management.operator.schedules.moments import zone_or_utc
+from django_graphile_worker.management.operator.tables import Cell
+from django_graphile_worker.models import Schedule
+from django_graphile_worker.printable_text import shown
+from django_graphile_worker.schedules.definition import Definition
+from django_graphile_worker.schedules.intervals import interval_text
+from django_graphile_worker.schedules.words import in_words
+from django_graphile_worker.sql.schedules.runs import Run
+
+NUMBER_OF_TIMES = 5
+Pair = tuple[str, Cell | str]
+
+
+def sentence(schedule: Schedule, now: datetime) -> str:
+    """Return ``nightly: send_report, every day at 04:00 (UTC); next at 2026-05-01 04:00:00 (in 5 h)``."""
+    following = next(iter(coming(schedule, now, 1)), None)
+    after = f"next at {times.both(following, now)}" if following else states.state_of(schedule, now)
+    return f"{shown(schedule.name)}: {shown(schedule.task)}, {means(schedule)}; {after}"
+
+
+def means(schedule: Schedule) -> str:
+    """Return when the schedule fires, in words, also for a row that was written without the checks of the model."""
+    try:
+        return in_words(Definition.of(schedule))
+    except (ValueError, GraphileWorkerError) as error:
+        return f"cannot be read: {error}"
+
+
+def coming(schedule: Schedule, now: datetime, number: int) -> list[datetime]:
+    """Return the next times at which the schedule fires: none if it is disabled or cannot be read."""
+    try:
+        return list(schedule.next_times(number, after=now))
+    except (ValueError, GraphileWorkerError):
+        return []
+
+
+def outcome(run: Run) -> str:
+    """Return how the job of a run ended, with its error; empty for a run without a job."""
+    if run.job_id is None:
+        return ""
+    error = (run.exception_class or "").rpartition(".")[2]
+    return f"{run.outcome}: {error}" if error else str(run.outcome)
+
+
+def in_its_zone(moment: datetime, schedule: Schedule) -> str:
+    """Return a time in the time zone of its schedule, with the offset from UTC."""
+    return times.aware(moment).astimezone(zone_or_utc(schedule.time_zone)).isoformat(sep=" ", timespec="seconds")
+
+
+def state_cell(state: str, style: Style) -> Cell:
+    paints = {
+        states.ENABLED: style.SUCCESS,
+        states.PAUSED: style.WARNING,
+        states.UNKNOWN_TASK: style.ERROR,
+    }
+    return Cell(state, paints.get(state))
+
+
+def facts(schedule: Schedule, now: datetime, style: Style) -> str:
+    """Return everything that the schedule says, one fact on each line."""
+    pairs: list[Pair] = [
+        ("task", schedule.task),
+        ("means", means(schedule)),
+        ("state", state_cell(states.state_of(schedule, now), style)),
+        *_options(schedule, now),
+        ("last", times.both(schedule.last_tick, now)),
+        ("last missed", times.both(schedule.last_missed_at, now)),
+        ("changed", _changed(schedule, now)),
+        *named_times("next", coming(schedule, now, NUMBER_OF_TIMES), now),
+    ]
+    kept = [(name, value) for name, value in pairs if value not in ("", "-")]
+    return f"{style.MIGRATE_HEADING(shown(schedule.name))}\n{tables.facts(kept, indent='  ')}"
+
+
+def named_times(name: str, moments: list[datetime], now: datetime) -> list[Pair]:
+    """Return a fact with several lines."""
+    return [(name if index == 0 else " ", times.both(moment, now)) for index, moment in enumerate(moments)]
+
+
+def _options(schedule: Schedule, now: datetime) -> list[Pair]:
+    missed = schedule.missed
+    if schedule.missed_within is not None:
+        missed = f"{missed} within {interval_text(schedule.missed_within)}"
+    return [
+        ("payload", json.dumps(schedule.payload, ensure_ascii=False)),
+        ("pattern", schedule.cron or ""),
+        ("time zone", schedule.time_zone),
+        ("starts", times.both(schedule.starts_at, now)),
+        ("ends", times.both(schedule.ends_at, now)),
+        ("paused until", _paused(schedule, now)),
+        ("missed", missed),
+        ("overlap", schedule.overlap),
+        ("queue", schedule.queue_name or ""),
+        ("priority", "" if schedule.priority is None else str(schedule.priority)),
+        ("max attempts", "" if schedule.max_attempts is None else str(schedule.max_attempts)),
+        ("job key", schedule.job_key or ""),
+        ("description", schedule.description),
+    ]
+
+
+def _paused(schedule: Schedule, now: datetime) -> str:
+    until = schedule.paused_until
+    if until is None or times.aware(until) <= times.aware(now):
+        return ""
+    return "it is resumed" if times.aware(until) >= states.NEVER else times.both(until, now)
+
+
+def _changed(schedule: Schedule, now: datetime) -> str:
+    by = f" by {shown(schedule.changed_by)}" if schedule.changed_by else ""
+    return f"{times.both(schedule.changed_at, now)}{by}"
+
+
+def as_dict(schedule: Schedule, now: datetime, *, number: int = NUMBER_OF_TIMES) -> dict[str, Any]:
+    """Return the schedule for programs: periods are seconds."""
+    return {
+        "id": schedule.pk,
+        "name": schedule.name,
+        "task": schedule.task,
+        "payload": schedule.payload,
+        "cron": schedule.cron,
+        "interval_seconds": _seconds(schedule.interval),
+        "run_at": schedule.run_at,
+        "time_zone": schedule.time_zone,
+        "means": means(schedule),
+        "state": states.state_of(schedule, now),
+        "starts_at": schedule.starts_at,
+        "ends_at": schedule.ends_at,
+        "queue_name": schedule.queue_name,
+        "priority": schedule.priority,
+        "max_attempts": schedule.max_attempts,
+        "job_key": schedule.job_key,
+        "missed": schedule.missed,
+        "missed_within_seconds": _seconds(schedule.missed_within),
+        "overlap": schedule.overlap,
+        "is_enabled": schedule.is_enabled,
+        "paused_until": schedule.paused_until,
+        "description": schedule.description,
+        "changed_by": schedule.changed_by,
+        "changed_at": schedule.changed_at,
+        "created_at": schedule.created_at,
+        "revision": schedule.revision,
+        "last_tick": schedule.last_tick,
+        "last_job_id": schedule.last_job_id,
+        "last_missed_at": schedule.last_missed_at,
+        "next": coming(schedule, now, number),
+    }
+
+
+def _seconds(period: timedelta | None) -> float | None:
+    return None if period is None else period.total_seconds()

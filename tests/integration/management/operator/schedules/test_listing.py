@@ -1,0 +1,65 @@
+"""``schedules list``."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from django_graphile_worker.models import Schedule
+from tests.support.operating import execute, operate
+
+pytestmark = pytest.mark.django_db
+
+
+def _names(*arguments: str) -> list[str]:
+    return [each["name"] for each in operate("schedules", "list", *arguments, "--json").json["schedules"]]
+
+
+def test_list__shows_schedules_and_the_recurring_tasks_of_the_code() -> None:
+    operate("schedules", "add", "nightly", "send_report", "--cron", "0 4 * * *")
+    for arguments in (("schedules",), ("schedules", "list")):
+        lines = [line.split() for line in operate(*arguments).out.splitlines()]
+        assert [(line[0], line[1], line[-1]) for line in lines] == [
+            ("NAME", "TASK", "FROM"),
+            ("nightly", "send_report", "database"),
+            ("prune", "prune", "code"),
+        ]
+    told = operate("schedules", "--json").json
+    assert len(told["schedules"][0]["next"]) == 5
+    assert told["code"][0]["identifier"] == "prune"
+
+
+def test_list__filters_by_task_state_and_text() -> None:
+    for name, task, more in (
+        ("a", "send_report", ()),
+        ("b", "sync_stock", ("--description", "For ACME.")),
+        ("c", "send_report", ("--disabled",)),
+    ):
+        operate("schedules", "add", name, task, "--every", "1h", *more)
+    operate("schedules", "pause", "b")
+    Schedule.objects.create(name="d", task="send_report", run_at=timezone.now() + timedelta(hours=1))
+    execute("update {schema}._private_schedules set next_at = 'infinity' where name = 'd'")
+    assert _names() == ["a", "b", "c", "d"]
+    assert _names("--task", "send_report") == ["a", "c", "d"]
+    assert [_names("--state", state) for state in ("enabled", "paused", "disabled", "ended")] == [
+        ["a"],
+        ["b"],
+        ["c"],
+        ["d"],
+    ]
+    assert _names("--search", "acme") == ["b"]
+    told = operate("schedules", "list", "--limit", "2")
+    assert "these are the first 2. Use --limit to list more." in told.err
+    assert "There are more" not in operate("schedules", "list", "--limit", "4").err
+
+
+def test_schedule_of_an_unknown_task__is_told() -> None:
+    operate("schedules", "add", "nightly", "send_report", "--cron", "0 4 * * *")
+    execute("update {schema}._private_schedules set task = 'gone'")
+    assert "unknown task" in operate("schedules").out
+
+
+def test_no_schedules__is_told() -> None:
+    assert operate("schedules", "list", "--task", "gone").err == "No schedules.\n"
