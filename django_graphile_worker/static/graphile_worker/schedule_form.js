@@ -9,7 +9,8 @@
             this.form = form;
             this.touched = new Set();
             this.timer = null;
-            this.abort = null;
+            /* By address: a check must not abort the request for the fields of a task. */
+            this.requests = new Map();
             for (const button of form.querySelectorAll('[data-without-script]')) {
                 button.hidden = true;
             }
@@ -35,13 +36,14 @@
         }
 
         async send(address, extra) {
-            this.abort?.abort();
-            this.abort = new AbortController();
+            this.requests.get(address)?.abort();
+            const request = new AbortController();
+            this.requests.set(address, request);
             const data = new FormData(this.form);
             if (extra) {
                 data.append(extra, '1');
             }
-            const response = await fetch(address, {method: 'POST', body: data, signal: this.abort.signal, redirect: 'error'});
+            const response = await fetch(address, {method: 'POST', body: data, signal: request.signal, redirect: 'error'});
             if (!response.ok) {
                 throw new Error(response.statusText);
             }

@@ -41,6 +41,7 @@ class Draft:
         self.task = str(self.form["task"].value() or "")
         self._data = data
         self._is_known = self.task in tasks
+        self.has_tasks = bool(tasks)
         self.payload_form = self._payload_form()
 
     def _payload_form(self) -> PayloadForm | None:

@@ -178,6 +178,7 @@ class ScheduleFormAdmin(ScheduleReadingAdmin):
             "title": _("Add schedule") if schedule is None else schedule.name,
             "schedule": schedule,
             "draft": draft,
+            "has_tasks": draft.has_tasks,
             "form": draft.form,
             "payload_form": draft.payload_form,
             "task_facts": task_facts(draft.task) if draft.payload_form is not None else None,
@@ -209,9 +210,19 @@ class ScheduleFormAdmin(ScheduleReadingAdmin):
         return {
             **links,
             "changed": formatting.relative_time(schedule.changed_at),
+            "pause": _pause(schedule),
             "form_url": self.url(request, "schedule", "change", schedule.pk),
             "history_url": self.url(request, "schedule", "history", schedule.pk),
         }
+
+
+def _pause(schedule: Schedule) -> str:
+    """Return until when a schedule is paused; empty if it is not."""
+    if not schedule.is_paused:
+        return ""
+    if schedule.is_paused_forever:
+        return _("Paused.")
+    return _("Paused until %(time)s.") % {"time": formatting.exact_time(schedule.paused_until)}
 
 
 def _set(schedule: Schedule, values: Mapping[str, Any]) -> list[str]:

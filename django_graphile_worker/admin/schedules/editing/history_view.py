@@ -49,7 +49,7 @@ class ScheduleHistoryAdmin(ScheduleReadingAdmin):
             "title": _("Changes of %(name)s") % {"name": name},
             "name": name,
             "changes": [_shown(change) for change in changes] + _addition(schedule, changes),
-            "is_cut": len(changes) == MOST_CHANGES,
+            "is_cut": _is_cut(schedule, changes),
             "sees_payload": self.has_view_payload_permission(request),
             "list_url": self.url(request, "schedule"),
             "schedule_url": "" if schedule is None else self.url(request, "schedule", "change", schedule.pk),
@@ -78,9 +78,14 @@ def _shown(change: RecordedChange) -> ShownChange:
     )
 
 
+def _is_cut(schedule: Schedule | None, changes: list[RecordedChange]) -> bool:
+    """Return whether there were more changes than the record has."""
+    return len(changes) < (schedule.revision or 0) if schedule is not None else len(changes) == MOST_CHANGES
+
+
 def _addition(schedule: Schedule | None, changes: list[RecordedChange]) -> list[ShownChange]:
     """Return the entry of the first day of a schedule; the record begins with the first change."""
-    if schedule is None or len(changes) == MOST_CHANGES:
+    if schedule is None or _is_cut(schedule, changes):
         return []
     by = "" if changes else schedule.changed_by
     return [

@@ -103,7 +103,7 @@ def _arguments_of(annotation: Any) -> list[Argument] | None:
     if pydantic is not None and issubclass(kind, pydantic.BaseModel):
         return _of_pydantic(kind)
     if msgspec is not None and issubclass(kind, msgspec.Struct):
-        return None if kind.__struct_config__.array_like else list(_of_msgspec(kind, msgspec))
+        return list(_of_msgspec(kind, msgspec))
     if dataclasses.is_dataclass(kind):
         return list(_of_dataclass(annotation, kind))
     return list(_of_typed_dict(kind)) if typing.is_typeddict(kind) else None
@@ -145,6 +145,8 @@ def _of_msgspec(kind: Any, msgspec: Any) -> Iterator[Argument]:
     # Late import: the module is not loaded with its package.
     from importlib import import_module
 
+    if kind.__struct_config__.array_like:
+        raise TypeError("the payload is an array")
     for field in import_module("msgspec.structs").fields(kind):
         default = NO_DEFAULT if field.default is msgspec.NODEFAULT else field.default
         yield Argument(field.encode_name, field.type, field.required, default)

@@ -17,8 +17,8 @@ from django_graphile_worker.admin.schedules.permissions import SchedulePermissio
 from django_graphile_worker.models import Schedule
 from django_graphile_worker.sql.schedules.change_history import RecordedChange, changes_of
 
-# The record has about as many for each schedule.
-MOST_CHANGES = 101
+# The record keeps as many for each schedule.
+MOST_CHANGES = 100
 
 
 class ScheduleReadingAdmin(SchedulePermissionsAdmin):

@@ -88,6 +88,9 @@ class TestAdd:
         choices = [value for value, _label in page.context["form"].fields["task"].choices]
         assert choices == ["", "reports:send"]
 
+    def test_says_that_there_is_no_task(self, client_of: Any) -> None:
+        assert "There is no task that you may schedule" in text(client_of().get(ADD))
+
     @pytest.mark.parametrize("name", ["reports:secret", "internal:cleanup", "unknown", ""])
     def test_refuses_any_other_task(self, client_of: Any, name: str) -> None:
         response = client_of("reports:plain").add(task=name, payload_of=name)
@@ -202,6 +205,13 @@ class TestChange:
         expected = schedule.next_times(1)[0]
         assert expected.isoformat(timespec="seconds")[:16] in page.context["preview"].times[0].relative
 
+    def test_says_that_it_is_paused(self, client_of: Any) -> None:
+        schedule, client = make_schedule(), client_of("reports:plain")
+        Schedule.objects.update(paused_until=datetime(2090, 5, 1, 7, tzinfo=UTC))
+        assert "Paused until May 1, 2090, 7 a.m. UTC." in text(client.get(change_url(schedule)))
+        Schedule.objects.update(paused_until=Schedule.FOREVER)
+        assert "Paused." in text(client.get(change_url(schedule)))
+
     def test_a_schedule_that_does_not_exist(self, client_of: Any) -> None:
         client = client_of("reports:plain")
         for object_id in ("1", "0", "x", "99999999999999999999"):
@@ -223,7 +233,7 @@ class TestConflict:
         assert 'value="@weekly"' in body(page)
         assert Schedule.objects.get().cron == "@daily"
         # The form has the new revision: saving it again is a decision.
-        again = schedule.revision + 1
+        again = (schedule.revision or 0) + 1
         assert page.context["form"]["revision"].value() == str(again)
         assert client.change(schedule, cron="@weekly", revision=again).status_code == 302
         assert Schedule.objects.get().cron == "@weekly"
@@ -247,7 +257,7 @@ class TestConflict:
         schedule = make_schedule()
         client = client_of("reports:plain")
         _before_the_lock(monkeypatch, lambda: Schedule.objects.update(task="reports:secret"))
-        assert client.change(schedule, cron="@weekly", revision=schedule.revision + 1).status_code == 403
+        assert client.change(schedule, cron="@weekly", revision=(schedule.revision or 0) + 1).status_code == 403
         assert Schedule.objects.get().cron == "0 9 * * 1-5"
 
 

@@ -64,6 +64,15 @@ def test_history__leaves_out_large_payloads(client_of: Any) -> None:
     assert "Changed. The payload is too long to be shown." in text(page)
 
 
+def test_history__says_that_earlier_changes_are_not_kept(client_of: Any) -> None:
+    schedule = make_schedule()
+    for number in range(101):
+        Schedule.objects.update(description=str(number))
+    page = client_of("reports:plain").get(history_url(schedule))
+    assert len(page.context["changes"]) == 100
+    assert "Earlier changes are not kept." in text(page)
+
+
 def test_history__shows_markup_as_text(client_of: Any) -> None:
     nasty = "<script>alert(1)</script>"
     schedule = make_schedule(name=nasty, payload={nasty: nasty})

@@ -11,14 +11,13 @@ from decimal import Decimal
 from typing import Any, Literal, NewType, TypedDict
 from uuid import UUID
 
+import msgspec
+import pydantic
 import pytest
 from django.db.models import TextChoices
 
 from django_graphile_worker import registry, task
 from django_graphile_worker.admin.schedules.editing.payload_form import PayloadForm, fields_of, payload_form
-
-pydantic = pytest.importorskip("pydantic")
-msgspec = pytest.importorskip("msgspec")
 
 
 class Colour(enum.Enum):

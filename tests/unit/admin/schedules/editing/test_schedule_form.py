@@ -16,7 +16,7 @@ from tests.support.schedule_forms import VALUES
 TASKS = {"reports:plain": "", "reports:send": "Send <it>"}
 
 
-def form_with(schedule: Schedule | None = None, **values: str) -> ScheduleForm:
+def form_with(schedule: Schedule | None = None, **values: Any) -> ScheduleForm:
     form = ScheduleForm({**VALUES, **values}, tasks=TASKS, schedule=schedule)
     form.is_valid()
     return form
@@ -33,7 +33,7 @@ def form_with(schedule: Schedule | None = None, **values: str) -> ScheduleForm:
     ],
 )
 def test_kind__is_the_only_one_that_counts(given: dict[str, str], expected: dict[str, Any]) -> None:
-    form = form_with(**{"interval": "5 m", "run_at": "not a time", "cron": "x" * 600, **given})
+    form = form_with(None, **{"interval": "5 m", "run_at": "not a time", "cron": "x" * 600, **given})
     assert form.errors == {}
     found = {name: form.values()[name] for name in ("cron", "interval", "run_at")}
     assert found == {"cron": None, "interval": None, "run_at": None, **expected}
@@ -67,7 +67,7 @@ def test_kind__is_the_only_one_that_counts(given: dict[str, str], expected: dict
     ],
 )
 def test_mistake__is_at_its_field(given: dict[str, str], field: str, error: str) -> None:
-    form = form_with(**given)
+    form = form_with(None, **given)
     assert list(form.errors) == [field]
     assert error in form.errors[field][0]
 
@@ -118,7 +118,7 @@ def test_anchor__stays_until_the_interval_or_its_start_changes() -> None:
 )
 def test_nasty_values__take_no_time(values: dict[str, str]) -> None:
     begin = time.process_time()
-    definition = form_with(**values).definition()
+    definition = form_with(None, **values).definition()
     if definition is not None:
         next_times(definition, datetime.now(UTC), 5)
     # Most of it is the search for a similar time zone.
