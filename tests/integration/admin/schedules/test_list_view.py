@@ -210,7 +210,9 @@ class TestRestrictedSchedules:
         context = page.changelist_view(reading).context_data
         assert [row.name for row in context["rows"]] == ["100% mine"]
         assert context["tabs"][0].count == "1"
-        request: Any = RequestFactory().post(pages.ACT_ON_SCHEDULES, {"action": "disable", "all": "1", "id": str(other)})
+        request: Any = RequestFactory().post(
+            pages.ACT_ON_SCHEDULES, {"action": "disable", "all": "1", "id": str(other)}
+        )
         request.user, request._dont_enforce_csrf_checks = User.objects.get(), True
         request._messages = Messages()
         page.act_view(request)
