@@ -56,7 +56,7 @@ def fill(schema: str) -> None:
     running = make_job("refresh_search_index", {}, locked_by="django-worker-a3f9c1d20e87b", locked_at=now, attempts=1)
     make_run(index, kind="by_hand", minutes_ago=1, job_id=running, run_by="maria")
     make_schedule("Winter sale", "ask_for_review", run_at=now + timedelta(days=40), description="One mail to all.")
-    make_schedule("Old newsletter", "send_newsletter", cron="0 12 1 * *")
+    make_schedule("Old newsletter", "print_newsletter", cron="0 12 1 * *")
     make_schedule("Stocktaking", "refresh_search_index", cron="0 22 * * 6", paused_until=now + timedelta(hours=50))
     make_schedule("Beta report", "ask_for_review", cron="*/5 * * * *", is_enabled=False)
 

@@ -15,7 +15,7 @@ from django_graphile_worker.admin.charts.chart import whole_number
 from django_graphile_worker.admin.late_schedules import late_items
 from django_graphile_worker.admin.overview.overview_tiles import Tile
 from django_graphile_worker.admin.pages import PageAdmin
-from django_graphile_worker.admin.schedules.code_items import read_crontab
+from django_graphile_worker.admin.project_items import read_crontab
 from django_graphile_worker.sql.crontabs import KnownCrontab
 from django_graphile_worker.sql.schedules import figures, listing
 from django_graphile_worker.sql.schedules.listing import LateSchedule, ScheduleState
@@ -61,4 +61,3 @@ def late_names(
     aware = formatting.aware(now)
     of_database = [(each.name, (aware - each.due_at).total_seconds()) for each in late]
     return sorted([*of_code, *of_database], key=lambda pair: -pair[1])
-

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django_graphile_worker import project_crontab
 from django_graphile_worker.admin import late_schedules
+from django_graphile_worker.admin.project_items import read_crontab
 from django_graphile_worker.admin.schedules.list_query import DATABASE, ListQuery
 from django_graphile_worker.admin.schedules.next_times import NUMBER
 from django_graphile_worker.crontab import CronItem, upcoming
-from django_graphile_worker.exceptions import CrontabError, GraphileWorkerError
 from django_graphile_worker.sql import paused_crontabs
 from django_graphile_worker.sql.crontabs import KnownCrontab
 from django_graphile_worker.sql.schedules.listing import ListedItem, ScheduleState
@@ -77,16 +76,6 @@ class CodeItem:
         is_cheap = isinstance(self.item.match, str)
         times = self.next_times(1) if sort.endswith("next") and is_cheap else ()
         return ListedItem(self.name, times[0] if times else None, self.last_tick)
-
-
-def read_crontab() -> tuple[tuple[CronItem, ...], list[str]]:
-    """Return the items and no mistakes, or no items and the mistakes."""
-    try:
-        return project_crontab.collect(), []
-    except CrontabError as error:
-        return (), [str(mistake) for mistake in error.mistakes]
-    except GraphileWorkerError as error:
-        return (), [str(error)]
 
 
 @dataclass(frozen=True, slots=True)

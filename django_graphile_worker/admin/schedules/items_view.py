@@ -14,9 +14,9 @@ from django.utils.translation import gettext_noop
 
 from django_graphile_worker import api
 from django_graphile_worker.admin import audit, databases
+from django_graphile_worker.admin.project_items import read_crontab
 from django_graphile_worker.admin.schedules.actions.action_steps import Done
 from django_graphile_worker.admin.schedules.actions.schedule_actions import ScheduleAction
-from django_graphile_worker.admin.schedules.code_items import read_crontab
 from django_graphile_worker.admin.schedules.list_view import ScheduleListAdmin
 from django_graphile_worker.crontab import CronItem
 from django_graphile_worker.crontab.recorded_runs import flags_of_run

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from django_graphile_worker.admin.databases import Session
-from django_graphile_worker.admin.schedules.code_items import read_crontab
+from django_graphile_worker.admin.project_items import read_crontab
 from django_graphile_worker.models.schedule_tasks import find_task
 from django_graphile_worker.sql.schedules import figures, listing
 

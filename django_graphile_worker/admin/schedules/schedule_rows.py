@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
 
 from django.http import HttpRequest
 from django.utils.html import format_html
@@ -23,6 +22,7 @@ from django_graphile_worker.admin.schedules.actions.row_buttons import (
 from django_graphile_worker.admin.schedules.actions.schedule_actions import is_paused
 from django_graphile_worker.admin.schedules.code_items import CodeItem
 from django_graphile_worker.admin.schedules.next_times import NUMBER, NextTime, shown_times
+from django_graphile_worker.admin.schedules.permissions import SchedulePermissionsAdmin
 from django_graphile_worker.admin.schedules.problems import Problems
 from django_graphile_worker.admin.schedules.run_strip import Strip
 from django_graphile_worker.models import Schedule
@@ -30,9 +30,6 @@ from django_graphile_worker.schedules.definition import Definition
 from django_graphile_worker.schedules.intervals import interval_text
 from django_graphile_worker.schedules.words import in_words
 from django_graphile_worker.sql.schedules.figures import LATE_AFTER, MISSED_WITHIN
-
-if TYPE_CHECKING:
-    from django_graphile_worker.admin.schedules.list_view import ScheduleListAdmin
 
 LONGEST_DESCRIPTION = 200
 
@@ -96,7 +93,7 @@ def timing_of(schedule: Schedule, now: datetime) -> Timing:
 class RowMaker:
     """Makes the rows of one page of the list."""
 
-    def __init__(self, page: ScheduleListAdmin, request: HttpRequest, problems: Problems, now: datetime) -> None:
+    def __init__(self, page: SchedulePermissionsAdmin, request: HttpRequest, problems: Problems, now: datetime) -> None:
         self._page, self._request, self._problems, self._now = page, request, problems, now
 
     def of_schedule(self, schedule: Schedule, strip: Strip | None) -> Row:
@@ -108,7 +105,7 @@ class RowMaker:
             name=schedule.name,
             url=self._page.url(self._request, "schedule", "change", schedule.pk),
             task=schedule.task,
-            task_url=self._page.list_url(self._request, task=schedule.task),
+            task_url=self._page.url(self._request, "schedule", task=schedule.task),
             is_task_known=schedule.task not in self._problems.unknown_tasks,
             description=_cut(schedule.description),
             words=timing.words,
@@ -130,7 +127,7 @@ class RowMaker:
             name=item.name,
             url="",
             task=item.item.task,
-            task_url=self._page.list_url(self._request, task=item.item.task),
+            task_url=self._page.url(self._request, "schedule", task=item.item.task),
             is_task_known=True,
             description="",
             words=schedule_in_words(item.item),

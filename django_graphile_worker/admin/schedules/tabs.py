@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
+from django.utils.translation import pgettext
 
 from django_graphile_worker.admin import formatting
+from django_graphile_worker.admin.pages import PageAdmin
 from django_graphile_worker.admin.schedules.list_query import ListQuery
 from django_graphile_worker.sql.schedules.listing import ScheduleState
-
-if TYPE_CHECKING:
-    from django_graphile_worker.admin.schedules.list_view import ScheduleListAdmin
 
 # The states whose tabs are hidden while no schedule is in them.
 RARE = frozenset(
@@ -39,7 +37,7 @@ def state_names() -> dict[ScheduleState, str]:
         ScheduleState.ANY: _("All schedules"),
         ScheduleState.ACTIVE: _("Active"),
         ScheduleState.PAUSED: _("Paused"),
-        ScheduleState.DISABLED: _("Disabled"),
+        ScheduleState.DISABLED: pgettext("schedules", "Disabled"),
         ScheduleState.ENDED: _("Ended"),
         ScheduleState.FAILING: _("Failing"),
         ScheduleState.MISSED: _("Missed"),
@@ -49,13 +47,15 @@ def state_names() -> dict[ScheduleState, str]:
 
 
 def make_tabs(
-    page: ScheduleListAdmin, request: HttpRequest, query: ListQuery, counts: Mapping[ScheduleState, int]
+    page: PageAdmin, request: HttpRequest, query: ListQuery, counts: Mapping[ScheduleState, int]
 ) -> list[Tab]:
     """Return the tabs, which keep the search and the filters."""
     return [
         Tab(
             name=name,
-            url=page.list_url(request, **query.parameters(state="" if state is ScheduleState.ANY else state.value)),
+            url=page.url(
+                request, "schedule", **query.parameters(state="" if state is ScheduleState.ANY else state.value)
+            ),
             count=formatting.number(counts[state]),
             is_current=state is query.state,
             css_class="gw-tab-failed" if state in RARE and state is not ScheduleState.ENDED else "",
@@ -63,3 +63,7 @@ def make_tabs(
         for state, name in state_names().items()
         if counts[state] or state is query.state or state not in RARE
     ]
+
+
+def _parameter(state: ScheduleState) -> str:
+    return "" if state is ScheduleState.ANY else state.value

@@ -205,12 +205,14 @@ class TestRestrictedSchedules:
         make_schedule("100% mine", "refresh_search_index")
         other = make_schedule("other", "refresh_search_index", description="hidden")
         page = OwnSchedules(Schedule, AdminSite(name="admin"))
-        request = RequestFactory().get(pages.SCHEDULES, {"source": "database"})
-        request.user = User.objects.create_superuser("root")
-        context = page.changelist_view(request).context_data  # type: ignore[attr-defined]
+        reading: Any = RequestFactory().get(pages.SCHEDULES, {"source": "database"})
+        reading.user = User.objects.create_superuser("root")
+        context = page.changelist_view(reading).context_data
         assert [row.name for row in context["rows"]] == ["100% mine"]
         assert context["tabs"][0].count == "1"
-        request = RequestFactory().post(pages.ACT_ON_SCHEDULES, {"action": "disable", "all": "1", "id": str(other)})
+        request: Any = RequestFactory().post(
+            pages.ACT_ON_SCHEDULES, {"action": "disable", "all": "1", "id": str(other)}
+        )
         request.user, request._dont_enforce_csrf_checks = User.objects.get(), True
         request._messages = Messages()
         page.act_view(request)

@@ -11,14 +11,13 @@ from decimal import Decimal
 from typing import Any, Literal, NewType, TypedDict
 from uuid import UUID
 
+import msgspec
+import pydantic
 import pytest
 from django.db.models import TextChoices
 
 from django_graphile_worker import registry, task
 from django_graphile_worker.admin.schedules.editing.payload_form import PayloadForm, fields_of, payload_form
-
-pydantic: Any = pytest.importorskip("pydantic")
-msgspec: Any = pytest.importorskip("msgspec")
 
 
 class Colour(enum.Enum):
@@ -66,13 +65,13 @@ class Plain(TypedDict, total=False):
     month: int
 
 
-class Model(pydantic.BaseModel):  # type: ignore[misc]
+class Model(pydantic.BaseModel):
     month: int = pydantic.Field(ge=1, le=12, title="Month of the year", description="From 1 on.")
     to: str = pydantic.Field(alias="recipient")
     copies: int = 1
 
 
-class Struct(msgspec.Struct):  # type: ignore[misc]
+class Struct(msgspec.Struct):
     month: int
     copies: int = 1
 
