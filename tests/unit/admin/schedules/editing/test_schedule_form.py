@@ -46,6 +46,7 @@ def test_kind__is_the_only_one_that_counts(given: dict[str, str], expected: dict
         ({"cron": "@every 10 s"}, "cron", "give it as interval."),
         ({"cron": ""}, "cron", "This field is required."),
         ({"cron": "0 0 30 2 *"}, "cron", "expected a"),
+        ({"cron": "1," * 250 + "1 * * * *"}, "cron", "at most 500 characters"),
         ({"kind": "interval", "interval": "10"}, "interval", "has no unit: s, m, h, d or w."),
         ({"kind": "interval", "interval": "0 s"}, "interval", "Expected an interval from 1 second to 100 years"),
         ({"kind": "run_at", "run_at": "2001-01-01T00:00"}, "run_at", "Expected a time in the future"),
