@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 
@@ -13,6 +12,9 @@ import gc, sys
 pauses = []
 gc.disable = lambda: pauses.append(1)
 import django
+from django.conf import settings
+settings.configure(INSTALLED_APPS=["django_graphile_worker"], DATABASES={"default": {
+    "ENGINE": "django.db.backends.postgresql", "NAME": "nothing", "HOST": "127.0.0.1", "PORT": "1"}})
 django.setup()
 print(len(pauses), gc.isenabled())
 """
@@ -29,12 +31,6 @@ print(len(pauses), gc.isenabled())
     ],
 )
 def test_garbage_collector__is_paused_in_a_workers_process_alone(arguments: list[str], is_paused: bool) -> None:
-    environment = os.environ | {
-        "DJANGO_SETTINGS_MODULE": "testproject.settings",
-        "DATABASE_URL": "postgresql://nobody@127.0.0.1:1/nothing",
-    }
-    loaded = subprocess.run(
-        [sys.executable, "-c", LOAD, *arguments], env=environment, capture_output=True, text=True, check=True
-    )
+    loaded = subprocess.run([sys.executable, "-c", LOAD, *arguments], capture_output=True, text=True, check=True)
     pauses, is_enabled = loaded.stdout.split()
     assert (int(pauses) > 0, is_enabled) == (is_paused, "True")

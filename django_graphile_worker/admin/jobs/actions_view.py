@@ -27,6 +27,7 @@ from django_graphile_worker.admin.jobs.actions.bulk_progress import (
 )
 from django_graphile_worker.admin.jobs.actions.job_actions import ACTIONS, Action
 from django_graphile_worker.admin.jobs.actions.log_messages import log_message
+from django_graphile_worker.admin.jobs.actions.reschedule_form import fields_to_send_again
 from django_graphile_worker.admin.jobs.actions.selection import (
     Selection,
     SelectionError,
@@ -34,7 +35,6 @@ from django_graphile_worker.admin.jobs.actions.selection import (
     read_selection,
 )
 from django_graphile_worker.admin.jobs.list_view import JobListAdmin
-from django_graphile_worker.admin.jobs.reschedule_form import fields_to_send_again
 from django_graphile_worker.admin.pages import explain_database_errors
 from django_graphile_worker.job_options import SMALLEST_PRIORITY
 from django_graphile_worker.models import Job

@@ -13,8 +13,8 @@ from django.utils.translation import ngettext_lazy
 
 from django_graphile_worker import conf, signals
 from django_graphile_worker.admin import audit
+from django_graphile_worker.admin.jobs.actions.reschedule_form import RescheduleForm
 from django_graphile_worker.admin.jobs.forms import CancelForm, FailForm
-from django_graphile_worker.admin.jobs.reschedule_form import RescheduleForm
 from django_graphile_worker.printable_text import storable_text
 from django_graphile_worker.registry import tasks
 from django_graphile_worker.sql.cancellations import Cancellation

@@ -276,6 +276,7 @@ def test_remaining__is_nothing_of_a_text_that_only_looks_like_an_array() -> None
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
     lambda children: st.lists(children) | st.dictionaries(st.text(), children),
+    max_leaves=12,
 )
 
 

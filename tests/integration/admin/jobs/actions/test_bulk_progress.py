@@ -12,8 +12,7 @@ from django.db import connection
 from django.test import Client
 
 from django_graphile_worker.admin import databases
-from django_graphile_worker.admin.jobs import reschedule_form
-from django_graphile_worker.admin.jobs.actions import bulk_progress
+from django_graphile_worker.admin.jobs.actions import bulk_progress, reschedule_form
 from django_graphile_worker.models import Job
 from django_graphile_worker.sql.job_actions import bulk_steps, collecting
 from tests.support import admin_pages as pages
@@ -190,7 +189,7 @@ class TestALongAction:
         for _ in range(30):
             make_job("send")
         clock = (minutes_ago(-number) for number in range(100))
-        monkeypatch.setattr(reschedule_form.timezone, "localtime", lambda: next(clock))
+        monkeypatch.setattr(f"{reschedule_form.__name__}.localtime", lambda: next(clock))
         page = act_on_all(admin_page, "reschedule", "task:send", state="ready", preset="1h", confirmed="1")
         page, requests = finish_action(admin_page, page)
         assert requests > 2

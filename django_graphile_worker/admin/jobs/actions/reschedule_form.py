@@ -7,7 +7,8 @@ from datetime import UTC, datetime, time, timedelta
 from typing import Any
 
 from django import forms
-from django.utils import formats, timezone
+from django.utils import formats
+from django.utils.timezone import localtime
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
@@ -79,7 +80,7 @@ class RescheduleForm(forms.Form):
         if preset and cleaned.get("run_at"):
             self.add_error("preset", _("Expected a time from the list or an exact time, got both."))
         elif preset:
-            cleaned["run_at"] = PRESETS[preset](timezone.localtime())
+            cleaned["run_at"] = PRESETS[preset](localtime())
         if not self.errors and all(value is None for value in cleaned.values()):
             raise forms.ValidationError(_("Expected at least one change, got none."))
         return cleaned

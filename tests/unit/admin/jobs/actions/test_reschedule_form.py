@@ -9,8 +9,8 @@ from zoneinfo import ZoneInfo
 import pytest
 from django.utils import timezone, translation
 
-from django_graphile_worker.admin.jobs import reschedule_form
-from django_graphile_worker.admin.jobs.reschedule_form import PRESETS, RescheduleForm, fields_to_send_again
+from django_graphile_worker.admin.jobs.actions import reschedule_form
+from django_graphile_worker.admin.jobs.actions.reschedule_form import PRESETS, RescheduleForm, fields_to_send_again
 
 PARIS = ZoneInfo("Europe/Paris")
 
@@ -62,7 +62,7 @@ def test_unknown_preset__is_refused() -> None:
 @pytest.mark.parametrize("zone", ["Europe/Paris", "America/New_York", "UTC"])
 def test_time_of_the_list__is_sent_again_as_the_time_that_it_meant(zone: str, monkeypatch: Any) -> None:
     """Also in the hour that the clock repeats, when a time without an offset has two meanings."""
-    monkeypatch.setattr(reschedule_form.timezone, "localtime", lambda: datetime(2026, 10, 25, 2, 30, tzinfo=PARIS))
+    monkeypatch.setattr(f"{reschedule_form.__name__}.localtime", lambda: datetime(2026, 10, 25, 2, 30, tzinfo=PARIS))
     with timezone.override(zone):
         first = RescheduleForm({"preset": "5m", "priority": "", "attempts": "", "max_attempts": ""})
         assert first.is_valid()
