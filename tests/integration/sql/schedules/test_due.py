@@ -44,3 +44,16 @@ def test_schedules_that_failed__are_left_out_until_they_are_changed(
         world.execute("update :S._private_schedules set cron = '* * * * *'")
         (due,) = read_due(cursor, schema=worker_schema, most=9, failing={id_: 0}, now=NOON).schedules
         assert (due.next_at, due.revision) == (None, 1)
+
+
+def test_schedules_of_unknown_tasks__are_left_out_for_a_minute(
+    raw_connection: Callable[..., RawConnection], worker_schema: str
+) -> None:
+    world = ScheduleWorld(raw_connection, worker_schema, NOON)
+    world.add("foreign", cron="* * * * *")
+    world.execute("update :S._private_schedules set next_at = %s", NOON)
+    with world.connection.cursor() as cursor:
+        for minutes, number in ((0, 0), (0.9, 0), (1, 1)):
+            now = NOON + minutes * MINUTE
+            due = read_due(cursor, schema=worker_schema, most=9, unknown_tasks=["report"], now=now)
+            assert len(due.schedules) == number

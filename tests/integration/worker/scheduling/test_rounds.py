@@ -225,8 +225,9 @@ def test_a_disabled_schedule_and_one_that_has_ended_fire_nothing(world: Schedule
 
 
 def test_a_schedule_of_an_unknown_task__is_left_to_others_for_a_minute(world: ScheduleWorld) -> None:
-    world.add("foreign", interval=timedelta(seconds=10), task="elsewhere", missed="once")
     stranger, _ = world.worker("report")
+    stranger.run()
+    world.add("foreign", interval=timedelta(seconds=10), task="elsewhere", missed="once")
     for seconds in range(0, 61, 10):
         world.now = NOON + timedelta(seconds=30 + seconds)
         stranger.run()
