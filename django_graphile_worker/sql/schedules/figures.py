@@ -59,23 +59,23 @@ select item.identifier from unnest(%(identifiers)s::text[]) with ordinality as i
 where coalesce({_last_of("crontab_identifier", "item.identifier")}, false)
 order by item.place"""
 
-_NOW = "coalesce(%(now)s::timestamptz, clock_timestamp())"
+_NOW = "coalesce(%(now)s::timestamptz, pg_catalog.clock_timestamp())"
 # A schedule whose next time nobody has computed yet, -infinity, is late if it was changed some time ago.
 COUNTS = f"""/* gw:schedule-counts */
 select (
     select count(*) from only :SCHEMA._private_schedules as schedule
-    where schedule.last_missed_at >= {_NOW} - {MISSED_WITHIN} * interval '1 second'
+    where schedule.last_missed_at >= {_NOW} - interval '{MISSED_WITHIN} seconds'
 ) + (
     select count(*) from unnest(%(identifiers)s::text[]) as item(identifier)
     where exists (
         select from only :SCHEMA._private_schedule_runs as run
         where run.crontab_identifier = item.identifier and run.kind = 'missed'
-            and run.added_at >= {_NOW} - {MISSED_WITHIN} * interval '1 second')
+            and run.added_at >= {_NOW} - interval '{MISSED_WITHIN} seconds')
 ), (
     select count(*) from only :SCHEMA._private_schedules as schedule
-    where schedule.next_at <= {_NOW} - {LATE_AFTER} * interval '1 second' and schedule.is_enabled
+    where schedule.next_at <= {_NOW} - interval '{LATE_AFTER} seconds' and schedule.is_enabled
         and (schedule.next_at > '-infinity'
-            or schedule.changed_at <= {_NOW} - {LATE_AFTER} * interval '1 second')
+            or schedule.changed_at <= {_NOW} - interval '{LATE_AFTER} seconds')
 )"""
 
 

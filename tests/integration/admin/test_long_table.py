@@ -131,7 +131,7 @@ class TestALongTable:
         self, admin_page: Client, long_table: None, django_assert_max_num_queries: Any
     ) -> None:
         for url in LARGE_URLS:
-            with django_assert_max_num_queries(30, info=url):
+            with django_assert_max_num_queries(32, info=url):
                 admin_page.get(url)
 
     def test_all_jobs_are_estimated_and_a_search_says_what_is_certain(
