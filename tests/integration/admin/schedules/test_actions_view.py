@@ -18,8 +18,9 @@ from django_graphile_worker.registry import tasks
 from tests.integration.admin.conftest import MakeClient
 from tests.support import admin_pages as pages
 from tests.support.admin_pages import body, fields, log_entries, messages, text
+from tests.support.factories import make_failed_job
 from tests.support.operating import execute
-from tests.support.schedule_rows import make_schedule
+from tests.support.schedule_rows import make_run, make_schedule
 
 pytestmark = pytest.mark.django_db
 
@@ -183,8 +184,29 @@ class TestManySchedules:
         make_schedule("one", "billing")
         make_schedule("two", "billing")
         response = act(admin_page, "run_now", all="1", confirmed="1")
-        assert messages(response) == ["Nothing was changed. Select the schedules and the action again."]
+        assert messages(response) == [
+            "Nothing was changed. “Run now” is not for all that match: select the schedules one by one."
+        ]
         assert not Job.objects.exists()
+
+    def test_pause__leaves_out_what_is_disabled(self, admin_page: Client) -> None:
+        ids = [make_schedule("on", "billing"), make_schedule("off", "billing", is_enabled=False)]
+        assert "1 schedule is left out: it is disabled." in text(act(admin_page, "pause", *ids))
+        response = act(admin_page, "pause", ids[1])
+        assert messages(response) == ["Nothing was changed. 1 schedule is left out: it is disabled."]
+
+    def test_all_that_fail__are_none_for_a_user_who_sees_some_jobs_only(
+        self, admin_page: Client, settings: Any
+    ) -> None:
+        settings.ROOT_URLCONF = "tests.integration.admin.restricted_site"
+        schedule, job = make_schedule("nightly", "billing"), make_failed_job("other", error="x")
+        execute("update {schema}._private_schedules set last_job_id = %s where id = %s", [job, schedule])
+        make_run(schedule, job_id=job)
+        sent = {"action": "disable", "all": "1", "state": "failing"}
+        admin_page.post("/restricted/graphile_worker/schedule/act/", sent)
+        assert Schedule.objects.get().is_enabled
+        admin_page.post(pages.ACT_ON_SCHEDULES, sent)
+        assert not Schedule.objects.get().is_enabled
 
     def test_many__share_an_entry_of_the_log(self, admin_page: Client) -> None:
         for number in range(101):
