@@ -83,7 +83,7 @@ class ScheduleActionsAdmin(ScheduleItemsAdmin):
                 with changed_by(by, using=alias):
                     done = action.run(selection.schedules, Change(by, alias, values))
             except ValidationError as error:
-                # A copy of a single time that is past is not valid.
+                # A program can write a line that no parser reads.
                 messages.error(request, " ".join(error.messages))
                 return self._redirect_back(request)
             action_log.write(request, action, done)

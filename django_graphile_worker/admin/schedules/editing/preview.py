@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 
 from django_graphile_worker.admin import formatting
 from django_graphile_worker.admin.schedule_phrases import TranslatedPhrases
-from django_graphile_worker.admin.schedules.next_times import NUMBER, NextTime, shown_times
+from django_graphile_worker.admin.schedules.next_times import NUMBER, NextTime, mistake_in, shown_times
 from django_graphile_worker.models import Schedule
 from django_graphile_worker.schedules.definition import Definition
 from django_graphile_worker.schedules.times import first_time, next_times
@@ -41,7 +41,7 @@ def preview_of(
     try:
         words, zone = in_words(definition, TranslatedPhrases()), definition.zone
     except (OverflowError, ValueError) as error:
-        return Preview("", (), mistake=str(error))
+        return Preview("", (), mistake=mistake_in(definition, error))
     is_paused_forever = schedule is not None and schedule.is_paused_forever
     until = None if schedule is None or is_paused_forever else schedule.paused_until
     return Preview(

@@ -50,6 +50,13 @@ def test_check__shows_times_although_other_fields_have_errors(client_of: Any, na
     assert answer["preview"].count("<li>") == 5
 
 
+@pytest.mark.parametrize("value", ["9999-12-31T23:59:59-12:00", "0001-01-01T00:00+12:00"])
+def test_check__refuses_times_that_no_calendar_has(client_of: Any, value: str) -> None:
+    for name in ("starts_at", "ends_at"):
+        answer = client_of("reports:plain").check_form(**{name: value}).json()
+        assert answer["errors"].keys() == {name}
+
+
 def test_check__answers_with_text(client_of: Any) -> None:
     nasty = "<script>alert(1)</script>"
     response = client_of("reports:plain").check_form(cron=nasty, time_zone=nasty, task=nasty)

@@ -238,8 +238,8 @@ class TestChange:
         schedule, client = make_schedule(task=task), client_of("reports:plain")
         Schedule.objects.update(**values)
         page = client.get(change_url(schedule))
-        assert page.context["preview"].mistake
         assert page.context["preview"].mistake in text(page)
+        assert page.context["preview"].mistake.endswith(f"got '{[*values.values()][0]}'.")
         if task == "reports:plain":
             assert client.change(schedule, revision=(schedule.revision or 0) + 1).status_code == 302
             assert Schedule.objects.get().cron == "0 9 * * 1-5"
