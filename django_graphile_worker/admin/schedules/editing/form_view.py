@@ -18,7 +18,7 @@ from django_graphile_worker.admin.jobs.task_facts import short_description, task
 from django_graphile_worker.admin.pages import explain_database_errors
 from django_graphile_worker.admin.schedules.editing.definition_values import facts_of, field_msgids
 from django_graphile_worker.admin.schedules.editing.draft import AS_FIELDS, AS_JSON, Draft
-from django_graphile_worker.admin.schedules.editing.preview import preview_of, preview_of_schedule
+from django_graphile_worker.admin.schedules.editing.preview import preview_of_schedule
 from django_graphile_worker.admin.schedules.editing.reading import ScheduleReadingAdmin
 from django_graphile_worker.admin.schedules.permissions import schedulable_tasks, task_permission
 from django_graphile_worker.models import Schedule

@@ -34,7 +34,7 @@ class Preview:
 def preview_of(
     definition: Definition | None, schedule: Schedule | None = None, *, is_enabled: bool = True
 ) -> Preview | None:
-    """Return what a definition means from now on; None if there is none. ``schedule`` has the pause, if there is any."""
+    """Return what a definition means from now on; None if there is none. ``schedule`` has the pause."""
     if definition is None:
         return None
     now = formatting.aware(timezone.now())

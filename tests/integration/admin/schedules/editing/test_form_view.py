@@ -221,7 +221,10 @@ class TestChange:
 
     def test_next_times__of_a_schedule_that_is_disabled_or_paused_have_a_condition(self, client_of: Any) -> None:
         schedule, client = make_schedule(is_enabled=False), client_of("reports:plain")
-        disabled, paused = "It is disabled. Once it is enabled, it runs at:", "It is paused. Once it is resumed, it runs at:"
+        disabled, paused = (
+            "It is disabled. Once it is enabled, it runs at:",
+            "It is paused. Once it is resumed, it runs at:",
+        )
         assert disabled in text(client.get(change_url(schedule)))
         assert disabled in client.check_form(is_enabled="").json()["preview"]
         assert disabled not in client.check_form().json()["preview"]
@@ -239,7 +242,7 @@ class TestChange:
         Schedule.objects.update(**values)
         page = client.get(change_url(schedule))
         assert page.context["preview"].mistake in text(page)
-        assert page.context["preview"].mistake.endswith(f"got '{[*values.values()][0]}'.")
+        assert page.context["preview"].mistake.endswith(f"got '{next(iter(values.values()))}'.")
         if task == "reports:plain":
             assert client.change(schedule, revision=(schedule.revision or 0) + 1).status_code == 302
             assert Schedule.objects.get().cron == "0 9 * * 1-5"
