@@ -112,6 +112,19 @@ class TestOneSchedule:
         assert messages(response) == ["Resumed 1 schedule."]
         assert Schedule.objects.get().paused_until is None
 
+    def test_pause_and_resume__are_events(self, admin_page: Client) -> None:
+        schedule = make_schedule("nightly", "billing")
+        for action, sent in (("pause", {"length": "resumed"}), ("resume", {}), ("pause", {"length": "hour"})):
+            press(admin_page, action, schedule, confirmed="1", **sent)
+        found = execute(
+            "select kind, subject, details ->> 'by', details ? 'until' from {schema}._private_events order by id"
+        )
+        assert found == [
+            ("schedule_paused", "nightly", "root", False),
+            ("schedule_resumed", "nightly", "root", False),
+            ("schedule_paused", "nightly", "root", True),
+        ]
+
     def test_disable_and_enable(self, admin_page: Client) -> None:
         schedule = make_schedule("nightly", "billing")
         press(admin_page, "disable", schedule)
