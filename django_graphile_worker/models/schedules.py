@@ -228,9 +228,10 @@ class Schedule(models.Model):
             if not changed:
                 raise type(self).DoesNotExist(f"Expected a schedule that exists, got {self.name!r}, which was deleted.")
             self.refresh_from_db(using=alias, fields=["paused_until", *OF_THE_DATABASE])
-            self._write_event(alias, until, by)
+            self.note_pause(until, by=by, using=alias)
 
-    def _write_event(self, alias: str, until: datetime | None, by: str) -> None:
+    def note_pause(self, until: datetime | None, *, by: str, using: str) -> None:
+        """Write the event about a pause, or about its end; ``pause()`` and ``resume()`` do that."""
         event = NewEvent(
             kind="schedule_resumed" if until is None else "schedule_paused",
             severity=INFORMATION,
@@ -242,7 +243,7 @@ class Schedule(models.Model):
                 "by": by or None,
             },
         )
-        with connections[alias].cursor() as cursor:
+        with connections[using].cursor() as cursor:
             add_event(cursor, event, schema=conf.schema_of_models())
 
     def _alias(self, using: str | None) -> str:

@@ -66,6 +66,15 @@ def test_list__is_usable_by_keyboard_and_refreshes(open_page: OpenPage) -> None:
     assert page.evaluate("document.activeElement.id") == "gw-q"
 
 
+@pytest.mark.parametrize("width", [1280, 1600])
+def test_buttons_of_rows__are_in_sight_beside_the_navigation(open_page: OpenPage, width: int) -> None:
+    page = open_page("schedule/", viewport={"width": width, "height": 900})
+    assert page.is_visible("#nav-sidebar")
+    assert page.evaluate(
+        "() => [...document.querySelectorAll('.gw-scroll')].map(it => it.scrollWidth - it.clientWidth)"
+    ) == [0]
+
+
 def test_open_details__pass_axe(open_page: OpenPage) -> None:
     base = pytest.importorskip("axe_playwright_python.base", reason="axe-playwright-python is not installed")
     make_schedule(

@@ -73,7 +73,7 @@ class ScheduleActionsAdmin(ScheduleItemsAdmin):
             selection = self._select(request, action, ids, alias, timezone.now())
             number = len(selection.schedules)
             if not number:
-                return self._nothing(request, selection)
+                return self._nothing(request, action, selection)
             is_asked = action.is_always_confirmed or number > 1
             if (is_asked and not is_confirmed) or (form is not None and not form.is_valid()):
                 return self._confirm(request, action, selection, form)
@@ -83,7 +83,7 @@ class ScheduleActionsAdmin(ScheduleItemsAdmin):
                 with changed_by(by, using=alias):
                     done = action.run(selection.schedules, Change(by, alias, values))
             except ValidationError as error:
-                # A copy of a single time that is past is not valid.
+                # A program can write a line that no parser reads.
                 messages.error(request, " ".join(error.messages))
                 return self._redirect_back(request)
             action_log.write(request, action, done)
@@ -95,8 +95,7 @@ class ScheduleActionsAdmin(ScheduleItemsAdmin):
     ) -> Selection:
         """Lock the schedules, so that the task that was checked is the task that the action is for."""
         keys = self._all_ids(request, alias) if self._is_all(request, action) else _numbers(ids)
-        rows = self.get_queryset(request).using(alias).filter(pk__in=keys).order_by("pk").select_for_update()
-        found = list(rows[:MOST_CHANGED])
+        found = self._lock(request, keys, alias)
         check = getattr(self, action.permission)
         permitted = [schedule for schedule in found if check(request, schedule)]
         changed = [schedule for schedule in permitted if action.applies(schedule, now)]
@@ -104,12 +103,22 @@ class ScheduleActionsAdmin(ScheduleItemsAdmin):
             raise PermissionDenied
         return Selection(changed, len(found) - len(permitted), len(permitted) - len(changed))
 
+    def _lock(self, request: HttpRequest, keys: list[int], alias: str) -> list[Schedule]:
+        """Lock the schedules that the user may see. What restricts them may be a query that PostgreSQL cannot lock."""
+        visible, locked = self.get_queryset(request).using(alias), Schedule.objects.using(alias).select_for_update()
+        rows = locked.filter(pk__in=visible.filter(pk__in=keys).values("pk")).order_by("pk")
+        found = list(rows[:MOST_CHANGED])
+        # Another transaction may have changed them while this one waited.
+        seen = set(visible.filter(pk__in=[schedule.pk for schedule in found]).values_list("pk", flat=True))
+        return [schedule for schedule in found if schedule.pk in seen]
+
     def _is_all(self, request: HttpRequest, action: ScheduleAction) -> bool:
         return action.takes_all and "all" in request.POST and not request.POST.get("row")
 
     def _all_ids(self, request: HttpRequest, alias: str) -> list[int]:
         with databases.reading(alias) as session:
-            criteria = self.criteria(request, query_of(request), alias, read_problems(session))
+            problems = read_problems(session, sees_outcomes=self.sees_outcomes(request, alias))
+            criteria = self.criteria(request, query_of(request), alias, problems)
             return listing.matching_ids(session.cursor, criteria, schema=session.schema, limit=MOST_CHANGED)
 
     def _confirm(self, request: HttpRequest, action: ScheduleAction, selection: Selection, form: Any) -> HttpResponse:
@@ -121,7 +130,7 @@ class ScheduleActionsAdmin(ScheduleItemsAdmin):
             "form": form,
             "names": selection.names[:EXAMPLES] if number > 1 else [],
             "more": formatting.number(number - EXAMPLES) if number > EXAMPLES else "",
-            "skipped": _skipped(selection),
+            "skipped": _skipped(action, selection),
             "hidden_fields": sent,
             "act_url": self.url(request, "schedule", "act"),
             "back_url": self.back_url(request),
@@ -129,16 +138,20 @@ class ScheduleActionsAdmin(ScheduleItemsAdmin):
         }
         return self.render(request, "schedules_confirm.html", context)
 
-    def _nothing(self, request: HttpRequest, selection: Selection) -> HttpResponse:
+    def _nothing(self, request: HttpRequest, action: ScheduleAction, selection: Selection) -> HttpResponse:
         if selection.unchanged:
-            messages.info(request, _("Nothing was changed. %(skipped)s") % {"skipped": " ".join(_skipped(selection))})
+            skipped = " ".join(_skipped(action, selection))
+            messages.info(request, _("Nothing was changed. %(skipped)s") % {"skipped": skipped})
+        elif "all" in request.POST and not action.takes_all:
+            text = _("Nothing was changed. “%(action)s” is not for all that match: select the schedules one by one.")
+            messages.warning(request, text % {"action": action.label})
         else:
             messages.warning(request, _("Nothing was changed. Select the schedules and the action again."))
         return self._redirect_back(request)
 
     def _tell(self, request: HttpRequest, action: ScheduleAction, selection: Selection, done: Sequence[Done]) -> None:
         messages.success(request, self.told(request, action, done))
-        for text in _skipped(selection):
+        for text in _skipped(action, selection):
             messages.warning(request, text)
 
     def _after(self, request: HttpRequest, done: Sequence[Done]) -> HttpResponse:
@@ -155,7 +168,7 @@ def _numbers(texts: list[str]) -> list[int]:
     return [int(text) for text in texts if text.isascii() and text.isdigit() and len(text) <= 18]
 
 
-def _skipped(selection: Selection) -> list[str]:
+def _skipped(action: ScheduleAction, selection: Selection) -> list[str]:
     """Return what is not changed, and why."""
     found = []
     if selection.forbidden:
@@ -166,10 +179,5 @@ def _skipped(selection: Selection) -> list[str]:
         )
         found.append(text % {"number": formatting.number(selection.forbidden)})
     if selection.unchanged:
-        text = ngettext(
-            "%(number)s schedule is in this state already.",
-            "%(number)s schedules are in this state already.",
-            selection.unchanged,
-        )
-        found.append(text % {"number": formatting.number(selection.unchanged)})
+        found.append(str(action.left_out % {"number": selection.unchanged}))
     return found

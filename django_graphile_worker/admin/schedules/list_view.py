@@ -114,6 +114,10 @@ class ScheduleListAdmin(SchedulePermissionsAdmin):
             within=self._within(request, query, alias),
         )
 
+    def sees_outcomes(self, request: HttpRequest, alias: str) -> bool:
+        """Return whether the user may see all jobs: how a run ended tells about its job."""
+        return self.visible_ids(request, alias) is None
+
     def _within(self, request: HttpRequest, query: ListQuery, alias: str) -> Subquery | None:
         if query.source == CODE or not self.sees_schedules(request):
             return NO_IDS
@@ -121,11 +125,9 @@ class ScheduleListAdmin(SchedulePermissionsAdmin):
 
     def _read(self, request: HttpRequest, query: ListQuery, now: datetime) -> Page:
         alias = databases.selected_alias(request)
-        # The outcome of a run tells about its job, which a user that sees only some jobs may not see.
-        is_restricted = self.visible_ids(request, alias) is not None
         with databases.reading(alias) as session:
             cursor, schema = session
-            problems = read_problems(session, sees_outcomes=not is_restricted)
+            problems = read_problems(session, sees_outcomes=self.sees_outcomes(request, alias))
             crontab = read_items(
                 cursor, now, schema=schema, failing=problems.failing_items, missed=problems.missed_items
             )

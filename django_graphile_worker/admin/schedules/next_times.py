@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 
 from django.utils.safestring import SafeString
+from django.utils.text import capfirst
 from django.utils.translation import gettext as _
 
 from django_graphile_worker.admin import formatting
+from django_graphile_worker.schedules.definition import Definition
+from django_graphile_worker.schedules.validation import WHEN, mistakes_in
 
 NUMBER = 5
 
@@ -21,6 +24,12 @@ class NextTime:
     relative: SafeString | str
     exact: str
     clock_change: str = ""
+
+
+def mistake_in(definition: Definition, error: Exception) -> str:
+    """Return what is wrong with a definition, in sentences; a program can write a line that no parser reads."""
+    found = mistakes_in({name: getattr(definition, name) for name in (*WHEN, "time_zone")})
+    return " ".join(str(capfirst(text)) for texts in found.values() for text in texts) or str(error)
 
 
 def shown_times(times: Iterable[datetime], zone: tzinfo | None, now: datetime) -> tuple[NextTime, ...]:

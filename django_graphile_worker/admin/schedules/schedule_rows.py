@@ -21,7 +21,7 @@ from django_graphile_worker.admin.schedules.actions.row_buttons import (
 )
 from django_graphile_worker.admin.schedules.actions.schedule_actions import is_paused
 from django_graphile_worker.admin.schedules.code_items import CodeItem
-from django_graphile_worker.admin.schedules.next_times import NUMBER, NextTime, shown_times
+from django_graphile_worker.admin.schedules.next_times import NUMBER, NextTime, mistake_in, shown_times
 from django_graphile_worker.admin.schedules.permissions import SchedulePermissionsAdmin
 from django_graphile_worker.admin.schedules.problems import Problems
 from django_graphile_worker.admin.schedules.run_strip import Strip
@@ -87,7 +87,7 @@ def timing_of(schedule: Schedule, now: datetime) -> Timing:
         times = schedule.next_times(NUMBER)
         return Timing(words, shown_times(times, definition.zone, now))
     except (ValueError, OverflowError) as error:
-        return Timing("", (), str(error))
+        return Timing("", (), mistake_in(definition, error))
 
 
 class RowMaker:

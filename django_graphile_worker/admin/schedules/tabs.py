@@ -63,7 +63,3 @@ def make_tabs(
         for state, name in state_names().items()
         if counts[state] or state is query.state or state not in RARE
     ]
-
-
-def _parameter(state: ScheduleState) -> str:
-    return "" if state is ScheduleState.ANY else state.value

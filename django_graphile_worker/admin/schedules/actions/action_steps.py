@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from django.db.models import QuerySet
@@ -38,6 +39,7 @@ def run_now(schedules: Sequence[Schedule], change: Change) -> list[Done]:
 
 
 def _run_now(schedule: Schedule, change: Change) -> Done:
+    schedule.refuse_mistakes()
     job_id = schedule.run_now(by=change.by)
     message = audit.Message(gettext_noop("Run now, as job #%(id)s."), {"id": str(job_id)})
     return Done(schedule, message, job_id=job_id)
@@ -45,7 +47,7 @@ def _run_now(schedule: Schedule, change: Change) -> Done:
 
 def pause(schedules: Sequence[Schedule], change: Change) -> list[Done]:
     until = change.values.get("until")
-    _rows(schedules, change).update(paused_until=until or Schedule.FOREVER)
+    _set_pause(schedules, change, until or Schedule.FOREVER)
     message = (
         audit.Message(gettext_noop("Paused."))
         if until is None
@@ -55,8 +57,16 @@ def pause(schedules: Sequence[Schedule], change: Change) -> list[Done]:
 
 
 def resume(schedules: Sequence[Schedule], change: Change) -> list[Done]:
-    _rows(schedules, change).update(paused_until=None)
+    _set_pause(schedules, change, None)
     return [Done(schedule, audit.Message(gettext_noop("Resumed."))) for schedule in schedules]
+
+
+def _set_pause(schedules: Sequence[Schedule], change: Change, until: datetime | None) -> None:
+    """Pause or resume schedules. As in the admin's log, many of them at once have no entries of their own."""
+    _rows(schedules, change).update(paused_until=until)
+    if len(schedules) <= audit.MOST_ENTRIES:
+        for schedule in schedules:
+            schedule.note_pause(until, by=change.by, using=change.alias)
 
 
 def enable(schedules: Sequence[Schedule], change: Change) -> list[Done]:

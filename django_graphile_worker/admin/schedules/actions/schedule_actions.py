@@ -19,6 +19,16 @@ from django_graphile_worker.models import Schedule
 
 Text = str | Promise
 
+# Why an action leaves out schedules that the user may change.
+IN_THIS_STATE = ngettext_lazy(
+    "%(number)s schedule is in this state already.", "%(number)s schedules are in this state already.", "number"
+)
+DISABLED = ngettext_lazy(
+    "%(number)s schedule is left out: it is disabled.",
+    "%(number)s schedules are left out: they are disabled.",
+    "number",
+)
+
 
 def is_paused(schedule: Schedule, now: datetime) -> bool:
     """Return whether an enabled schedule is paused now."""
@@ -42,6 +52,8 @@ class ScheduleAction:
     applies: Callable[[Schedule, datetime], bool]
     run: Callable[[Sequence[Schedule], Change], list[Done]]
     form: type[forms.Form] | None = None
+    # What is told about the others.
+    left_out: Any = IN_THIS_STATE
     is_destructive: bool = False
     # Whether a user can take it for all schedules that match a search.
     takes_all: bool = True
@@ -84,6 +96,7 @@ ACTIONS: Mapping[str, ScheduleAction] = {
             applies=lambda schedule, now: schedule.is_enabled,
             run=action_steps.pause,
             form=PauseScheduleForm,
+            left_out=DISABLED,
             takes_items=True,
         ),
         ScheduleAction(

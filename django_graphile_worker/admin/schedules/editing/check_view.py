@@ -7,7 +7,6 @@ from django.template.loader import render_to_string
 
 from django_graphile_worker.admin.pages import TEMPLATES, explain_database_errors, require_post
 from django_graphile_worker.admin.schedules.editing.form_view import ScheduleFormAdmin
-from django_graphile_worker.admin.schedules.editing.preview import preview_of
 
 
 class ScheduleCheckAdmin(ScheduleFormAdmin):
@@ -26,6 +25,6 @@ class ScheduleCheckAdmin(ScheduleFormAdmin):
             self.require(schedule is not None and self.has_change_permission(request, schedule))
         draft = self.draft(request, schedule, request.POST)
         draft.is_valid()
-        context = {"preview": preview_of(draft.form.definition())}
+        context = {"preview": draft.preview()}
         preview = render_to_string(f"{TEMPLATES}/_schedule_preview.html", context, request)
         return JsonResponse({"errors": draft.errors(), "preview": preview})

@@ -14,6 +14,7 @@ from django_graphile_worker.admin.schedules.editing.payload_form import (
     is_shown_by,
     payload_form,
 )
+from django_graphile_worker.admin.schedules.editing.preview import Preview, preview_of, preview_of_schedule
 from django_graphile_worker.admin.schedules.editing.schedule_form import ScheduleForm
 from django_graphile_worker.models import Schedule
 
@@ -100,6 +101,13 @@ class Draft:
         """Return the fields of the schedule. Its payload is left out if the user may not see it."""
         payload = {} if self.payload_form is None else {"payload": self.payload_form.payload}
         return {**self.form.values(), **payload}
+
+    def preview(self) -> Preview | None:
+        """Return what the form says about the times; before it was sent, what the schedule says."""
+        if self.form.is_bound:
+            definition = self.form.definition()
+            return preview_of(definition, self.schedule, is_enabled=bool(self.form.cleaned_data.get("is_enabled")))
+        return None if self.schedule is None else preview_of_schedule(self.schedule)
 
     def errors(self) -> dict[str, list[str]]:
         """Return all errors by the name of the field in the page; "" for those of the whole form."""

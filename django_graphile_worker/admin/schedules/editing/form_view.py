@@ -18,12 +18,11 @@ from django_graphile_worker.admin.jobs.task_facts import short_description, task
 from django_graphile_worker.admin.pages import explain_database_errors
 from django_graphile_worker.admin.schedules.editing.definition_values import facts_of, field_msgids
 from django_graphile_worker.admin.schedules.editing.draft import AS_FIELDS, AS_JSON, Draft
-from django_graphile_worker.admin.schedules.editing.preview import preview_of
+from django_graphile_worker.admin.schedules.editing.preview import preview_of_schedule
 from django_graphile_worker.admin.schedules.editing.reading import ScheduleReadingAdmin
 from django_graphile_worker.admin.schedules.permissions import schedulable_tasks, task_permission
 from django_graphile_worker.models import Schedule
 from django_graphile_worker.models.schedule_changes import changed_by
-from django_graphile_worker.schedules.definition import Definition
 
 # The buttons of the form that do not save.
 DESCRIBE, SWITCH, PREVIEW = "describe", "switch", "preview"
@@ -125,9 +124,9 @@ class ScheduleFormAdmin(ScheduleReadingAdmin):
 
     def _locked(self, request: HttpRequest, schedule: Schedule, alias: str) -> Schedule | None:
         """Return the schedule as it is now, and lock it; refuse it if its task is another one that the user may not."""
+        current: Schedule | None = Schedule.objects.using(alias).select_for_update().filter(pk=schedule.pk).first()
         if not self.get_queryset(request).using(alias).filter(pk=schedule.pk).exists():
             return None
-        current: Schedule | None = Schedule.objects.using(alias).select_for_update().filter(pk=schedule.pk).first()
         if current is not None:
             self.require(self.has_change_permission(request, current))
         return current
@@ -147,7 +146,7 @@ class ScheduleFormAdmin(ScheduleReadingAdmin):
     def _redirect_saved(self, request: HttpRequest, schedule: Schedule) -> HttpResponse:
         url = self.url(request, "schedule", "change", schedule.pk)
         link = format_html('<a href="{}"><bdi>{}</bdi></a>', url, schedule.name) if url else schedule.name
-        preview = preview_of(Definition.of(schedule))
+        preview = preview_of_schedule(schedule)
         words = preview.words if preview is not None else ""
         messages.success(request, format_html(_("Saved {}: {}."), link, words))
         goes_on = CONTINUE in request.POST and url
@@ -170,10 +169,6 @@ class ScheduleFormAdmin(ScheduleReadingAdmin):
         self, request: HttpRequest, draft: Draft, *, notice: str = "", conflict: Any = None
     ) -> HttpResponse:
         schedule = draft.schedule
-        is_checked = draft.form.is_bound
-        definition = draft.form.definition() if is_checked and not draft.form.errors else None
-        if not is_checked and schedule is not None:
-            definition = Definition.of(schedule)
         context: dict[str, Any] = {
             "title": _("Add schedule") if schedule is None else schedule.name,
             "schedule": schedule,
@@ -182,7 +177,7 @@ class ScheduleFormAdmin(ScheduleReadingAdmin):
             "form": draft.form,
             "payload_form": draft.payload_form,
             "task_facts": task_facts(draft.task) if draft.payload_form is not None else None,
-            "preview": preview_of(definition),
+            "preview": draft.preview(),
             "notice": notice,
             "conflict": conflict,
             "check_url": self.url(request, "schedule", "check"),
@@ -197,7 +192,7 @@ class ScheduleFormAdmin(ScheduleReadingAdmin):
             "title": schedule.name,
             "schedule": schedule,
             "facts": facts_of(schedule, sees_payload=sees_payload),
-            "preview": preview_of(Definition.of(schedule)),
+            "preview": preview_of_schedule(schedule),
             "is_schedulable": task_permission(schedule.task) is not None,
             **self._links(request, schedule),
         }

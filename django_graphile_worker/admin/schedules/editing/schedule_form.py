@@ -230,11 +230,9 @@ class ScheduleForm(forms.Form):
         """Return when the schedule is due; None if the form does not say it yet."""
         if self.errors.keys() & {*WHEN, *TIMES, "kind", "time_zone", SEVERAL_FIELDS}:
             return None
-        values = self.values()
-        return Definition(
-            **{name: values[name] for name in (*WHEN, "time_zone", "starts_at", "ends_at")},
-            anchor_at=self._anchor(values),
-        )
+        values = {name: self.cleaned_data[name] for name in (*WHEN, "time_zone", "starts_at", "ends_at")}
+        values["interval"] = self._interval("interval", values["interval"])
+        return Definition(**values, anchor_at=self._anchor(values))
 
     def _anchor(self, values: Mapping[str, Any]) -> datetime | None:
         """Return the time from which an interval is counted: a change of the interval or of its start begins anew."""

@@ -70,9 +70,9 @@ def moment(shown: datetime, zone: tzinfo) -> datetime:
 
     Raise ValidationError if they never show it, because they go forward then.
     """
-    if shown.tzinfo is not None:
-        return shown.astimezone(UTC)
     try:
+        if shown.tzinfo is not None:
+            return shown.astimezone(UTC)
         found = shown.replace(tzinfo=zone).astimezone(UTC)
         is_skipped = found.astimezone(zone).replace(tzinfo=None) != shown
     except OverflowError:

@@ -18,8 +18,9 @@ from django_graphile_worker.registry import tasks
 from tests.integration.admin.conftest import MakeClient
 from tests.support import admin_pages as pages
 from tests.support.admin_pages import body, fields, log_entries, messages, text
+from tests.support.factories import make_failed_job
 from tests.support.operating import execute
-from tests.support.schedule_rows import make_schedule
+from tests.support.schedule_rows import make_run, make_schedule
 
 pytestmark = pytest.mark.django_db
 
@@ -111,6 +112,19 @@ class TestOneSchedule:
         assert messages(response) == ["Resumed 1 schedule."]
         assert Schedule.objects.get().paused_until is None
 
+    def test_pause_and_resume__are_events(self, admin_page: Client) -> None:
+        schedule = make_schedule("nightly", "billing")
+        for action, sent in (("pause", {"length": "resumed"}), ("resume", {}), ("pause", {"length": "hour"})):
+            press(admin_page, action, schedule, confirmed="1", **sent)
+        found = execute(
+            "select kind, subject, details ->> 'by', details ? 'until' from {schema}._private_events order by id"
+        )
+        assert found == [
+            ("schedule_paused", "nightly", "root", False),
+            ("schedule_resumed", "nightly", "root", False),
+            ("schedule_paused", "nightly", "root", True),
+        ]
+
     def test_disable_and_enable(self, admin_page: Client) -> None:
         schedule = make_schedule("nightly", "billing")
         press(admin_page, "disable", schedule)
@@ -142,6 +156,14 @@ class TestOneSchedule:
         assert messages(response) == ["Deleted 1 schedule."]
         assert not Schedule.objects.exists()
         assert log_entries() == [("nightly", "Deleted.")]
+
+    @pytest.mark.parametrize("column", ["cron", "time_zone"])
+    def test_run_now__of_a_schedule_that_is_not_valid_tells_why(self, admin_page: Client, column: str) -> None:
+        schedule = make_schedule("nightly", "billing", **{column: "nonsense"})
+        response = press(admin_page, "run_now", schedule)
+        assert response.status_code == 200
+        assert "got 'nonsense'." in messages(response)[0]
+        assert not Job.objects.exists()
 
     def test_what_is_gone__is_not_changed(self, admin_page: Client) -> None:
         response = press(admin_page, "run_now", 4711)
@@ -183,8 +205,27 @@ class TestManySchedules:
         make_schedule("one", "billing")
         make_schedule("two", "billing")
         response = act(admin_page, "run_now", all="1", confirmed="1")
-        assert messages(response) == ["Nothing was changed. Select the schedules and the action again."]
+        assert messages(response) == [
+            "Nothing was changed. “Run now” is not for all that match: select the schedules one by one."
+        ]
         assert not Job.objects.exists()
+
+    def test_pause__leaves_out_what_is_disabled(self, admin_page: Client) -> None:
+        ids = [make_schedule("on", "billing"), make_schedule("off", "billing", is_enabled=False)]
+        assert "1 schedule is left out: it is disabled." in text(act(admin_page, "pause", *ids))
+        response = act(admin_page, "pause", ids[1])
+        assert messages(response) == ["Nothing was changed. 1 schedule is left out: it is disabled."]
+
+    def test_all_that_fail__are_none_for_a_user_who_sees_some_jobs_only(
+        self, admin_page: Client, settings: Any
+    ) -> None:
+        settings.ROOT_URLCONF = "tests.integration.admin.restricted_site"
+        schedule, job = make_schedule("nightly", "billing"), make_failed_job("other", error="x")
+        execute("update {schema}._private_schedules set last_job_id = %s where id = %s", [job, schedule])
+        make_run(schedule, job_id=job)
+        sent = {"action": "disable", "all": "1", "state": "failing"}
+        admin_page.post("/restricted/graphile_worker/schedule/act/", sent)
+        assert Schedule.objects.get().is_enabled
 
     def test_many__share_an_entry_of_the_log(self, admin_page: Client) -> None:
         for number in range(101):

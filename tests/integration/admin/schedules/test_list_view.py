@@ -218,6 +218,15 @@ class TestRestrictedSchedules:
         page.act_view(request)
         assert [*Schedule.objects.filter(is_enabled=True).values_list("name", flat=True)] == ["other"]
 
+    def test_get_queryset__may_return_rows_that_postgresql_cannot_lock(
+        self, admin_page: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        mine, other = (make_schedule(name, "refresh_search_index") for name in ("mine", "other"))
+        visible = Schedule.objects.filter(name="mine").distinct()
+        monkeypatch.setattr(ScheduleAdmin, "get_queryset", lambda page, request: visible.all())
+        admin_page.post(pages.ACT_ON_SCHEDULES, {"action": "disable", "id": [mine, other], "confirmed": "1"})
+        assert [*Schedule.objects.filter(is_enabled=True).values_list("name", flat=True)] == ["other"]
+
 
 class Messages(list[Any]):
     """The messages of a request without middleware."""

@@ -30,8 +30,31 @@ def test_check__has_the_errors_of_the_form(client_of: Any) -> None:
     assert "<li>" not in answer["preview"]
 
 
-def test_check__shows_times_although_other_fields_have_errors(client_of: Any) -> None:
-    assert client_of("reports:plain").check_form(name="").json()["preview"].count("<li>") == 5
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("name", ""),
+        ("missed_within", "soon"),
+        ("missed_within", "x" * 101),
+        ("priority", "high"),
+        ("max_attempts", "0"),
+        ("overlap", "no"),
+        ("queue_name", "x" * 200),
+        ("description", "x" * 10_001),
+    ],
+)
+def test_check__shows_times_although_other_fields_have_errors(client_of: Any, name: str, value: str) -> None:
+    given = {"missed": "all", "missed_within": "2 days", name: value}
+    answer = client_of("reports:plain").check_form(**given).json()
+    assert answer["errors"].keys() == {name}
+    assert answer["preview"].count("<li>") == 5
+
+
+@pytest.mark.parametrize("value", ["9999-12-31T23:59:59-12:00", "0001-01-01T00:00+12:00"])
+def test_check__refuses_times_that_no_calendar_has(client_of: Any, value: str) -> None:
+    for name in ("starts_at", "ends_at"):
+        answer = client_of("reports:plain").check_form(**{name: value}).json()
+        assert answer["errors"].keys() == {name}
 
 
 def test_check__answers_with_text(client_of: Any) -> None:

@@ -212,6 +212,41 @@ class TestChange:
         Schedule.objects.update(paused_until=Schedule.FOREVER)
         assert "Paused." in text(client.get(change_url(schedule)))
 
+    def test_next_times__are_those_after_a_pause(self, client_of: Any) -> None:
+        schedule, client = make_schedule(), client_of("reports:plain")
+        Schedule.objects.update(paused_until=datetime(2090, 5, 1, 7, tzinfo=UTC))
+        preview = client.get(change_url(schedule)).context["preview"]
+        assert [time.exact[:11] for time in preview.times[:2]] == ["May 1, 2090", "May 2, 2090"]
+        assert "May 1, 2090" in client.check_form(schedule=schedule.pk, cron="0 12 * * *").json()["preview"]
+
+    def test_next_times__of_a_schedule_that_is_disabled_or_paused_have_a_condition(self, client_of: Any) -> None:
+        schedule, client = make_schedule(is_enabled=False), client_of("reports:plain")
+        disabled, paused = (
+            "It is disabled. Once it is enabled, it runs at:",
+            "It is paused. Once it is resumed, it runs at:",
+        )
+        assert disabled in text(client.get(change_url(schedule)))
+        assert disabled in client.check_form(is_enabled="").json()["preview"]
+        assert disabled not in client.check_form().json()["preview"]
+        Schedule.objects.update(is_enabled=True, paused_until=Schedule.FOREVER)
+        page = client.get(change_url(schedule))
+        assert paused in text(page)
+        assert len(page.context["preview"].times) == 5
+
+    @pytest.mark.parametrize("values", [{"cron": "garbage"}, {"time_zone": "Mars/Base"}])
+    @pytest.mark.parametrize("task", ["reports:plain", "reports:secret"])
+    def test_a_definition_that_is_not_valid_can_be_seen_and_corrected(
+        self, client_of: Any, values: dict[str, str], task: str
+    ) -> None:
+        schedule, client = make_schedule(task=task), client_of("reports:plain")
+        Schedule.objects.update(**values)
+        page = client.get(change_url(schedule))
+        assert page.context["preview"].mistake in text(page)
+        assert page.context["preview"].mistake.endswith(f"got '{next(iter(values.values()))}'.")
+        if task == "reports:plain":
+            assert client.change(schedule, revision=(schedule.revision or 0) + 1).status_code == 302
+            assert Schedule.objects.get().cron == "0 9 * * 1-5"
+
     def test_a_schedule_that_does_not_exist(self, client_of: Any) -> None:
         client = client_of("reports:plain")
         for object_id in ("1", "0", "x", "99999999999999999999"):
