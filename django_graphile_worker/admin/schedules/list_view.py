@@ -110,7 +110,8 @@ class ScheduleListAdmin(SchedulePermissionsAdmin):
             words=query.words,
             task=query.task,
             unknown_tasks=tuple(sorted(problems.unknown_tasks)),
-            failing=tuple(sorted(problems.failing)),
+            # The outcome of a run tells about its job, which a user that sees only some jobs may not see.
+            sees_outcomes=self.visible_ids(request, alias) is None,
             within=self._within(request, query, alias),
         )
 
@@ -121,11 +122,9 @@ class ScheduleListAdmin(SchedulePermissionsAdmin):
 
     def _read(self, request: HttpRequest, query: ListQuery, now: datetime) -> Page:
         alias = databases.selected_alias(request)
-        # The outcome of a run tells about its job, which a user that sees only some jobs may not see.
-        is_restricted = self.visible_ids(request, alias) is not None
         with databases.reading(alias) as session:
             cursor, schema = session
-            problems = read_problems(session, sees_outcomes=not is_restricted)
+            problems = read_problems(session, sees_outcomes=self.visible_ids(request, alias) is None)
             crontab = read_items(
                 cursor, now, schema=schema, failing=problems.failing_items, missed=problems.missed_items
             )
@@ -150,12 +149,11 @@ class ScheduleListAdmin(SchedulePermissionsAdmin):
     ) -> tuple[dict[ScheduleState, int], list[Entry]]:
         cursor, schema = session
         matching = [item for item in crontab.items.values() if item.matches(query)]
-        counts = listing.count(cursor, criteria, schema=schema)
-        counts = {state: number + sum(item.is_in(state) for item in matching) for state, number in counts.items()}
         items = [item.listed(query.sort) for item in matching if item.is_in(query.state)]
-        entries = listing.page(
+        entries, numbers = listing.page(
             cursor, criteria, items, schema=schema, order=query.sort, limit=PAGE_SIZE, offset=query.offset
         )
+        counts = {state: number + sum(item.is_in(state) for item in matching) for state, number in numbers.items()}
         return counts, entries
 
     def _tasks(self, page: Page, query: ListQuery) -> list[str]:
@@ -178,7 +176,7 @@ class ScheduleListAdmin(SchedulePermissionsAdmin):
             schedule = page.schedules.get(entry.id or 0)
             item: CodeItem | None = page.crontab.items.get(entry.name) if entry.id is None else None
             if schedule is not None:
-                rows.append(maker.of_schedule(schedule, strip(page.runs[schedule.pk])))
+                rows.append(maker.of_schedule(schedule, strip(page.runs[schedule.pk]), is_failing=entry.is_failing))
             elif item is not None:
                 rows.append(maker.of_item(item, strip(page.item_runs[item.name])))
         return rows
