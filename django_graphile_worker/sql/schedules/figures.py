@@ -68,21 +68,21 @@ select schedules.failing + items.failing, schedules.missed + items.missed, late.
 from (select coalesce(%(now)s::timestamptz, clock_timestamp()) as now) as clock
 cross join lateral (
     select count(*) filter (where {IS_FAILING}) as failing,
-        count(*) filter (where schedule.last_missed_at >= clock.now - {MISSED_WITHIN} * interval '1 second') as missed
+        count(*) filter (where schedule.last_missed_at >= clock.now - interval '{MISSED_WITHIN} seconds') as missed
     from only :SCHEMA._private_schedules as schedule
 ) as schedules
 cross join lateral (
     select count(*) as number from only :SCHEMA._private_schedules as schedule
-    where schedule.next_at <= clock.now - {LATE_AFTER} * interval '1 second' and schedule.is_enabled
+    where schedule.next_at <= clock.now - interval '{LATE_AFTER} seconds' and schedule.is_enabled
         and (schedule.next_at > '-infinity'
-            or schedule.changed_at <= clock.now - {LATE_AFTER} * interval '1 second')
+            or schedule.changed_at <= clock.now - interval '{LATE_AFTER} seconds')
 ) as late
 cross join lateral (
     select count(*) filter (where {_IS_FAILING_ITEM}) as failing,
         count(*) filter (where exists (
             select from only :SCHEMA._private_schedule_runs as run
             where run.crontab_identifier = item.identifier and run.kind = 'missed'
-                and run.added_at >= clock.now - {MISSED_WITHIN} * interval '1 second')) as missed
+                and run.added_at >= clock.now - interval '{MISSED_WITHIN} seconds')) as missed
     from unnest(%(identifiers)s::text[]) as item(identifier)
 ) as items"""
 

@@ -33,7 +33,7 @@ class ScheduleState(StrEnum):
 
 
 _IS_PAUSED = "coalesce(schedule.paused_until > clock.now, false)"
-_LATE_BEFORE = f"clock.now - {LATE_AFTER} * interval '1 second'"
+_LATE_BEFORE = f"clock.now - interval '{LATE_AFTER} seconds'"
 _FIRES = f"schedule.is_enabled and not {_IS_PAUSED}"
 
 CONDITIONS: Mapping[ScheduleState, str] = {
@@ -43,7 +43,7 @@ CONDITIONS: Mapping[ScheduleState, str] = {
     ScheduleState.ENDED: f"{_FIRES} and schedule.next_at = 'infinity'",
     # How a run ended tells about its job, which not every user may see.
     ScheduleState.FAILING: f"%(sees_outcomes)s::boolean and {IS_FAILING}",
-    ScheduleState.MISSED: f"schedule.last_missed_at >= clock.now - {MISSED_WITHIN} * interval '1 second'",
+    ScheduleState.MISSED: f"schedule.last_missed_at >= clock.now - interval '{MISSED_WITHIN} seconds'",
     # A schedule whose next time nobody has computed yet has -infinity.
     ScheduleState.LATE: f"""{_FIRES} and schedule.next_at <= {_LATE_BEFORE}
         and (schedule.next_at > '-infinity' or schedule.changed_at <= {_LATE_BEFORE})""",
@@ -116,7 +116,7 @@ select item.identifier from unnest(%(identifiers)s::text[]) as item(identifier)
 where exists (
     select from :SCHEMA._private_schedule_runs as run
     where run.crontab_identifier = item.identifier and run.kind = 'missed'
-        and run.added_at >= clock_timestamp() - {MISSED_WITHIN} * interval '1 second')"""
+        and run.added_at >= clock_timestamp() - interval '{MISSED_WITHIN} seconds')"""
 
 IS_ANY = "/* gw:schedules:is-any */ select exists (select from :SCHEMA._private_schedules)"
 
