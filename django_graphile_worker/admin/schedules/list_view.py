@@ -165,11 +165,14 @@ class ScheduleListAdmin(SchedulePermissionsAdmin):
 
     def _rows(self, request: HttpRequest, page: Page, now: datetime) -> list[Row]:
         visible = self.visible_among(request, page.job_ids)
-        urls = {job_id: self.url(request, "job", "change", job_id) for job_id in visible & page.told_job_ids}
+        linked = visible & page.told_job_ids
         maker = RowMaker(self, request, page.problems, now)
 
+        def job_url(job_id: int) -> str:
+            return self.url(request, "job", "change", job_id) if job_id in linked else ""
+
         def strip(found: list[Run]) -> Any:
-            return make_strip([run for run in found if run.job_id is None or run.job_id in visible], urls, now)
+            return make_strip([run for run in found if run.job_id is None or run.job_id in visible], job_url, now)
 
         rows = []
         for entry in page.entries:
