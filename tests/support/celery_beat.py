@@ -13,6 +13,7 @@ from typing import Any
 from unittest import mock
 from zoneinfo import ZoneInfo
 
+from django.contrib import admin
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 from django.test.utils import modify_settings
@@ -37,8 +38,15 @@ def installed(unblock: Callable[[], AbstractContextManager[None]]) -> Iterator[A
             try:
                 yield importlib.import_module(f"{APP}.models")
             finally:
+                _unregister_pages()
                 with unblock():
                     _drop_tables()
+
+
+def _unregister_pages() -> None:
+    """Remove the pages of the package from the admin, whose index would look for the package."""
+    for model in [each for each in admin.site._registry if each._meta.app_label == APP]:
+        admin.site.unregister(model)
 
 
 def _drop_tables() -> None:

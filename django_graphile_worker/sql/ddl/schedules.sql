@@ -226,7 +226,10 @@ language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-  perform pg_notify('jobs:control', :'SCHEMA'::text);
+  -- A full queue of notifications would refuse the change; each heartbeat of a worker reads the schedules, too.
+  if pg_notification_queue_usage() < 0.9 then
+    perform pg_notify('jobs:control', :'SCHEMA'::text);
+  end if;
   return null;
 end
 $$;

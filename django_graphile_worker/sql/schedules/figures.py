@@ -65,7 +65,7 @@ order by item.place"""
 # computed yet, -infinity, is late if it was changed some time ago.
 COUNTS = f"""/* gw:schedule-counts */
 select schedules.failing + items.failing, schedules.missed + items.missed, late.number
-from (select coalesce(%(now)s::timestamptz, clock_timestamp()) as now) as clock
+from (select coalesce(%(now)s::timestamptz, pg_catalog.clock_timestamp()) as now) as clock
 cross join lateral (
     select count(*) filter (where {IS_FAILING}) as failing,
         count(*) filter (where schedule.last_missed_at >= clock.now - interval '{MISSED_WITHIN} seconds') as missed

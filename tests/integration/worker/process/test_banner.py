@@ -26,7 +26,7 @@ def test_banner__says_what_was_started_and_how_it_lives(worker_schema: str) -> N
     for part in (
         "database     default (",
         f"schema       {worker_schema}",
-        "tasks        send_receipt",
+        "tasks        send_newsletter, send_receipt",
         "concurrency  4 in each of 3 processes",
         "LISTEN, and a poll every 2 s",
         "Ctrl-C",
@@ -55,7 +55,7 @@ def test_banner__says_which_globs_match_nothing_and_what_there_is() -> None:
     alone = _banner(tasks=["nothing_like_this", "nor_*"])
     assert "none: nothing matches 'nothing_like_this', 'nor_*'. There are: " in alone
     assert "send_receipt" in alone.split("There are: ")[1]
-    assert "tasks        send_receipt; nothing matches 'nor_*'\n" in _banner(tasks=["send_*", "nor_*"])
+    assert "tasks        send_newsletter, send_receipt; nothing matches 'nor_*'\n" in _banner(tasks=["send_*", "nor_*"])
     assert "none: all are excluded by '*'. There are: " in _banner(exclude_tasks=["*"])
 
 

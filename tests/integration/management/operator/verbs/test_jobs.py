@@ -143,7 +143,7 @@ def test_jobs__on_a_terminal_of_80_columns_keep_what_matters(monkeypatch: pytest
     assert heading.split() == ["ID", "STATE", "TASK", "QUEUE", "WHEN", "TRIED", "ERROR"]
     assert all(len(line) <= 80 for line in (heading, retrying, failed))
     assert "due in 30 m " in retrying
-    assert "7/25  TimeoutError: no" in retrying
+    assert "7/25  TimeoutError: " in retrying
     assert "failed 3 m ago" in failed
     assert "CardStolen: no" in failed
 
