@@ -217,7 +217,7 @@ class TestManySchedules:
     def test_lists__read_each_schedule_once_and_the_runs_that_they_show(
         self, admin_page: Client, schedules: None
     ) -> None:
-        for query in ("", "?q=tenant", "?state=failing", "?state=missed", "?sort=-next", "?sort=last&page=40"):
+        for query in ("", "?q=tenant", "?state=failing", "?sort=last&page=40"):
             read = _rows_read(admin_page, f"{pages.SCHEDULES}{query}")
             # Each once, and those of the page.
             assert read["_private_schedules"] <= self.NUMBER + 200, query
