@@ -1,4 +1,8 @@
-"""A database of the demo site with jobs of every state, with and without a queue, of sixty tasks and 5,000 queues."""
+"""A database of the demo site with jobs of every state, with and without a queue, of sixty tasks and 5,000 queues.
+
+It also has schedules with twenty runs each. Most runs have succeeded; the last run of one in a hundred has failed for
+good, and that of as many waits.
+"""
 
 from __future__ import annotations
 
@@ -45,6 +49,41 @@ from (values (60, 120), (600, 156), (3600, 192)) as resolution (period, kept),
     generate_series(0, kept - 1) as back, generate_series(1, 60) as number;
 """
 
+LOAD_SCHEDULES = f"""
+insert into {SCHEMA}._private_schedules (name, task, cron, time_zone, description, is_enabled, paused_until)
+select 'Report of tenant ' || n, 'task_' || 1 + n %% 20, n %% 60 || ' ' || n %% 24 || ' * * *',
+    (array['UTC', 'Europe/Berlin', 'America/New_York'])[1 + n %% 3], 'For the owner of shop ' || n, n %% 31 > 0,
+    case when n %% 37 = 0 then now() + interval '1 day' end
+from generate_series(1, %(number)s) as n;
+create temporary table schedule as
+select id, row_number() over (order by id) as number from {SCHEMA}._private_schedules;
+create temporary table last_job as with made as (
+    insert into {SCHEMA}._private_jobs (task_id, run_at, attempts, max_attempts, last_error)
+    select (select min(id) from {SCHEMA}._private_tasks), now() + interval '1 hour', n %% 2 * 25, 25,
+        case when n %% 2 = 1 then 'ValueError: order ' || n end
+    from generate_series(1, %(number)s / 50) as n returning id
+) select id, row_number() over (order by id) as number from made;
+create temporary table run as
+select schedule.id as schedule_id, schedule.number, age, last_job.id is not null as is_job,
+    now() - age * interval '1 day' as tick,
+    coalesce(last_job.id, (select max(id) from last_job) + (20 - age) * %(number)s + schedule.number) as job_id
+from generate_series(0, 19) as age cross join schedule
+left join last_job on age = 0 and schedule.number = last_job.number * 50
+order by age desc, schedule.number;
+insert into {SCHEMA}._private_results (
+    job_id, task_identifier, status, added_at, first_started_at, last_started_at, finished_at, attempts, expires_at)
+select job_id, 'task_1', case when number %% 500 = age then 2 else 1 end, tick, tick, tick, tick + interval '2 s',
+    jsonb_build_array(jsonb_build_object('worker_id', 'worker-1', 'started_at', extract(epoch from tick),
+        'ended_at', extract(epoch from tick) + 2)), now() + interval '25 days'
+from run where not is_job order by job_id;
+insert into {SCHEMA}._private_schedule_runs (schedule_id, tick, job_id, kind, added_at)
+select schedule_id, tick, job_id, 'on_time', tick from run order by age desc, number;
+update {SCHEMA}._private_schedules as schedule
+set last_tick = run.tick, last_job_id = run.job_id, next_at = run.tick + interval '1 day',
+    last_missed_at = case when number %% 83 = 0 then now() - interval '1 hour' end
+from run where run.schedule_id = schedule.id and run.age = 0;
+"""
+
 
 @contextmanager
 def scratch_site(kept: str | None) -> Iterator[psycopg.Connection[Any]]:
@@ -89,3 +128,13 @@ def load(connection: psycopg.Connection[Any], jobs: int) -> None:
     connection.execute(f"vacuum analyze {SCHEMA}._private_jobs".encode())
     row = connection.execute(f"select pg_total_relation_size('{SCHEMA}._private_jobs')".encode()).fetchone()
     print(f"{jobs:,} jobs, {row[0] / 2**20:,.0f} MB, loaded in {time.perf_counter() - began:.0f} s\n" if row else "")
+
+
+def load_schedules(connection: psycopg.Connection[Any], number: int) -> None:
+    """Add schedules that have run for twenty days."""
+    with connection.transaction():
+        for statement in LOAD_SCHEDULES.split(";\n"):
+            if statement.strip():
+                connection.execute(statement.encode(), {"number": number} if "%" in statement else None)
+    for table in ("schedules", "schedule_runs", "results"):
+        connection.execute(f"vacuum analyze {SCHEMA}._private_{table}".encode())

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from benchmarks.admin_site import load, scratch_site
+from benchmarks.admin_site import load, load_schedules, scratch_site
 from benchmarks.database import SCHEMA
 from benchmarks.results import Metric, Row, Table
 from benchmarks.session import Session
@@ -45,6 +45,11 @@ PAGES = {
     "a job": "job/{id}/change/",
     "queues": "jobqueue/",
     "schedules": "schedule/",
+    "schedules, failing": "schedule/?state=failing",
+    "schedules, by a word": "schedule/?q=tenant",
+    "schedules, by words, of a task": "schedule/?q=tenant+77&task=task_18",
+    "schedules, by the next time": "schedule/?sort=next",
+    "schedules, by name, the last page": "schedule/?sort=-name&page={last_page}",
     "workers": "worker/",
     "errors": "errorgroup/",
 }
@@ -65,7 +70,7 @@ class Stopwatch:
             self.seconds += time.perf_counter() - began
 
 
-def measure_pages(session: Session, job_id: int, count: int) -> None:
+def measure_pages(session: Session, job_id: int, count: int, schedules: int) -> None:
     # Late import: Django must be set up first.
     from django.contrib.auth import get_user_model
     from django.db import connection
@@ -78,11 +83,11 @@ def measure_pages(session: Session, job_id: int, count: int) -> None:
     rows = []
     for name, path in PAGES.items():
         watches: list[Stopwatch] = []
-        rows.append(Row(name, name, settings={"jobs": count}))
+        rows.append(Row(name, name, settings={"jobs": count, "schedules": schedules}))
         for _ in range(ROUNDS):
             watches.append(Stopwatch())
             with connection.execute_wrapper(watches[-1]):
-                response = client.get("/admin/graphile_worker/" + path.format(id=job_id))
+                response = client.get("/admin/graphile_worker/" + path.format(id=job_id, last_page=schedules // 50))
             assert response.status_code == 200, (name, response.status_code)
             rows[-1].add({"milliseconds": watches[-1].seconds * 1000, "statements": watches[-1].statements})
     metrics = [Metric("milliseconds", "ms", 1), Metric("statements", "statements")]
@@ -178,12 +183,15 @@ def measure_statistics(session: Session) -> None:
 def measure(session: Session) -> None:
     wanted = (session.options.only or "pages,statistics").split(",")
     count = session.options.jobs or session.amount(2_000_000, 100_000)
+    schedules = session.amount(10_000, 1_000)
     with scratch_site(session.options.keep) as connection:
         if not connection.execute(f"select 1 from {SCHEMA}._private_jobs limit 1".encode()).fetchone():
             load(connection, count)
+        if not connection.execute(f"select 1 from {SCHEMA}._private_schedules limit 1".encode()).fetchone():
+            load_schedules(connection, schedules)
         if "pages" in wanted:
             found = connection.execute(f"select max(id) from {SCHEMA}._private_jobs".encode()).fetchone()
-            measure_pages(session, found[0] if found else 1, count)
+            measure_pages(session, found[0] if found else 1, count, schedules)
         if "actions" in wanted:
             measure_actions(session)
     if "statistics" in wanted:

@@ -5,14 +5,15 @@ Ids, and values in addresses and form fields, are not formatted: a program reads
 
 from __future__ import annotations
 
+import functools
 import re
 from datetime import UTC, datetime, tzinfo
 
 from django.utils import formats, timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.translation import get_language, ngettext, pgettext
 from django.utils.translation import gettext as _
-from django.utils.translation import ngettext, pgettext
 
 from django_graphile_worker.sql.inspection.counts import Count
 
@@ -136,6 +137,13 @@ def exact_time(value: datetime | None, zone: tzinfo | None = None) -> str:
         return str(relative_time(value))
     local = _local(value, zone)
     format_ = formats.get_format("DATETIME_FORMAT", use_l10n=True)
+    return _formatted(local.replace(tzinfo=None, fold=0), local.tzinfo, local.fold, format_, get_language())
+
+
+# A page that is refreshed shows a thousand times of runs again. Equal times of two zones are different keys.
+@functools.lru_cache(maxsize=4096)
+def _formatted(wall_clock: datetime, zone: tzinfo | None, fold: int, format_: str, language: str | None) -> str:
+    local = wall_clock.replace(tzinfo=zone, fold=fold)
     text = formats.date_format(local, _with_seconds(format_) if local.second else format_)
     return f"{text} {local:%Z}".strip()
 

@@ -9,9 +9,11 @@ import pytest
 
 from django_graphile_worker.models import Job, Schedule
 from tests.browser import looks
-from tests.browser.test_accessibility import RUN, TAGS
+from tests.browser.test_accessibility import RUN, TAGS, axe_script
 from tests.support.operating import execute
 from tests.support.schedule_rows import make_schedule
+
+__all__ = ["axe_script"]
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -44,7 +46,7 @@ def test_schedules__are_paused_and_run_without_scripts(open_page: OpenPage) -> N
     assert "Disabled 2 schedules." in page.inner_text("body")
 
 
-def test_list__is_usable_by_keyboard_and_refreshes(open_page: OpenPage) -> None:
+def test_list__is_usable_by_keyboard_refreshes_and_passes_axe(open_page: OpenPage, axe_script: str) -> None:
     make_schedule(
         "<b>\u202eevil\u202c</b> " + "w" * 180, "refresh_search_index", description="\u05e9\u05dc\u05d5\u05dd " * 40
     )
@@ -64,6 +66,13 @@ def test_list__is_usable_by_keyboard_and_refreshes(open_page: OpenPage) -> None:
     assert page.inner_text("[data-selected]") == "1 selected"
     page.keyboard.press("/")
     assert page.evaluate("document.activeElement.id") == "gw-q"
+    # With all details open, on a desktop and on a phone.
+    page.goto("schedule/")
+    page.evaluate(axe_script)
+    page.evaluate(OPEN_ALL)
+    assert page.evaluate(RUN, TAGS) == []
+    page.set_viewport_size(PHONE)
+    assert looks.problems(page) == []
 
 
 @pytest.mark.parametrize("width", [1280, 1600])
@@ -73,16 +82,3 @@ def test_buttons_of_rows__are_in_sight_beside_the_navigation(open_page: OpenPage
     assert page.evaluate(
         "() => [...document.querySelectorAll('.gw-scroll')].map(it => it.scrollWidth - it.clientWidth)"
     ) == [0]
-
-
-def test_open_details__pass_axe(open_page: OpenPage) -> None:
-    base = pytest.importorskip("axe_playwright_python.base", reason="axe-playwright-python is not installed")
-    make_schedule(
-        "<b>\u202eevil\u202c</b> " + "w" * 180, "refresh_search_index", description="\u05e9\u05dc\u05d5\u05dd " * 40
-    )
-    page = open_page("schedule/", viewport=DESKTOP)
-    page.evaluate(base.AXE_SCRIPT)
-    page.evaluate(OPEN_ALL)
-    assert page.evaluate(RUN, TAGS) == []
-    page.set_viewport_size(PHONE)
-    assert looks.problems(page) == []

@@ -110,7 +110,8 @@ class ScheduleListAdmin(SchedulePermissionsAdmin):
             words=query.words,
             task=query.task,
             unknown_tasks=tuple(sorted(problems.unknown_tasks)),
-            failing=tuple(sorted(problems.failing)),
+            # The outcome of a run tells about its job, which a user that sees only some jobs may not see.
+            sees_outcomes=self.sees_outcomes(request, alias),
             within=self._within(request, query, alias),
         )
 
@@ -152,12 +153,11 @@ class ScheduleListAdmin(SchedulePermissionsAdmin):
     ) -> tuple[dict[ScheduleState, int], list[Entry]]:
         cursor, schema = session
         matching = [item for item in crontab.items.values() if item.matches(query)]
-        counts = listing.count(cursor, criteria, schema=schema)
-        counts = {state: number + sum(item.is_in(state) for item in matching) for state, number in counts.items()}
         items = [item.listed(query.sort) for item in matching if item.is_in(query.state)]
-        entries = listing.page(
+        entries, numbers = listing.page(
             cursor, criteria, items, schema=schema, order=query.sort, limit=PAGE_SIZE, offset=query.offset
         )
+        counts = {state: number + sum(item.is_in(state) for item in matching) for state, number in numbers.items()}
         return counts, entries
 
     def _tasks(self, page: Page, query: ListQuery) -> list[str]:
@@ -169,18 +169,21 @@ class ScheduleListAdmin(SchedulePermissionsAdmin):
 
     def _rows(self, request: HttpRequest, page: Page, now: datetime) -> list[Row]:
         visible = self.visible_among(request, page.job_ids)
-        urls = {job_id: self.url(request, "job", "change", job_id) for job_id in visible & page.told_job_ids}
+        linked = visible & page.told_job_ids
         maker = RowMaker(self, request, page.problems, now)
 
+        def job_url(job_id: int) -> str:
+            return self.url(request, "job", "change", job_id) if job_id in linked else ""
+
         def strip(found: list[Run]) -> Any:
-            return make_strip([run for run in found if run.job_id is None or run.job_id in visible], urls, now)
+            return make_strip([run for run in found if run.job_id is None or run.job_id in visible], job_url, now)
 
         rows = []
         for entry in page.entries:
             schedule = page.schedules.get(entry.id or 0)
             item: CodeItem | None = page.crontab.items.get(entry.name) if entry.id is None else None
             if schedule is not None:
-                rows.append(maker.of_schedule(schedule, strip(page.runs[schedule.pk])))
+                rows.append(maker.of_schedule(schedule, strip(page.runs[schedule.pk]), is_failing=entry.is_failing))
             elif item is not None:
                 rows.append(maker.of_item(item, strip(page.item_runs[item.name])))
         return rows

@@ -19,11 +19,17 @@ NUMBER = 5
 
 @dataclass(frozen=True, slots=True)
 class NextTime:
-    """A time as the list shows it. ``clock_change`` tells of a time change before it, in words."""
+    """A time as the pages show it. ``clock_change`` tells of a time change before it, in words."""
 
-    relative: SafeString | str
+    at: datetime
+    now: datetime
     exact: str
     clock_change: str = ""
+
+    @property
+    def relative(self) -> SafeString | str:
+        """How far away it is. The list shows it of the first time only."""
+        return formatting.relative_time(self.at, self.now)
 
 
 def mistake_in(definition: Definition, error: Exception) -> str:
@@ -39,8 +45,7 @@ def shown_times(times: Iterable[datetime], zone: tzinfo | None, now: datetime) -
     for time in times:
         change = _offset(time, zone) - offset
         offset += change
-        relative = formatting.relative_time(time, now)
-        found.append(NextTime(relative, formatting.in_both_zones(time, zone), _in_words(change)))
+        found.append(NextTime(time, now, formatting.in_both_zones(time, zone), _in_words(change)))
     return tuple(found)
 
 

@@ -1,4 +1,4 @@
-"""Schedules and items of the crontab with problems: their last run failed, or their task does not exist."""
+"""Problems that the list marks: items of the crontab that fail or missed times, and tasks that do not exist."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_TASKS = 1_000
 class Problems:
     """What the list marks."""
 
-    failing: frozenset[int] = frozenset()
+    # Items whose last run failed.
     failing_items: frozenset[str] = frozenset()
     # Items that missed times in the last day.
     missed_items: frozenset[str] = frozenset()
@@ -32,7 +32,6 @@ def read_problems(session: Session, *, sees_outcomes: bool = True) -> Problems:
     names = [item.name for item in read_crontab()[0]]
     tasks = listing.tasks(cursor, schema=schema, limit=MOST_TASKS)
     return Problems(
-        failing=frozenset(figures.failing_schedules(cursor, schema=schema) if sees_outcomes else ()),
         failing_items=frozenset(figures.failing_crontabs(cursor, names, schema=schema) if sees_outcomes else ()),
         missed_items=frozenset(listing.missed_items(cursor, names, schema=schema)),
         tasks=frozenset(tasks),

@@ -96,7 +96,7 @@ class RowMaker:
     def __init__(self, page: SchedulePermissionsAdmin, request: HttpRequest, problems: Problems, now: datetime) -> None:
         self._page, self._request, self._problems, self._now = page, request, problems, now
 
-    def of_schedule(self, schedule: Schedule, strip: Strip | None) -> Row:
+    def of_schedule(self, schedule: Schedule, strip: Strip | None, *, is_failing: bool) -> Row:
         timing = timing_of(schedule, self._now)
         buttons = buttons_of_schedule(self._page, self._request, schedule, self._now)
         return Row(
@@ -111,7 +111,7 @@ class RowMaker:
             words=timing.words,
             pattern=_pattern(schedule),
             tags=(_("queue %(name)s") % {"name": schedule.queue_name},) if schedule.queue_name else (),
-            badges=tuple(self._badges(schedule, timing)),
+            badges=tuple(self._badges(schedule, timing, is_failing=is_failing)),
             next_times=timing.next_times,
             last_run=formatting.relative_time(schedule.last_tick, self._now) if schedule.last_tick else "",
             strip=strip,
@@ -141,7 +141,7 @@ class RowMaker:
             menu=(),
         )
 
-    def _badges(self, schedule: Schedule, timing: Timing) -> Iterator[Badge]:
+    def _badges(self, schedule: Schedule, timing: Timing, *, is_failing: bool) -> Iterator[Badge]:
         if timing.mistake:
             yield Badge("gw-state-failed", _("not valid"), timing.mistake)
         if not schedule.is_enabled:
@@ -152,7 +152,7 @@ class RowMaker:
             yield Badge("gw-state-removed", _("ended"))
         if schedule.task in self._problems.unknown_tasks:
             yield Badge("gw-state-failed", _("unknown task"), _("no task of this project has this name"))
-        if schedule.pk in self._problems.failing:
+        if is_failing:
             yield Badge("gw-state-failed", _("failing"))
         if (due := self._late_since(schedule)) is not None:
             yield Badge("gw-state-failed", _("late"), _due(due, self._now))

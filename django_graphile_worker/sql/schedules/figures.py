@@ -46,37 +46,45 @@ def _last_of(column: str, value: str) -> str:
         order by run.id desc limit 1)"""
 
 
-# The row of a schedule has its last job, which decides for most schedules.
-FAILING_SCHEDULES = f"""/* gw:failing-schedules */
-select schedule.id from only :SCHEMA._private_schedules as schedule
-    {_looked_up("schedule.last_job_id")}
-where schedule.is_enabled and schedule.last_job_id is not null
-    and coalesce({_HAS_FAILED}, {_last_of("schedule_id", "schedule.id")}, false)
-order by schedule.id"""
+# The last run of most schedules has succeeded, which the row of its result tells: one probe of an index. The row of the
+# schedule has the last job.
+IS_FAILING = f"""(schedule.is_enabled and schedule.last_job_id is not null and case (
+        select each.status from only :SCHEMA._private_results as each where each.job_id = schedule.last_job_id limit 1)
+    when {ResultStatus.SUCCEEDED.value} then false
+    else coalesce((
+        select {_HAS_FAILED} from (select schedule.last_job_id as id offset 0) as last
+        {_looked_up("last.id")}), {_last_of("schedule_id", "schedule.id")}, false) end)"""
 
+_IS_FAILING_ITEM = f"coalesce({_last_of('crontab_identifier', 'item.identifier')}, false)"
 FAILING_CRONTABS = f"""/* gw:failing-crontabs */
 select item.identifier from unnest(%(identifiers)s::text[]) with ordinality as item(identifier, place)
-where coalesce({_last_of("crontab_identifier", "item.identifier")}, false)
+where {_IS_FAILING_ITEM}
 order by item.place"""
 
-_NOW = "coalesce(%(now)s::timestamptz, pg_catalog.clock_timestamp())"
-# A schedule whose next time nobody has computed yet, -infinity, is late if it was changed some time ago.
+# The clock is read once, so that an index can be searched for what is late. A schedule whose next time nobody has
+# computed yet, -infinity, is late if it was changed some time ago.
 COUNTS = f"""/* gw:schedule-counts */
-select (
-    select count(*) from only :SCHEMA._private_schedules as schedule
-    where schedule.last_missed_at >= {_NOW} - interval '{MISSED_WITHIN} seconds'
-) + (
-    select count(*) from unnest(%(identifiers)s::text[]) as item(identifier)
-    where exists (
-        select from only :SCHEMA._private_schedule_runs as run
-        where run.crontab_identifier = item.identifier and run.kind = 'missed'
-            and run.added_at >= {_NOW} - interval '{MISSED_WITHIN} seconds')
-), (
-    select count(*) from only :SCHEMA._private_schedules as schedule
-    where schedule.next_at <= {_NOW} - interval '{LATE_AFTER} seconds' and schedule.is_enabled
+select schedules.failing + items.failing, schedules.missed + items.missed, late.number
+from (select coalesce(%(now)s::timestamptz, pg_catalog.clock_timestamp()) as now) as clock
+cross join lateral (
+    select count(*) filter (where {IS_FAILING}) as failing,
+        count(*) filter (where schedule.last_missed_at >= clock.now - interval '{MISSED_WITHIN} seconds') as missed
+    from only :SCHEMA._private_schedules as schedule
+) as schedules
+cross join lateral (
+    select count(*) as number from only :SCHEMA._private_schedules as schedule
+    where schedule.next_at <= clock.now - interval '{LATE_AFTER} seconds' and schedule.is_enabled
         and (schedule.next_at > '-infinity'
-            or schedule.changed_at <= {_NOW} - interval '{LATE_AFTER} seconds')
-)"""
+            or schedule.changed_at <= clock.now - interval '{LATE_AFTER} seconds')
+) as late
+cross join lateral (
+    select count(*) filter (where {_IS_FAILING_ITEM}) as failing,
+        count(*) filter (where exists (
+            select from only :SCHEMA._private_schedule_runs as run
+            where run.crontab_identifier = item.identifier and run.kind = 'missed'
+                and run.added_at >= clock.now - interval '{MISSED_WITHIN} seconds')) as missed
+    from unnest(%(identifiers)s::text[]) as item(identifier)
+) as items"""
 
 
 class Counts(NamedTuple):
@@ -92,17 +100,8 @@ class Counts(NamedTuple):
 
 def counts(cursor: Any, *, schema: str, crontab_identifiers: Iterable[str] = (), now: datetime | None = None) -> Counts:
     """Return the numbers of all schedules, and of these items of the crontab."""
-    identifiers = list(crontab_identifiers)
-    cursor.execute(statement(COUNTS, schema), {"identifiers": identifiers, "now": now})
-    missed, late = cursor.fetchone()
-    failing = len(failing_schedules(cursor, schema=schema)) + len(failing_crontabs(cursor, identifiers, schema=schema))
-    return Counts(failing=failing, missed=missed, late=late)
-
-
-def failing_schedules(cursor: Any, *, schema: str) -> list[int]:
-    """Return the ids of the enabled schedules whose last run that has ended failed."""
-    cursor.execute(statement(FAILING_SCHEDULES, schema), {})
-    return [row[0] for row in cursor.fetchall()]
+    cursor.execute(statement(COUNTS, schema), {"identifiers": list(crontab_identifiers), "now": now})
+    return Counts(*cursor.fetchone())
 
 
 def failing_crontabs(cursor: Any, identifiers: Iterable[str], *, schema: str) -> list[str]:

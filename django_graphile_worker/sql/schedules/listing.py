@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.sql.crontabs import microseconds_of, moment_of
 from django_graphile_worker.sql.inspection.criteria import Subquery
-from django_graphile_worker.sql.schedules.figures import LATE_AFTER, MISSED_WITHIN
+from django_graphile_worker.sql.schedules.figures import IS_FAILING, LATE_AFTER, MISSED_WITHIN
 from django_graphile_worker.sql.schema import statement
 
 
@@ -41,7 +41,8 @@ CONDITIONS: Mapping[ScheduleState, str] = {
     ScheduleState.PAUSED: f"schedule.is_enabled and {_IS_PAUSED}",
     ScheduleState.DISABLED: "not schedule.is_enabled",
     ScheduleState.ENDED: f"{_FIRES} and schedule.next_at = 'infinity'",
-    ScheduleState.FAILING: "schedule.id = any (%(failing)s::int8[])",
+    # How a run ended tells about its job, which not every user may see.
+    ScheduleState.FAILING: f"%(sees_outcomes)s::boolean and {IS_FAILING}",
     ScheduleState.MISSED: f"schedule.last_missed_at >= clock.now - interval '{MISSED_WITHIN} seconds'",
     # A schedule whose next time nobody has computed yet has -infinity.
     ScheduleState.LATE: f"""{_FIRES} and schedule.next_at <= {_LATE_BEFORE}
@@ -70,25 +71,45 @@ ORDERS = {
     "-last": f"last_tick desc nulls last, {_NAME} desc, id desc nulls first",
 }
 
-COUNTS = "/* gw:schedules:counts */ select {counts} {from_} {within}"
-
+# Reads each schedule that matches once: for the numbers of all states, and for the page.
 PAGE = """/* gw:schedules:page */
-select id, name from (
+with schedule as materialized (
     select schedule.id, schedule.name, schedule.last_tick,
-        case when schedule.is_enabled then schedule.next_at else 'infinity' end as next_at
-    {from_} {within} and {condition}
-    union all
-    select null, item.name, item.last_tick, coalesce(item.next_at, 'infinity')
-    from unnest(%(item_names)s::text[], %(item_next)s::timestamptz[], %(item_last)s::timestamptz[])
-        as item(name, next_at, last_tick)
-) as listed
-order by {order} limit %(limit)s offset %(offset)s"""
+        case when schedule.is_enabled then schedule.next_at else 'infinity' end as next_at, {states}
+    {from_} {within}
+), counted as materialized (
+    select array[{counts}] as numbers from schedule
+)
+select counted.numbers, listed.id, listed.name, listed.failing
+from counted left join (
+    select * from (
+        select schedule.id, schedule.name, schedule.last_tick, schedule.next_at, schedule."failing" as failing
+        from schedule where schedule."{state}"
+        union all
+        select null, item.name, item.last_tick, coalesce(item.next_at, 'infinity'), false
+        from unnest(%(item_names)s::text[], %(item_next)s::timestamptz[], %(item_last)s::timestamptz[])
+            as item(name, next_at, last_tick)
+    ) as entry
+    order by {order} limit %(limit)s offset %(offset)s
+) as listed on true
+order by {order}"""
+
+_STATES = ", ".join(f'({condition}) as "{state}"' for state, condition in CONDITIONS.items())
+_COUNTS = ", ".join(f'count(*) filter (where schedule."{state}")' for state in CONDITIONS)
 
 MATCHING_IDS = """/* gw:schedules:ids */
 select schedule.id {from_} {within} and {condition} order by schedule.id limit %(limit)s"""
 
+# Goes from one task to the next in the index.
 TASKS = """/* gw:schedules:tasks */
-select task, count(*) from :SCHEMA._private_schedules group by task order by task limit %(limit)s"""
+with recursive found (task) as (
+    (select schedule.task from :SCHEMA._private_schedules as schedule order by schedule.task limit 1)
+    union all
+    select (select schedule.task from :SCHEMA._private_schedules as schedule
+        where schedule.task > found.task order by schedule.task limit 1)
+    from found where found.task is not null
+)
+select found.task from found where found.task is not null limit %(limit)s"""
 
 MISSED_ITEMS = f"""/* gw:schedules:missed-items */
 select item.identifier from unnest(%(identifiers)s::text[]) as item(identifier)
@@ -112,6 +133,14 @@ class Entry(NamedTuple):
 
     id: int | None
     name: str
+    is_failing: bool = False
+
+
+class Listed(NamedTuple):
+    """A page of the list, and how many schedules that match the search are in each state."""
+
+    entries: list[Entry]
+    counts: dict[ScheduleState, int]
 
 
 class ListedItem(NamedTuple):
@@ -137,7 +166,8 @@ class ScheduleCriteria(Frozen):
     task: str = ""
     # The tasks of schedules that the project does not have.
     unknown_tasks: tuple[str, ...] = ()
-    failing: tuple[int, ...] = ()
+    # Whether the user may see how runs ended.
+    sees_outcomes: bool = True
     # The schedules that the user may see; None for all.
     within: Subquery | None = None
 
@@ -147,20 +177,13 @@ class ScheduleCriteria(Frozen):
             "words": [f"%{_escaped(word)}%" for word in self.words],
             "task": self.task,
             "unknown_tasks": list(self.unknown_tasks),
-            "failing": list(self.failing),
+            "sees_outcomes": self.sees_outcomes,
         }
 
 
 def _escaped(word: str) -> str:
     """Return the pattern that only the word itself is like."""
     return re.sub(r"([\\%_])", r"\\\1", word)
-
-
-def count(cursor: Any, criteria: ScheduleCriteria, *, schema: str) -> dict[ScheduleState, int]:
-    """Return how many schedules that match the search are in each state; the state of the criteria does not count."""
-    counts = ", ".join(f"count(*) filter (where {condition})" for condition in CONDITIONS.values())
-    _execute(cursor, COUNTS.replace("{counts}", counts), criteria, {}, schema=schema)
-    return dict(zip(CONDITIONS, cursor.fetchone(), strict=True))
 
 
 def page(
@@ -172,8 +195,11 @@ def page(
     order: str = "name",
     limit: int,
     offset: int = 0,
-) -> list[Entry]:
-    """Return a page of the list: the schedules that match, and the items, in one order."""
+) -> Listed:
+    """Return a page of the list: the schedules that match, and the items, in one order.
+
+    The numbers are those of the schedules; for them, the state of the criteria does not count.
+    """
     names, next_times, last_ticks = zip(*items, strict=True) if items else ((), (), ())
     parameters = {
         "item_names": list(names),
@@ -182,8 +208,11 @@ def page(
         "limit": limit,
         "offset": offset,
     }
-    _execute(cursor, PAGE.replace("{order}", ORDERS[order]), criteria, parameters, schema=schema)
-    return [Entry(*row) for row in cursor.fetchall()]
+    text = PAGE.replace("{states}", _STATES).replace("{counts}", _COUNTS).replace("{state}", criteria.state.value)
+    _execute(cursor, text.replace("{order}", ORDERS[order]), criteria, parameters, schema=schema)
+    rows = cursor.fetchall()
+    entries = [Entry(*row[1:]) for row in rows if row[2] is not None]
+    return Listed(entries, dict(zip(CONDITIONS, rows[0][0], strict=True)))
 
 
 def matching_ids(cursor: Any, criteria: ScheduleCriteria, *, schema: str, limit: int) -> list[int]:
@@ -192,10 +221,10 @@ def matching_ids(cursor: Any, criteria: ScheduleCriteria, *, schema: str, limit:
     return [row[0] for row in cursor.fetchall()]
 
 
-def tasks(cursor: Any, *, schema: str, limit: int) -> dict[str, int]:
-    """Return the tasks that schedules have, up to a limit, with the number of schedules of each."""
+def tasks(cursor: Any, *, schema: str, limit: int) -> list[str]:
+    """Return the tasks that schedules have, up to a limit."""
     cursor.execute(statement(TASKS, schema), {"limit": limit})
-    return dict(cursor.fetchall())
+    return [row[0] for row in cursor.fetchall()]
 
 
 def is_any(cursor: Any, *, schema: str) -> bool:

@@ -124,3 +124,13 @@ def test_relative_time__says_how_long_ago() -> None:
 def test_count_that_was_cut__is_a_round_number_that_is_certain(number: int, shown: str) -> None:
     assert formatting.count(Count(number=number, is_more=True)) == shown
     assert formatting.count(Count(number=number, is_more=False)) == formatting.number(number)
+
+
+def test_exact_time__is_that_of_the_zone_and_the_language_however_often_it_was_shown() -> None:
+    again = datetime(2026, 10, 25, 0, 30, tzinfo=UTC)
+    for _ in range(2):
+        assert formatting.exact_time(again, ZoneInfo("Europe/Berlin")) == "Oct. 25, 2026, 2:30 a.m. CEST"
+        assert formatting.exact_time(again + timedelta(hours=1), ZoneInfo("Europe/Berlin")).endswith("2:30 a.m. CET")
+        assert formatting.exact_time(again, UTC) == "Oct. 25, 2026, 12:30 a.m. UTC"
+        with translation.override("de"):
+            assert formatting.exact_time(again, UTC) == "25. Oktober 2026 00:30 UTC"

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from django.contrib.admin import AdminSite
 from django.contrib.auth.models import User
-from django.db import connection
 from django.test import Client, RequestFactory
 
 from django_graphile_worker.admin.schedules.schedule_admin import ScheduleAdmin
@@ -17,7 +16,7 @@ from django_graphile_worker.models import Schedule
 from tests.integration.admin.conftest import MakeClient
 from tests.integration.admin.test_security import forbidden_markup
 from tests.support import admin_pages as pages
-from tests.support.admin_pages import StatementRecorder, body, text
+from tests.support.admin_pages import body, text
 from tests.support.factories import make_failed_job, make_job
 from tests.support.operating import execute
 from tests.support.schedule_rows import make_run, make_schedule
@@ -233,30 +232,6 @@ class Messages(list[Any]):
 
     def add(self, *arguments: Any) -> None:
         self.append(arguments)
-
-
-class TestManySchedules:
-    NUMBER = 10_000
-
-    def test_pages__read_what_they_show(self, admin_page: Client) -> None:
-        execute(
-            "insert into {schema}._private_schedules (name, task, cron, time_zone, description)"
-            " select 'tenant ' || to_char(n, 'FM00000'), 'refresh_search_index', '0 4 * * *', 'Europe/Berlin', ''"
-            " from generate_series(1, %s) as n",
-            [self.NUMBER],
-        )
-        page = admin_page.get(pages.SCHEDULES, {"source": "database"})
-        assert len(page.context["rows"]) == 50
-        assert page.context["place"] == "Page 1 of 200"
-        assert page.context["tabs"][0].count == "10,000"
-        last = admin_page.get(pages.SCHEDULES, {"source": "database", "page": "200"}).context
-        assert last["rows"][-1].name == "tenant 10000"
-        assert (last["next_url"], bool(last["previous_url"])) == ("", True)
-        recorder = StatementRecorder()
-        with connection.execute_wrapper(recorder):
-            admin_page.get(pages.SCHEDULES, {"q": "tenant 00007"})
-        # The same number, however many schedules there are.
-        assert len([each for each in recorder.statements if "/* gw:" in each]) < 30
 
 
 HOSTILE = [

@@ -8,7 +8,8 @@ import pytest
 from django.db import connection
 
 from django_graphile_worker import conf
-from django_graphile_worker.sql.schedules import figures
+from django_graphile_worker.sql.schedules import figures, listing
+from django_graphile_worker.sql.schedules.listing import ScheduleCriteria, ScheduleState
 from tests.support.factories import make_failed_job, make_job, minutes_ago
 from tests.support.schedule_runs import make_crontab_run, make_run, make_schedule
 
@@ -26,7 +27,9 @@ def test_failing__is_a_schedule_whose_last_ended_run_failed() -> None:
     disabled = _schedule_with("disabled", make_failed_job())
     _update("_private_schedules", disabled, is_enabled=False)
     with connection.cursor() as cursor:
-        assert figures.failing_schedules(cursor, schema=_schema()) == [failed, again]
+        failing = ScheduleCriteria(state=ScheduleState.FAILING)
+        assert listing.matching_ids(cursor, failing, schema=_schema(), limit=10) == [failed, again]
+        assert figures.counts(cursor, schema=_schema()).failing == 2
 
 
 def test_failing__is_an_item_of_the_crontab_whose_last_ended_run_failed() -> None:

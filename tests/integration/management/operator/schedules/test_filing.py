@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta, tzinfo
 from io import StringIO
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
+from django.conf import settings
 from django.core.management.base import CommandError
 from django.db import connection
+from django.utils import timezone
 
 from django_graphile_worker.models import Schedule
 from tests.support.operating import execute, operate
@@ -31,17 +35,24 @@ NIGHTLY = {"name": "nightly", "task": "send_report", "cron": "0 4 * * *"}
 
 
 def _make() -> None:
-    operate(
-        "schedules", "add", "weekly", "send_report", '{z: 1, a: ["ä", true, 1.5]}', "--cron", "@weekly",
-        "--time-zone", "Europe/Berlin", "--starts-at", "2027-01-01", "--ends-at", "2027-07-01",
-        "--missed-within", "36h",
-        "--overlap", "queue", "--queue", "reports", "--priority", "0", "--max-attempts", "3", "--key", "weekly",
-        "--disabled", "--description", "Zürich",
+    """Add a schedule of each kind; one has all options."""
+    berlin = ZoneInfo("Europe/Berlin")
+    weekly = Schedule(
+        name="weekly", task="send_report", payload={"z": 1, "a": ["ä", True, 1.5]}, cron="@weekly",
+        time_zone="Europe/Berlin", starts_at=_time(2027, 1, 1, zone=berlin), ends_at=_time(2027, 7, 1, zone=berlin),
+        missed="all", missed_within=timedelta(hours=36), overlap="queue", queue_name="reports", priority=0,
+        max_attempts=3, job_key="weekly", is_enabled=False, description="Zürich",
     )  # fmt: skip
-    operate("schedules", "add", "often", "sync_stock", "--every", "1.5 s")
-    operate("schedules", "add", "once", "send_report", "--run-at", "2030-01-01T09:00")
-    operate("schedules", "pause", "often")
-    operate("schedules", "pause", "once", "--until", "2029-01-01")
+    often = Schedule(name="often", task="sync_stock", interval=timedelta(seconds=1.5))
+    once = Schedule(name="once", task="send_report", run_at=_time(2030, 1, 1, 9), paused_until=_time(2029, 1, 1))
+    Schedule.objects.bulk_create([weekly, often, once])
+    often.pause()
+
+
+def _time(*parts: int, zone: tzinfo = UTC) -> datetime:
+    """Return a time as the project has it, with or without its time zone."""
+    moment = datetime(*parts, tzinfo=zone)  # type: ignore[arg-type, misc]
+    return moment if settings.USE_TZ else timezone.make_naive(moment)
 
 
 def _state() -> list[Any]:
