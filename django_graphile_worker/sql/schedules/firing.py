@@ -120,12 +120,15 @@ _RUNS = f"""without_job as materialized (
 ), forgotten as (
     delete from only :SCHEMA._private_schedule_runs as run
     using (
-        select old.id
+        -- A run by hand whose transaction is open may have deleted the same row.
+        select run.id
         from (select schedule_id, max(age) as number from new_run group by schedule_id) as added
         cross join lateral (
             select run.id from only :SCHEMA._private_schedule_runs as run
             where run.schedule_id = added.schedule_id
             order by run.id desc offset greatest({MOST_RUNS} - added.number, 0)) as old
+        join only :SCHEMA._private_schedule_runs as run on run.id = old.id
+        for update of run skip locked
     ) as old
     where run.id = old.id
 )"""

@@ -134,10 +134,9 @@ def test_a_long_backlog__makes_no_other_schedule_late(world: ScheduleWorld) -> N
         f" select 'often ' || number, 'report', '1 second', 'all', '1 day' from generate_series(1, {FIRST_READ})"
         " as number"
     )
+    world.add("on time", run_at=NOON + timedelta(hours=1))
     world.settle(world.worker()[0])
     world.now = NOON + timedelta(hours=1)
-    world.add("on time", run_at=world.now)
-    world.settle(world.worker("other")[0])
     # Each statement takes a second.
     rounds, _ = world.worker(clock=lambda: float(next(seconds)))
     rounds.run()
