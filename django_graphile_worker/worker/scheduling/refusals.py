@@ -27,6 +27,9 @@ class Refusals:
         self._clock = clock
         self._refusals: dict[int, _Refusal] = {}
 
+    def __contains__(self, schedule_id: int) -> bool:
+        return schedule_id in self._refusals
+
     def note_failure(self, due: DueSchedule) -> bool:
         """Note that a schedule failed; return whether that is news."""
         known = self._refusals.get(due.id)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -19,17 +19,16 @@ from django.conf import settings
 from django_graphile_worker import signals
 from django_graphile_worker.sql.codecs import naive
 from django_graphile_worker.sql.schedules.due import Due, DueSchedule, read_due
-from django_graphile_worker.sql.schedules.firing import Fired, Move, fire
+from django_graphile_worker.sql.schedules.firing import FIRST_WAIT, SHORT_WAIT, Fired, Move, fire
 from django_graphile_worker.sql.schedules.summaries import named_tasks
 from django_graphile_worker.worker.maintenance.cron import CursorSource, halves
 from django_graphile_worker.worker.scheduling.known_tasks import KnownTasks
 from django_graphile_worker.worker.scheduling.moves import move_of
+from django_graphile_worker.worker.scheduling.parts import parts_of
 from django_graphile_worker.worker.scheduling.refusals import RETRY_AFTER, Refusals
 from django_graphile_worker.worker.scheduling.turns import Turns
 from django_graphile_worker.worker.service import Trouble, jittered
 
-# How many schedules and jobs one statement fires, about: it takes a tenth of a second, for which they are locked.
-MOST_AT_ONCE = 400
 # Seconds after which a round ends and the next reads what is due now.
 LONGEST_ROUND = 2.0
 # Seconds until schedules that another session has locked are looked for again. They double.
@@ -158,7 +157,7 @@ class Rounds:
         moves: list[Move] = []
         won = 0
         decided = (move for each in due.schedules if (move := self._move_of(each, due.now)) is not None)
-        for part in _parts(decided):
+        for part in parts_of(decided, self._refusals):
             fired = self._fire_some(part, began)
             moves += part
             won += fired
@@ -169,11 +168,11 @@ class Rounds:
                 return Outcome(moves, won, is_whole=False)
         return Outcome(moves, won, is_whole=True)
 
-    def _fire_some(self, moves: Sequence[Move], began: float) -> int:
+    def _fire_some(self, moves: Sequence[Move], began: float, wait: int = FIRST_WAIT) -> int:
         """Fire schedules in ever smaller parts: one that is refused, or whose job key is locked, delays no other."""
         try:
             with self._database.cursor() as cursor:
-                fired = fire(cursor, moves, schema=self._schema, notify=self._notify, now=self._now())
+                fired = fire(cursor, moves, schema=self._schema, notify=self._notify, now=self._now(), wait=wait)
         except psycopg.Error as error:
             is_locked = isinstance(error, psycopg.errors.LockNotAvailable)
             if isinstance(error, OF_ALL) and not is_locked:
@@ -181,7 +180,7 @@ class Rounds:
             # Each statement that finds a lock has waited for it.
             is_too_late = is_locked and self._clock() - began > LONGEST_ROUND
             if len(moves) > 1 and not is_too_late:
-                return sum(self._fire_some(part, began) for part in halves(moves))
+                return sum(self._fire_some(part, began, SHORT_WAIT) for part in halves(moves))
             for move in moves:
                 self._note_refusal(move.schedule, error)
             return len(moves)
@@ -217,23 +216,6 @@ class Rounds:
     def _note_failure(self, due: DueSchedule, error: Exception) -> None:
         if self._refusals.note_failure(due) and self._on_trouble is not None:
             self._on_trouble(f"schedule {due.name}", error, RETRY_AFTER)
-
-
-def _parts(moves: Iterable[Move]) -> Iterator[list[Move]]:
-    """Divide schedules into parts that one statement fires, by the number of their jobs.
-
-    Jobs with keys, which others may have locked, are kept apart.
-    """
-    parts: dict[bool, list[Move]] = {False: [], True: []}
-    numbers = {False: 0, True: 0}
-    for move in moves:
-        has_key = any(job.job_key is not None for job in move.jobs)
-        parts[has_key].append(move)
-        numbers[has_key] += max(len(move.jobs), 1)
-        if numbers[has_key] >= MOST_AT_ONCE:
-            yield parts[has_key]
-            parts[has_key], numbers[has_key] = [], 0
-    yield from (part for part in parts.values() if part)
 
 
 def _is_still_due(move: Move, now: datetime) -> bool:

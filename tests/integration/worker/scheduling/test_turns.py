@@ -9,7 +9,8 @@ from datetime import timedelta
 import pytest
 
 from django_graphile_worker.schedules.policies import MOST_TICKS
-from django_graphile_worker.worker.scheduling.rounds import MOST_AT_ONCE, Rounds
+from django_graphile_worker.worker.scheduling.parts import MOST_AT_ONCE
+from django_graphile_worker.worker.scheduling.rounds import Rounds
 from django_graphile_worker.worker.scheduling.turns import FIRST_READ, LOOK
 from tests.conftest import RawConnection
 from tests.support.schedule_world import MINUTE, NOON, ScheduleWorld
