@@ -122,20 +122,20 @@ _RUNS = f"""without_job as materialized (
 ), noted as (
     insert into :SCHEMA._private_schedule_runs (schedule_id, tick, job_id, kind, number)
     select schedule_id, tick, job_id, kind, number from new_run where age <= {MOST_RUNS} order by schedule_id, place
-), forgotten as (
-    delete from only :SCHEMA._private_schedule_runs as run
-    using (
-        -- A run by hand whose transaction is open may have deleted the same row.
-        select run.id
+), early as materialized (
+    -- A run by hand whose transaction is open may have deleted the same row. Arrays, because a plan that was made when
+    -- there were few runs would search them for each run.
+    select run.id from only :SCHEMA._private_schedule_runs as run
+    where run.id = any (array(
+        select old.id
         from (select schedule_id, max(age) as number from new_run group by schedule_id) as added
         cross join lateral (
             select run.id from only :SCHEMA._private_schedule_runs as run
             where run.schedule_id = added.schedule_id
-            order by run.id desc offset greatest({MOST_RUNS} - added.number, 0)) as old
-        join only :SCHEMA._private_schedule_runs as run on run.id = old.id
-        for update of run skip locked
-    ) as old
-    where run.id = old.id
+            order by run.id desc offset greatest({MOST_RUNS} - added.number, 0)) as old))
+    for update skip locked
+), forgotten as (
+    delete from only :SCHEMA._private_schedule_runs as run where run.id = any (array(select early.id from early))
 )"""
 
 _EVENTS = """late as materialized (
