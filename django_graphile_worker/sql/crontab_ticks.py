@@ -37,14 +37,18 @@ _JOBS = """job as materialized (
         max_attempts int, job_key text, mode text, priority int, flags text[], is_late boolean)
 )"""
 
+
 # Notifications are switched off before the first job is added, because the clause that decides about firing reads
 # this clause.
-CLOCK = f"""clock as materialized (
+def clock(wait: str = BOUNDED_WAIT) -> str:
+    """Return the clause that tells the time, and sets how long the statement waits for a lock."""
+    return f"""clock as materialized (
     select coalesce(%(now)s::timestamptz, pg_catalog.clock_timestamp()) as now,
         case when not %(notify)s::boolean
             then pg_catalog.set_config('graphile_worker.notify', 'off', true) end as silence,
-        {BOUNDED_WAIT} as milliseconds
+        {wait} as milliseconds
 )"""
+
 
 # Jobs are added in the order of their items, which is the order in which jobs of the same queue and priority run.
 # add_jobs takes many jobs at once, but one job key mode for all of them, and never unsafe_dedupe. So there is one call
@@ -87,7 +91,7 @@ _NOTE_RUNS = """noted as (
 # Rows that another session has locked are skipped, without a wait: a worker of Node.js locks the same rows in the order
 # of its own crontab, and two sessions that wait for each other's rows would be a deadlock.
 SCHEDULE = f"""/* gw:cron:schedule */
-with {CLOCK}, {_JOBS}, free as materialized (
+with {clock()}, {_JOBS}, free as materialized (
     select known.identifier
     from :SCHEMA._private_known_crontabs as known
     where known.identifier in (select job.identifier from job)
@@ -107,7 +111,7 @@ select job.identifier, added.id from added join job using (place) order by added
 # Fires a series of ticks of one item, unless a tick of the item was fired after last_execution was read. The event
 # about the late ticks is committed with their jobs.
 BACKFILL = f"""/* gw:cron:backfill */
-with {CLOCK}, {_JOBS}, free as materialized (
+with {clock()}, {_JOBS}, free as materialized (
     select known.identifier
     from :SCHEMA._private_known_crontabs as known
     where known.identifier = %(identifier)s

@@ -37,11 +37,17 @@ KNOWN_NAMED = f"""/* gw:cron:known-named */ {_KNOWN}
 join pg_catalog.unnest(%(identifiers)s::text[]) as name(identifier) using (identifier)
 order by identifier"""
 
+
 # How long a statement may wait for a lock while it holds others: less than PostgreSQL waits before it looks for a
 # deadlock. So a session that waits for one of the rows held here is never chosen as the victim of a deadlock.
-BOUNDED_WAIT = """pg_catalog.set_config('lock_timeout', greatest(1, least(200,
+def bounded_wait(milliseconds: str) -> str:
+    """Return an expression that sets how long a statement waits for a lock at most."""
+    return f"""pg_catalog.set_config('lock_timeout', greatest(1, least({milliseconds},
         extract(epoch from pg_catalog.current_setting('deadlock_timeout')::interval) * 500::numeric
     )::int)::text, true)"""
+
+
+BOUNDED_WAIT = bounded_wait("200")
 
 REGISTER = f"""/* gw:cron:register */
 with bound as materialized (select {BOUNDED_WAIT} as milliseconds)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -61,7 +62,9 @@ class ScheduleWorld:
         (row,) = self.execute("select row_to_json(each) from :S._private_schedules as each where name = %s", name)
         return dict(row[0])
 
-    def worker(self, *identifiers: str, registry: Registry | None = None) -> tuple[Rounds, FlakySource]:
+    def worker(
+        self, *identifiers: str, registry: Registry | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> tuple[Rounds, FlakySource]:
         """Return the rounds of a new worker that knows these tasks, and its source of cursors."""
         source = FlakySource(self._connect())
         rounds = Rounds(
@@ -72,6 +75,7 @@ class ScheduleWorld:
             notify=True,
             send=lambda signal, **about: self.signals.append((signal, about)),
             on_trouble=lambda action, error, _: self.troubles.append(f"{action}: {error}"),
+            clock=clock,
         )
         return rounds, source
 

@@ -1,4 +1,4 @@
-"""Reads the schedules that are due, and when the next schedule is due. Takes no lock."""
+"""Reads the schedules that are due, and when the next schedule is due. Keeps no lock."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _COLUMNS = ",\n        ".join(
 
 # The index of next_at has all that is due at its beginning, and the next time behind it. The first row is there even if
 # nothing is due. A schedule whose task this worker does not know is left to others for a while.
-DUE = f"""/* gw:due-schedules */
+_DUE = f"""/* gw:due-schedules */
 with clock as materialized (select coalesce(%(now)s::timestamptz, pg_catalog.clock_timestamp()) as now)
 select {microseconds_of("clock.now")}, later.next_at, due.*
 from clock
@@ -56,8 +56,12 @@ left join lateral (
             select from rows from (pg_catalog.unnest(%(failing)s::bigint[]), pg_catalog.unnest(%(revisions)s::int[]))
                 as failing(id, revision)
             where failing.id = schedule.id and failing.revision = schedule.revision)
-    order by schedule.next_at limit %(most)s::int
+    order by schedule.next_at {{order}} limit %(most)s::int {{lock}}
 ) as due on true"""
+DUE = _DUE.format(order="", lock="")
+DUE_LATEST = _DUE.format(order="desc", lock="")
+# The locks are gone with the end of the statement; nobody waits for more than that.
+DUE_FREE = _DUE.format(order="", lock="for no key update of schedule skip locked")
 
 
 class DueSchedule(Frozen):
@@ -100,11 +104,13 @@ def read_due(
     unknown_tasks: Sequence[str] = (),
     failing: Mapping[int, int] | None = None,
     now: datetime | None = None,
+    text: str = DUE,
 ) -> Due:
-    """Read the schedules that are due, at most so many, the longest due first.
+    """Read the schedules that are due, at most so many.
 
     ``unknown_tasks`` are the tasks that this process does not know, ``failing`` the revisions of the schedules, by id,
-    that are to be left out.
+    that are to be left out. ``text`` is ``DUE``, which reads the longest due first, ``DUE_LATEST``, which reads them
+    last, or ``DUE_FREE``, which leaves out those that another session has locked.
     """
     failing = failing or {}
     parameters = {
@@ -115,7 +121,7 @@ def read_due(
         "failing": int_array(failing),
         "revisions": int_array(failing.values()),
     }
-    cursor.execute(statement(DUE, schema), parameters)
+    cursor.execute(statement(text, schema), parameters)
     rows = cursor.fetchall()
     moment, later = rows[0][:2]
     schedules = tuple(_schedule(row[2:]) for row in rows if row[2] is not None)

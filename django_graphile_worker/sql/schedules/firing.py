@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.sql.conditions import IS_PERMANENTLY_FAILED
-from django_graphile_worker.sql.crontab_ticks import ADD_JOBS, CLOCK
+from django_graphile_worker.sql.crontab_ticks import ADD_JOBS, clock
+from django_graphile_worker.sql.crontabs import bounded_wait
 from django_graphile_worker.sql.schedules.due import DueSchedule
 from django_graphile_worker.sql.schema import statement
 
@@ -22,6 +23,10 @@ from django_graphile_worker.sql.schema import statement
 MOST_RUNS = 50
 # A run that is not over is looked for among so many of the latest runs.
 RUNS_LOOKED_AT = 10
+# Milliseconds for which a statement waits for a row that the jobs need: the first that tries to fire schedules, and the
+# others, which find out which of them are concerned.
+FIRST_WAIT = 200
+SHORT_WAIT = 10
 
 _FREE = """chosen as materialized (
     select * from json_to_recordset(%(schedules)s::json) as chosen(
@@ -117,17 +122,20 @@ _RUNS = f"""without_job as materialized (
 ), noted as (
     insert into :SCHEMA._private_schedule_runs (schedule_id, tick, job_id, kind, number)
     select schedule_id, tick, job_id, kind, number from new_run where age <= {MOST_RUNS} order by schedule_id, place
-), forgotten as (
-    delete from only :SCHEMA._private_schedule_runs as run
-    using (
+), early as materialized (
+    -- A run by hand whose transaction is open may have deleted the same row. Arrays, because a plan that was made when
+    -- there were few runs would search them for each run.
+    select run.id from only :SCHEMA._private_schedule_runs as run
+    where run.id = any (array(
         select old.id
         from (select schedule_id, max(age) as number from new_run group by schedule_id) as added
         cross join lateral (
             select run.id from only :SCHEMA._private_schedule_runs as run
             where run.schedule_id = added.schedule_id
-            order by run.id desc offset greatest({MOST_RUNS} - added.number, 0)) as old
-    ) as old
-    where run.id = old.id
+            order by run.id desc offset greatest({MOST_RUNS} - added.number, 0)) as old))
+    for update skip locked
+), forgotten as (
+    delete from only :SCHEMA._private_schedule_runs as run where run.id = any (array(select early.id from early))
 )"""
 
 _EVENTS = """late as materialized (
@@ -145,7 +153,7 @@ _EVENTS = """late as materialized (
 )"""
 
 FIRE = f"""/* gw:fire-schedules */
-with {CLOCK}, {_FREE}, {_JOBS}, {_MOVE}, {_RUNS}, {_EVENTS}
+with {clock(bounded_wait("%(wait)s::int"))}, {_FREE}, {_JOBS}, {_MOVE}, {_RUNS}, {_EVENTS}
 select 'moved', moved.id, null::bigint from moved
 union all select 'fired', fired.schedule_id, fired.job_id from fired
 union all select 'skipped', without_job.schedule_id, without_job.number from without_job
@@ -195,18 +203,25 @@ class Fired(NamedTuple):
 
 
 def fire(
-    cursor: Any, moves: Sequence[Move], *, schema: str, notify: bool = True, now: datetime | None = None
+    cursor: Any,
+    moves: Sequence[Move],
+    *,
+    schema: str,
+    notify: bool = True,
+    now: datetime | None = None,
+    wait: int = FIRST_WAIT,
 ) -> dict[int, Fired]:
     """Move schedules to their next ticks, and add their jobs; return what became of each by its id.
 
     A schedule is left out if another session has locked, changed, fired or deleted it. Raise LockNotAvailable, and do
-    nothing, if a row that the jobs need stays locked by another session.
+    nothing, if a row that the jobs need stays locked by another session for ``wait`` milliseconds.
     """
     parameters = {
         "schedules": json.dumps([_schedule(move) for move in moves]),
         "ticks": json.dumps(_ticks(moves)),
         "notify": notify,
         "now": now,
+        "wait": wait,
     }
     cursor.execute(statement(FIRE, schema), parameters)
     rows = cursor.fetchall()

@@ -8,11 +8,10 @@ the next round reads it.
 from __future__ import annotations
 
 import math
-import random
 import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
 from django.conf import settings
@@ -20,23 +19,38 @@ from django.conf import settings
 from django_graphile_worker import signals
 from django_graphile_worker.sql.codecs import naive
 from django_graphile_worker.sql.schedules.due import Due, DueSchedule, read_due
-from django_graphile_worker.sql.schedules.firing import Fired, Move, fire
+from django_graphile_worker.sql.schedules.firing import FIRST_WAIT, SHORT_WAIT, Fired, Move, fire
 from django_graphile_worker.sql.schedules.summaries import named_tasks
 from django_graphile_worker.worker.maintenance.cron import CursorSource, halves
 from django_graphile_worker.worker.scheduling.known_tasks import KnownTasks
 from django_graphile_worker.worker.scheduling.moves import move_of
+from django_graphile_worker.worker.scheduling.parts import parts_of
+from django_graphile_worker.worker.scheduling.refusals import RETRY_AFTER, Refusals
+from django_graphile_worker.worker.scheduling.turns import Turns
 from django_graphile_worker.worker.service import Trouble, jittered
 
-# How many schedules a round reads, and how many one statement fires: it takes a tenth of a second, for which they are
-# locked.
-MOST_READ = 2_000
-MOST_AT_ONCE = 400
-# Seconds until schedules that another session has locked are looked for again, and until a worker looks again that has
-# lost most of a full read to another worker: to read and to compute the same once more would delay the other.
-YIELD_WAIT = 0.4
-BUSY_WAIT = 1.0
-# Seconds until a schedule that failed is tried again, unless it is changed.
-RETRY_AFTER = 30.0
+# Seconds after which a round ends and the next reads what is due now.
+LONGEST_ROUND = 2.0
+# Seconds until schedules that another session has locked are looked for again. They double.
+LOCKED_WAIT = 0.4
+LONGEST_LOCKED_WAIT = 2.0
+# Errors that are not about one schedule: the server is gone or read-only, the role has no rights, the schema is not
+# that of this version.
+OF_ALL = (
+    psycopg.OperationalError,
+    psycopg.InternalError,
+    psycopg.errors.InsufficientPrivilege,
+    psycopg.errors.UndefinedTable,
+    psycopg.errors.UndefinedFunction,
+)
+
+
+class Outcome(NamedTuple):
+    """What a round has tried, how many of it no other session had locked or changed, and whether it tried all."""
+
+    moves: list[Move]
+    won: int
+    is_whole: bool
 
 
 class Rounds:
@@ -62,11 +76,10 @@ class Rounds:
         self._send = send
         self._on_trouble = on_trouble
         self._clock = clock
-        # By id: the revision of a schedule that failed, and when it is tried again.
-        self._failing: dict[int, tuple[int, float]] = {}
+        self._turns = Turns(clock)
+        self._refusals = Refusals(clock)
+        self._locked_wait = LOCKED_WAIT
         self._has_begun = False
-        # How many schedules the next round reads: few until this worker has won against others.
-        self._most = MOST_AT_ONCE
         # When the next schedule is due, as the last round has found it.
         self.next_at: datetime | None = None
 
@@ -74,28 +87,21 @@ class Rounds:
         """Fire what is due; return the seconds until the next round."""
         if not self._has_begun:
             self._report_unknown_tasks()
+        if self._turns.wait > 0:
+            # Something else has called for this round.
+            return self._turns.wait
         began = self._clock()
-        with self._database.cursor() as cursor:
-            due = read_due(
-                cursor,
-                schema=self._schema,
-                most=self._most,
-                unknown_tasks=self._tasks.unknown(),
-                failing=self._left_out(),
-                now=self._now(),
-            )
-        moves, won = self._fire_all(due)
-        has_lost, is_full = won < len(moves) / 2, len(due.schedules) == self._most
-        self._most = MOST_AT_ONCE if has_lost else MOST_READ
-        if not has_lost and (is_full or any(_is_still_due(move, due.now) for move in moves)):
+        due = self._read()
+        if self._turns.is_of_others(due):
+            return self._turns.wait
+        outcome = self._fire_all(due, began)
+        has_lost = outcome.won < len(outcome.moves) / 2
+        is_next_at_once = self._turns.note(due, has_lost=has_lost) or not outcome.is_whole
+        if self._turns.wait > 0:
+            return self._turns.wait
+        if is_next_at_once or (not has_lost and any(_is_still_due(move, due.now) for move in outcome.moves)):
             return 0.0
-        if is_full:
-            return jittered(BUSY_WAIT)
-        upcoming = [due.next_at, *(move.next_at for move in moves)]
-        self.next_at = next_at = min((moment for moment in upcoming if moment is not None), default=None)
-        rest = math.inf if next_at is None else (next_at - due.now).total_seconds() - (self._clock() - began)
-        # Schedules that other sessions have locked were fired by them, or are still due.
-        return min(max(rest, 0.0), self._until_retry(), jittered(YIELD_WAIT) if won < len(moves) else math.inf)
+        return self._until_next(due, outcome, began)
 
     def close(self) -> None:
         self._database.close()
@@ -108,6 +114,34 @@ class Rounds:
             self._send(signals.schedule_tasks_not_found, tasks=unknown)
         self._has_begun = True
 
+    def _read(self) -> Due:
+        with self._database.cursor() as cursor:
+            return read_due(
+                cursor,
+                schema=self._schema,
+                most=self._turns.most,
+                unknown_tasks=self._tasks.unknown(),
+                failing=self._refusals.left_out(),
+                now=self._now(),
+                text=self._turns.text,
+            )
+
+    def _until_next(self, due: Due, outcome: Outcome, began: float) -> float:
+        """Return the seconds until something is due, after a round that has read all that was due."""
+        upcoming = [due.next_at, *(move.next_at for move in outcome.moves)]
+        self.next_at = next_at = min((moment for moment in upcoming if moment is not None), default=None)
+        rest = math.inf if next_at is None else (next_at - due.now).total_seconds() - (self._clock() - began)
+        return min(max(rest, 0.0), self._refusals.until_retry(), self._until_unlocked(outcome))
+
+    def _until_unlocked(self, outcome: Outcome) -> float:
+        """Return when to look again for schedules that other sessions had locked: they were fired, or are still due."""
+        if outcome.won == len(outcome.moves):
+            self._locked_wait = LOCKED_WAIT
+            return math.inf
+        wait = self._locked_wait
+        self._locked_wait = min(wait * 2, LONGEST_LOCKED_WAIT)
+        return jittered(wait)
+
     def _move_of(self, due: DueSchedule, now: datetime) -> Move | None:
         try:
             return move_of(due, self._tasks.get(due.task), now)
@@ -115,42 +149,41 @@ class Rounds:
             self._note_failure(due, error)
             return None
 
-    def _fire_all(self, due: Due) -> tuple[list[Move], int]:
-        """Fire schedules part by part; return what was tried, and how many no other session has locked or changed.
+    def _fire_all(self, due: Due, began: float) -> Outcome:
+        """Fire schedules part by part.
 
-        Several workers that read the same schedules begin with different parts. A worker that finds that others have
-        fired most of a part computes no other: what is left is read again.
+        A worker that finds that others have fired most of a part computes no other: what is left is read again.
         """
         moves: list[Move] = []
         won = 0
-        starts = list(range(0, len(due.schedules), MOST_AT_ONCE))
-        random.shuffle(starts)
-        for at in starts:
-            part = due.schedules[at : at + MOST_AT_ONCE]
-            decided = [move for each in part if (move := self._move_of(each, due.now)) is not None]
-            fired = self._fire_some(decided) if decided else 0
-            moves += decided
+        decided = (move for each in due.schedules if (move := self._move_of(each, due.now)) is not None)
+        for part in parts_of(decided, self._refusals):
+            fired = self._fire_some(part, began)
+            moves += part
             won += fired
-            if fired < len(decided) / 2:
+            if fired < len(part) / 2:
                 # Others are at it.
-                break
-        return moves, won
+                return Outcome(moves, won, is_whole=True)
+            if self._clock() - began > LONGEST_ROUND:
+                return Outcome(moves, won, is_whole=False)
+        return Outcome(moves, won, is_whole=True)
 
-    def _fire_some(self, moves: Sequence[Move]) -> int:
+    def _fire_some(self, moves: Sequence[Move], began: float, wait: int = FIRST_WAIT) -> int:
         """Fire schedules in ever smaller parts: one that is refused, or whose job key is locked, delays no other."""
         try:
             with self._database.cursor() as cursor:
-                fired = fire(cursor, moves, schema=self._schema, notify=self._notify, now=self._now())
+                fired = fire(cursor, moves, schema=self._schema, notify=self._notify, now=self._now(), wait=wait)
         except psycopg.Error as error:
             is_locked = isinstance(error, psycopg.errors.LockNotAvailable)
-            if isinstance(error, psycopg.OperationalError) and not is_locked:
+            if isinstance(error, OF_ALL) and not is_locked:
                 raise
-            if len(moves) > 1:
-                return sum(self._fire_some(part) for part in halves(moves))
-            if is_locked:
-                return 0
-            self._note_failure(moves[0].schedule, error)
-            return 1
+            # Each statement that finds a lock has waited for it.
+            is_too_late = is_locked and self._clock() - began > LONGEST_ROUND
+            if len(moves) > 1 and not is_too_late:
+                return sum(self._fire_some(part, began, SHORT_WAIT) for part in halves(moves))
+            for move in moves:
+                self._note_refusal(move.schedule, error)
+            return len(moves)
         self._report(moves, fired)
         return len(fired)
 
@@ -158,7 +191,7 @@ class Rounds:
         for move in moves:
             done = fired.get(move.schedule.id)
             if done is not None:
-                self._failing.pop(move.schedule.id, None)
+                self._refusals.forget(move.schedule)
                 self._report_one(move, done)
 
     def _report_one(self, move: Move, done: Fired) -> None:
@@ -174,20 +207,15 @@ class Rounds:
             number = move.missed.number
             self._send(signals.schedule_missed, **about, number=number, first_tick=first, last_tick=last)
 
+    def _note_refusal(self, due: DueSchedule, error: psycopg.Error) -> None:
+        if isinstance(error, psycopg.errors.LockNotAvailable):
+            self._refusals.note_lock(due)
+        else:
+            self._note_failure(due, error)
+
     def _note_failure(self, due: DueSchedule, error: Exception) -> None:
-        known = self._failing.get(due.id)
-        self._failing[due.id] = (due.revision, self._clock() + RETRY_AFTER)
-        is_news = known is None or known[0] != due.revision
-        if is_news and self._on_trouble is not None:
+        if self._refusals.note_failure(due) and self._on_trouble is not None:
             self._on_trouble(f"schedule {due.name}", error, RETRY_AFTER)
-
-    def _left_out(self) -> dict[int, int]:
-        now = self._clock()
-        return {id_: revision for id_, (revision, retry_at) in self._failing.items() if retry_at > now}
-
-    def _until_retry(self) -> float:
-        now = self._clock()
-        return min((retry_at - now for _, retry_at in self._failing.values() if retry_at > now), default=math.inf)
 
 
 def _is_still_due(move: Move, now: datetime) -> bool:

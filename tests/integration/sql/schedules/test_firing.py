@@ -13,8 +13,9 @@ import pytest
 from django_graphile_worker.jobs import JobDefaults
 from django_graphile_worker.registry import Task
 from django_graphile_worker.sql.control import read_control
+from django_graphile_worker.sql.schedules.by_hand import run
 from django_graphile_worker.sql.schedules.due import read_due
-from django_graphile_worker.sql.schedules.firing import Fired, Move, fire
+from django_graphile_worker.sql.schedules.firing import MOST_RUNS, Fired, Move, TickJob, fire
 from django_graphile_worker.worker.scheduling.moves import move_of
 from tests.conftest import RawConnection
 from tests.support.schedule_world import MINUTE, NOON, SECOND, ScheduleWorld
@@ -155,14 +156,48 @@ def test_a_job_key_that_another_session_has_locked__delays_no_other_schedule(
 ) -> None:
     world.add("keyed", run_at=NOON + MINUTE + SECOND, job_key="busy")
     world.now = NOON + MINUTE + SECOND
-    rounds, _ = world.worker()
+    seconds = 0.0
+    rounds, _ = world.worker(clock=lambda: seconds)
     with other.transaction(force_rollback=True):
         change(other, world, "select from :S.add_job('another', job_key => 'busy')")
         assert rounds.run() < 1
         assert (world.ticks("often"), world.ticks("keyed")) == (["12:01:00"], [])
+    seconds += 1
     world.settle(rounds)
     assert world.ticks("keyed") == ["12:01:01"]
     assert world.troubles == []
+
+
+def test_a_run_by_hand_that_is_not_committed__delays_no_tick(world: ScheduleWorld, other: RawConnection) -> None:
+    world.add("full", interval=SECOND, missed="all", missed_within=60 * MINUTE)
+    rounds, _ = world.worker()
+    world.settle(rounds)
+    world.now += (MOST_RUNS + 1) * SECOND
+    world.settle(rounds)
+    with other.transaction(force_rollback=True):
+        job = TickJob(world.now, False, None, None, None, None, None, ())
+        with other.cursor() as cursor:
+            run(cursor, world.row("full")["id"], job, by="maria", schema=world.schema, now=world.now)
+        world.now += SECOND
+        world.settle(rounds)
+        assert world.ticks("full")[-1] == "12:01:52", "the oldest row of runs is locked"
+    world.now += SECOND
+    world.settle(rounds)
+    assert len(world.runs("full")) == MOST_RUNS
+
+
+def test_a_server_that_accepts_no_writes__is_asked_once(world: ScheduleWorld) -> None:
+    world.add("other", cron="* * * * *", job_key="other")
+    world.settle(world.worker()[0])
+    world.now += MINUTE
+    rounds, source = world.worker()
+    source._connection.execute("set default_transaction_read_only = on")
+    with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
+        rounds.run()
+    assert world.troubles == [], "it is the trouble of no schedule"
+    source._connection.execute("set default_transaction_read_only = off")
+    world.settle(rounds)
+    assert world.ticks("often") == ["12:01:00", "12:02:00"]
 
 
 def test_a_session_that_has_changed_settings__reads_and_fires_the_same(

@@ -1,0 +1,84 @@
+"""Lets one of several workers fire a large number of schedules, without any agreement between them.
+
+All workers find the same schedules due. If all of them computed and fired the same, five workers would take several
+times as long as one. So a worker begins with few, and reads more when it has won them. One that has lost them yields:
+once a second it looks at a few schedules. While they are others than before, another worker is at it. If they are the
+same, that worker has died or is slow, and whoever looks first fires them. If even that fails, a session that is no
+worker has locked them, and this worker reads those that are free.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+
+from django_graphile_worker.sql.schedules.due import DUE, DUE_FREE, DUE_LATEST, Due, DueSchedule
+from django_graphile_worker.worker.service import jittered
+
+# How many schedules a round reads: of a worker that has won those that it read last, of one that begins, and of one
+# that looks whether another is at work.
+MOST_READ = 2_000
+FIRST_READ = 100
+LOOK = 20
+# Seconds until a worker that yields looks again, and how often it yields in a row at most.
+YIELD_WAIT = 1.0
+MOST_YIELDS = 10
+# If there are schedules that are later than this, every other round begins with the others: a long series of ticks that
+# is made up for must not make the others late, too.
+LATE = timedelta(seconds=20)
+
+
+class Turns:
+    """What the next round of this worker reads, and whether it leaves that to other workers."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        # How many schedules, and which, the next round reads.
+        self.most = FIRST_READ
+        self.text = DUE
+        self._seen: frozenset[object] = frozenset()
+        self._yields = 0
+        self._looks_at = 0.0
+
+    @property
+    def wait(self) -> float:
+        """The seconds until this worker looks again; zero if it does not yield."""
+        return max(self._looks_at - self._clock(), 0.0) if self._yields else 0.0
+
+    def is_of_others(self, due: Due) -> bool:
+        """Return whether another worker is firing what is due; then this one yields again."""
+        is_moving = len(due.schedules) == LOOK and self._seen.isdisjoint(_marks(due.schedules))
+        if not 0 < self._yields < MOST_YIELDS or not is_moving:
+            return False
+        self._yield_with(due.schedules)
+        return True
+
+    def note(self, due: Due, *, has_lost: bool) -> bool:
+        """Note whether others had most of what was read; return whether the next round begins at once."""
+        is_full = len(due.schedules) == self.most
+        has_yielded, self._yields = self._yields > 0, 0
+        if has_lost and is_full and not has_yielded:
+            self._yield_with(due.schedules)
+            return False
+        self.most = MOST_READ if is_full else FIRST_READ
+        self.text = self._next_text(due, is_full=is_full, is_locked=has_lost)
+        return is_full
+
+    def _yield_with(self, due: Sequence[DueSchedule]) -> None:
+        self._seen = _marks(due[:LOOK])
+        self._yields += 1
+        self._looks_at = self._clock() + jittered(YIELD_WAIT)
+        self.most, self.text = LOOK, DUE
+
+    def _next_text(self, due: Due, *, is_full: bool, is_locked: bool) -> str:
+        if not is_full:
+            return DUE
+        if is_locked or self.text == DUE_FREE:
+            return DUE_FREE
+        oldest: datetime = due.schedules[0].next_at or due.now
+        return DUE_LATEST if self.text == DUE and due.now - oldest > LATE else DUE
+
+
+def _marks(due: Sequence[DueSchedule]) -> frozenset[object]:
+    return frozenset((each.id, each.next_at) for each in due)

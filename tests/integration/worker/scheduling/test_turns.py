@@ -1,0 +1,150 @@
+"""Many schedules that are due at once, and several workers: one of them fires, the others look whether it does."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from django_graphile_worker.schedules.policies import MOST_TICKS
+from django_graphile_worker.worker.scheduling.parts import MOST_AT_ONCE
+from django_graphile_worker.worker.scheduling.rounds import Rounds
+from django_graphile_worker.worker.scheduling.turns import FIRST_READ, LOOK
+from tests.conftest import RawConnection
+from tests.support.schedule_world import MINUTE, NOON, ScheduleWorld
+
+NUMBER = 300
+
+
+class Seconds:
+    """The clock of a worker."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def world(raw_connection: Callable[..., RawConnection], worker_schema: str) -> ScheduleWorld:
+    """Return a world in which many schedules are due."""
+    world = ScheduleWorld(lambda **_: raw_connection(options="-c statement_timeout=5s"), worker_schema, NOON)
+    world.execute(
+        "insert into :S._private_schedules (name, task, cron)"
+        f" select 'tenant ' || number, 'report', '* * * * *' from generate_series(1, {NUMBER}) as number"
+    )
+    world.settle(world.worker()[0])
+    world.now = NOON + MINUTE
+    return world
+
+
+@pytest.fixture
+def clock() -> Seconds:
+    return Seconds()
+
+
+def number_of_jobs(world: ScheduleWorld) -> int:
+    ((number, different),) = world.execute("select count(*), count(distinct flags::text) from :S._private_jobs")
+    assert number == different, "none is fired twice"
+    return int(number)
+
+
+def lock_first(session: RawConnection, world: ScheduleWorld, number: int) -> None:
+    """Lock the schedules that workers read first."""
+    session.execute(
+        f'select from "{world.schema}"._private_schedules where id in (select id from'
+        f' "{world.schema}"._private_schedules order by next_at limit {number}) for update'.encode()
+    )
+
+
+def fire_next(world: ScheduleWorld, number: int) -> None:
+    """Move the schedules that are first, as another worker does."""
+    world.execute(
+        "update :S._private_schedules set next_at = next_at + interval '1 minute' where id in"
+        f" (select id from :S._private_schedules order by next_at limit {number})"
+    )
+
+
+def lose(world: ScheduleWorld, rounds: Rounds) -> float:
+    """Run a round while another worker fires the same schedules."""
+    other = world._connect()
+    with other.transaction(force_rollback=True):
+        lock_first(other, world, FIRST_READ)
+        return rounds.run()
+
+
+def test_a_worker_that_has_lost__waits_while_another_fires(world: ScheduleWorld, clock: Seconds) -> None:
+    rounds, source = world.worker(clock=clock)
+    assert 0.5 < lose(world, rounds) <= 1
+    sent = len(source.statements)
+    clock.now += 0.25
+    assert 0.25 < rounds.run() <= 0.75, "a notification makes it look no earlier"
+    assert len(source.statements) == sent
+    for _ in range(3):
+        fire_next(world, 50)
+        clock.now += 1
+        assert 0.5 < rounds.run() <= 1
+    assert len(source.statements) == sent + 3, "one statement for each look"
+    assert number_of_jobs(world) == 0
+
+
+def test_a_worker_that_has_lost__fires_the_rest_if_the_other_dies(world: ScheduleWorld, clock: Seconds) -> None:
+    rounds, _ = world.worker(clock=clock)
+    lose(world, rounds)
+    clock.now += 1
+    assert world.settle(rounds) > 50
+    assert number_of_jobs(world) == NUMBER
+
+
+def test_a_worker_that_has_lost__takes_its_turn_although_others_move_slowly(
+    world: ScheduleWorld, clock: Seconds
+) -> None:
+    rounds, _ = world.worker(clock=clock)
+    lose(world, rounds)
+    for _ in range(15):
+        fire_next(world, LOOK)
+        clock.now += 1
+        rounds.run()
+    assert number_of_jobs(world) > 0
+
+
+def test_schedules_that_a_person_has_locked__delay_no_others(world: ScheduleWorld, clock: Seconds) -> None:
+    rounds, _ = world.worker(clock=clock)
+    other = world._connect()
+    with other.transaction(force_rollback=True):
+        lock_first(other, world, NUMBER - 10)
+        assert rounds.run() > 0.5
+        clock.now += 1
+        world.settle(rounds)
+        assert number_of_jobs(world) == 10
+    clock.now += 1
+    for _ in range(3):
+        clock.now += 1
+        world.settle(rounds)
+    assert number_of_jobs(world) == NUMBER
+
+
+def test_a_long_backlog__makes_no_other_schedule_late(world: ScheduleWorld) -> None:
+    seconds = itertools.count()
+    world.execute("delete from :S._private_schedules")
+    world.now = NOON
+    world.execute(
+        "insert into :S._private_schedules (name, task, interval, missed, missed_within)"
+        f" select 'often ' || number, 'report', '1 second', 'all', '1 day' from generate_series(1, {FIRST_READ})"
+        " as number"
+    )
+    world.add("on time", run_at=NOON + timedelta(hours=1))
+    world.settle(world.worker()[0])
+    world.now = NOON + timedelta(hours=1)
+    # Each statement takes a second.
+    rounds, _ = world.worker(clock=lambda: float(next(seconds)))
+    rounds.run()
+    assert world.ticks("on time") == []
+    rounds.run()
+    assert world.ticks("on time") == ["13:00:00"]
+    ((most,),) = world.execute(
+        "select max(number) from (select count(*) as number from :S._private_jobs group by xmin::text) as statement"
+    )
+    assert most <= MOST_AT_ONCE + MOST_TICKS, "jobs of one statement"
