@@ -172,6 +172,8 @@ def test_beat_and_schedules__fire_at_the_same_times_around_time_changes(beat: An
     assert not compare(beat, windows(hours=2), most=40, only=dense)
 
 
+# Half of that on a machine that does nothing else: beat is asked about each of a million times.
+@pytest.mark.timeout(1800)
 @pytest.mark.chaos
 def test_beat_and_schedules__fire_at_the_same_times_for_a_year(beat: Any) -> None:
     imported()
