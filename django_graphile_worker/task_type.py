@@ -186,6 +186,10 @@ class Task(Generic[P, R, Payload]):
         """Return for how many seconds a run may last, None for no limit; the default is the setting TIMEOUT."""
         return default if self.timeout is None else self.timeout or None
 
+    def job_defaults(self) -> JobDefaults:
+        """Return what a job of a schedule gets where the schedule says nothing."""
+        return self.defaults
+
     def key_fields(self, payload: Any) -> Any:
         """Return the value whose fields the template of a limit names: the payload, as JSON values."""
         return payload

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from asgiref.sync import sync_to_async
 
@@ -17,6 +17,7 @@ from django_graphile_worker.backend.task_class import (
     GraphileTask,
     as_graphile_task,
     backoff_of,
+    expires_of,
     keep_result_of,
     limits_of,
     timeout_of,
@@ -24,11 +25,13 @@ from django_graphile_worker.backend.task_class import (
 from django_graphile_worker.exceptions import PayloadError
 from django_graphile_worker.jobs import JobDefaults
 from django_graphile_worker.signatures import is_async_function, source_of
-from django_graphile_worker.task_labels import identifier_for, split_identifier
+from django_graphile_worker.task_labels import identifier_for, label_of, split_identifier
 from django_graphile_worker.task_permissions import valid_schedulable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from django_graphile_worker.backend.options import BackendOptions
 
 
 class RunnableTask(registry.Task[Any, Any, Any]):
@@ -47,6 +50,7 @@ class RunnableTask(registry.Task[Any, Any, Any]):
             keep_result=keep_result_of(django_task),
             keeps_payload=True,
             timeout=timeout_of(django_task),
+            expires=expires_of(django_task),
             limits=limits_of(django_task),
             schedulable=valid_schedulable(django_task.schedulable),
         )
@@ -58,6 +62,24 @@ class RunnableTask(registry.Task[Any, Any, Any]):
             seconds: float = backend.checked_options.result_ttl
             return seconds or None
         return self.keep_result or None
+
+    def job_defaults(self) -> JobDefaults:
+        """Return the options with which ``enqueue()`` adds a job under this label."""
+        task, backend = self.django_task, cast("Any", task_backends[self.django_task.backend])
+        options: BackendOptions = backend.checked_options
+        return JobDefaults(
+            queue_name=options.serial_queues.get(label_of(self.identifier)),
+            max_attempts=options.max_attempts if task.max_attempts is None else task.max_attempts,
+            job_key=self._job_key_of if callable(task.job_key) else task.job_key,
+            job_key_mode=task.job_key_mode,
+            # Django's larger numbers run sooner, ours later.
+            priority=-task.priority,
+            flags=task.flags,
+        )
+
+    def _job_key_of(self, payload: Any) -> str | None:
+        call = Call.from_payload(payload)
+        return self.django_task.job_key_for(call.args, call.kwargs)
 
     def key_fields(self, payload: Any) -> Any:
         """Return the arguments of a call by the names of the function's parameters, with their defaults."""

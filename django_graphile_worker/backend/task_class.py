@@ -195,6 +195,12 @@ def validate_options(task: GraphileTask[Any, Any]) -> None:
         raise InvalidTask(f"@task of {task.module_path}: {error}") from error
 
 
+def expires_of(task: GraphileTask[Any, Any]) -> float | None:
+    """Return how many seconds after its due time a job may still be started; None if that is not limited so."""
+    expires = valid_expires(task.expires)
+    return expires.total_seconds() if isinstance(expires, timedelta) else None
+
+
 def backoff_of(task: GraphileTask[Any, Any]) -> timedelta | Callable[..., Any] | None:
     backoff = task.backoff
     if backoff is None or callable(backoff):

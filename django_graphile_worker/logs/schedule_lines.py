@@ -20,6 +20,12 @@ def _line(level: int, template: str) -> Callable[..., None]:
     return receiver
 
 
+def _missed(**arguments: Any) -> None:
+    single = "schedule %(name)s missed the tick of %(first_tick)s: no worker fired it"
+    several = "schedule %(name)s missed %(number)s ticks, from %(first_tick)s to %(last_tick)s: no worker fired them"
+    _line(logging.WARNING, single if arguments.get("number") == 1 else several)(**arguments)
+
+
 RECEIVERS: dict[str, Callable[..., None]] = {
     "schedule_tasks_not_found": _line(
         logging.WARNING, "schedules have tasks that this project does not have, and are not fired here: %(tasks)s"
@@ -28,8 +34,5 @@ RECEIVERS: dict[str, Callable[..., None]] = {
     "schedule_skipped": _line(
         logging.INFO, "schedule %(name)s added no job of %(task)s for %(ticks)s: the last run is not over"
     ),
-    "schedule_missed": _line(
-        logging.WARNING,
-        "schedule %(name)s missed %(number)s ticks, from %(first_tick)s to %(last_tick)s: no worker fired them",
-    ),
+    "schedule_missed": _missed,
 }

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.utils import timezone
 
-from django_graphile_worker import registry
+from django_graphile_worker import conf, registry
+from django_graphile_worker.exceptions import PayloadError
 from django_graphile_worker.models.schedule_tasks import find_task
+from django_graphile_worker.payloads import encode
 from django_graphile_worker.schedules.intervals import parse_interval
 from django_graphile_worker.schedules.validation import mistakes_in
 from django_graphile_worker.sql.schedules.changes import FOREVER
@@ -27,6 +30,7 @@ def refuse_mistakes(schedule: Any, *, former_task: str | None = None) -> None:
     The task must be one that this process knows, unless the schedule has it already: another project that shares the
     database may have it.
     """
+    _take_python_values(schedule)
     values = {name: _value(getattr(schedule, name)) for name in FIELDS}
     if values["paused_until"] == FOREVER:
         # A pause without an end is no time that people choose.
@@ -43,6 +47,17 @@ def refuse_mistakes(schedule: Any, *, former_task: str | None = None) -> None:
     for name in PHRASES:
         if isinstance(values[name], str):
             setattr(schedule, name, parse_interval(values[name]))
+
+
+def _take_python_values(schedule: Any) -> None:
+    """Replace a task by its identifier and an instance of a dataclass or model by its fields, as ``add_job()`` does."""
+    if isinstance(schedule.task, registry.Task):
+        schedule.task = schedule.task.identifier
+    if not isinstance(schedule.payload, dict | list | str | int | float | None):
+        try:
+            schedule.payload = json.loads(encode(schedule.payload, max_size=conf.current().max_payload_size))
+        except PayloadError as error:
+            raise ValidationError({"payload": [str(error)]}) from error
 
 
 def _value(value: Any) -> Any:

@@ -14,7 +14,7 @@ import pytest
 
 from django_graphile_worker import run_once
 from django_graphile_worker.management.options import SETTINGS
-from django_graphile_worker.models import Job
+from django_graphile_worker.models import Job, Schedule
 from django_graphile_worker.registry import tasks
 from tests.docs.pages import page, sections
 
@@ -25,7 +25,7 @@ NAME = "guide_to_django_tasks"
 
 
 def blocks() -> list[str]:
-    found = re.findall(r"```python\n(.*?)```", page(PAGE), flags=re.DOTALL)
+    found = re.findall(r"```python\n(.*?)```", page(PAGE).replace('"shop.tasks.', f'"{NAME}.'), flags=re.DOTALL)
     # The page says which name the package for Django 5.2 has.
     return found if django.VERSION >= (6, 0) else [each.replace("django.tasks", "django_tasks") for each in found]
 
@@ -49,6 +49,14 @@ def guide(settings: Any) -> Iterator[ModuleType]:
                 exec(block, vars(module))
         yield module
     del sys.modules[NAME]
+
+
+def test_schedules__call_the_tasks(guide: Any) -> None:
+    guide.schedule_tasks()
+    for schedule in Schedule.objects.all():
+        schedule.run_now()
+    run_once()
+    assert [schedule.runs()[0].outcome for schedule in Schedule.objects.all()] == ["succeeded", "succeeded"]
 
 
 def test_examples__enqueue_and_run(guide: Any) -> None:

@@ -34,7 +34,7 @@ def _facts(runner: Runner, *, once: bool) -> list[tuple[str, str]]:
         ("schema", settings.schema),
         ("tasks", _tasks(runner)),
         ("concurrency", f"{settings.concurrency}{processes}"),
-        ("recurring", _listed([item.name for item in runner.parts.cron_items]) or "none"),
+        ("recurring", _listed([item.name for item in runner.parts.cron_items]) or "none in code"),
         ("woken by", _woken_by(runner, once=once)),
     ]
 

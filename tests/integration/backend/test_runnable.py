@@ -13,12 +13,14 @@ from django_graphile_worker import add_job
 from django_graphile_worker.backend.runnable import RunnableTask
 from django_graphile_worker.exceptions import PayloadError
 from django_graphile_worker.limits.keys import keys_of
-from django_graphile_worker.models import Job
+from django_graphile_worker.models import Job, Schedule
+from django_graphile_worker.task_labels import identifier_for
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 Run = Callable[..., Any]
 PATH = "tests.support.django_tasks"
+OPTIONS_OF_JOBS = ("job_queue__queue_name", "priority", "max_attempts", "key")
 
 
 def test_context__tells_the_attempt_and_has_the_helpers(framework: Any, run: Run) -> None:
@@ -171,6 +173,32 @@ def test_call_without_an_argument_that_a_limit_needs__is_refused(framework: Any)
     with pytest.raises(PayloadError, match="limited, got others"):
         framework.limited.enqueue(1, 2, 3)
     assert not Job.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "label", "arguments"),
+    [("mail", "emails", ["a@x.org"]), ("report", "default", [7]), ("broken", "default", []), ("add", "default", [1])],
+)
+def test_schedule__adds_the_job_that_enqueue_adds(
+    framework: Any, settings: Any, name: str, label: str, arguments: list[Any]
+) -> None:
+    options = {"SERIAL_QUEUES": {"emails": "outbox"}, "MAX_ATTEMPTS": 7}
+    settings.TASKS = {"default": {**settings.TASKS["default"], "OPTIONS": options}}
+    enqueued, identifier = getattr(framework, name), identifier_for(f"{PATH}.{name}", label)
+    enqueued.enqueue(*arguments)
+    expected = Job.objects.values_list(*OPTIONS_OF_JOBS).get()
+    schedule = Schedule.objects.create(
+        name=name, task=identifier, payload={"args": arguments}, interval=timedelta(hours=1)
+    )
+    job_id = schedule.run_now()
+    assert Job.objects.values_list(*OPTIONS_OF_JOBS).get(pk=job_id) == expected
+
+
+def test_expiry_of_a_task__counts_for_jobs_that_schedules_add(framework: Any) -> None:
+    expiring = replace(framework.about, expires=timedelta(minutes=5))
+    assert RunnableTask(expiring, "about").expires == 300
+    assert RunnableTask(replace(framework.about, expires=False), "about").expires is None
+    assert RunnableTask(framework.about, "about").expires is None
 
 
 @pytest.mark.parametrize(("timeout", "seconds"), [(30, 30.0), (timedelta(minutes=1), 60.0), (False, None), (None, 5.0)])

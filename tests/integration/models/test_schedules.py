@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -47,6 +48,19 @@ def changes() -> list[tuple[Any, ...]]:
         table = Schedule._meta.db_table.replace("_private_schedules", "_private_schedule_changes")
         cursor.execute(f"select changed_by, before::json, after::json from {table} order by id")
         return list(cursor.fetchall())
+
+
+def test_create__takes_a_task_and_an_instance_of_its_payload(report: Any) -> None:
+    @dataclass
+    class Payload:
+        a: int
+        since: datetime
+
+    schedule = make(task=report, payload=Payload(a=1, since=datetime(2027, 1, 1, tzinfo=UTC)))
+    schedule.refresh_from_db()
+    assert (schedule.task, schedule.payload) == ("report", {"a": 1, "since": "2027-01-01T00:00:00Z"})
+    with pytest.raises(ValidationError, match="payload"):
+        make("other", payload=object())
 
 
 def test_run_now__adds_the_job_of_a_tick_with_the_defaults_of_its_task() -> None:

@@ -26,6 +26,20 @@ def test_every_signal_can_be_sent_with_its_documented_arguments(name: str, caplo
     assert "swordfish" not in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("number", "line"),
+    [
+        (1, "schedule nightly missed the tick of 04:00: no worker fired it"),
+        (2, "schedule nightly missed 2 ticks, from 04:00 to 05:00: no worker fired them"),
+    ],
+)
+def test_missed_ticks__are_counted_if_there_are_several(
+    number: int, line: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    send("schedule_missed", name="nightly", number=number, first_tick="04:00", last_tick="05:00")
+    assert [record.getMessage() for record in caplog.records] == [line]
+
+
 JOB_LINES = [
     ("job_succeeded", {}, "INFO", "send_email #7 succeeded after 12 ms (attempt 2 of 25)"),
     (

@@ -53,7 +53,8 @@ class Pause(ByNames):
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("--until", metavar="TIME", help="End the pause then: +2h, or 2026-05-01T12:00.")
+        until = "End the pause then: +2h, or 2026-05-01T12:00 in the time zone of the schedule."
+        parser.add_argument("--until", metavar="TIME", help=until)
 
     def change(self, console: Console, schedule: Schedule, options: Options) -> str | None:
         if options["until"] is None:

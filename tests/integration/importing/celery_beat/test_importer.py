@@ -172,6 +172,8 @@ def test_beat_and_schedules__fire_at_the_same_times_around_time_changes(beat: An
     assert not compare(beat, windows(hours=2), most=40, only=dense)
 
 
+# Beat is asked about each of its times, for minutes.
+@pytest.mark.timeout(1800)
 @pytest.mark.chaos
 def test_beat_and_schedules__fire_at_the_same_times_for_a_year(beat: Any) -> None:
     imported()
@@ -226,7 +228,8 @@ def of_equal_length(
 def beat_times(row: Any, schedule: Schedule, after: datetime, until: datetime, most: int) -> list[datetime]:
     """Return the times of beat, as if it had run until the beginning of the period."""
     row = copy.copy(row)
-    earlier = latest_time(Definition.of(schedule), START, after)
+    # Some intervals were due once more between their last run and the import.
+    earlier = latest_time(Definition.of(schedule), START - timedelta(seconds=9), after)
     if earlier is not None:
         row.last_run_at = earlier
         row.total_run_count = 1
