@@ -5,16 +5,21 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 
+from django.db import OperationalError
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 
 from django_graphile_worker.exceptions import SchemaError
 from django_graphile_worker.operations.operation import SchemaOperation, all_or_nothing, explained
+from django_graphile_worker.sql.errors import sqlstate
 from django_graphile_worker.sql.install import indexes
 from django_graphile_worker.sql.install.indexes import Index
 
 # The interval, in seconds, of checking whether another session has finished building its index.
 POLL_INTERVAL = 0.2
+DEADLOCK_DETECTED = "40P01"
+# How often the builds of one operation begin again.
+MOST_DEADLOCKS = 10
 
 
 class BuildIndexes(SchemaOperation):
@@ -32,6 +37,19 @@ class BuildIndexes(SchemaOperation):
         return "Build the indexes that the tables of the queue do not have yet"
 
     def run_install(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
+        """Build the missing indexes; begin again if another migrate began to build an index at the same moment.
+
+        Each of two concurrent builds waits for the other, so PostgreSQL cancels one of them.
+        """
+        for _ in range(MOST_DEADLOCKS):
+            try:
+                return self._build_missing(schema_editor, schema)
+            except OperationalError as error:
+                if sqlstate(error) != DEADLOCK_DETECTED:
+                    raise
+        return self._build_missing(schema_editor, schema)
+
+    def _build_missing(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
         connection = schema_editor.connection
         self._wait_for_running_builds(connection, schema)
         for name in self._incomplete(connection, schema):

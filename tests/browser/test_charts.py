@@ -70,13 +70,13 @@ def test_crosshair__shows_values_by_mouse_touch_and_keyboard(open_page: OpenPage
 
 def test_refresh__keeps_the_crosshair_and_renews_its_values(open_page: OpenPage) -> None:
     page = open_page("overview/", viewport={"width": 1360, "height": 900})
-    page.hover("#gw-plot-throughput")
     refresh_often(page)
-    page.hover("#gw-plot-throughput")
+    box = page.locator("#gw-plot-throughput").bounding_box()
+    page.mouse.move(box["x"] + box["width"] * 30.5 / 60, box["y"] + 40)
     execute("update {schema}._private_statistics set succeeded = 777777 where task_identifier = ''")
     page.wait_for_selector(".gw-readout:has-text('777,777')")
-    # The bucket in the middle: the next minute moves it, also between a read of the label and the refresh.
-    assert readout(page).startswith(figures(page, "throughput", 30)[0])
+    # The label is read with the table, because the next minute moves both.
+    assert readout(page).split()[0] in {figures(page, "throughput", row)[0] for row in (30, 29)}
     # The tables are emptied after the test: no request must read them meanwhile.
     page.select_option("#gw-interval", "0")
     page.wait_for_load_state("networkidle")

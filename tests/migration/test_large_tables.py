@@ -135,6 +135,23 @@ def test_two_migrates_at_once__build_everything_once(site: Site, adopted: Worker
     assert adopted.value("select %s::regclass::oid", under_way) == oid
 
 
+@pytest.mark.usefixtures("large")
+def test_build_that_meets_another_build__is_begun_again(site: Site, adopted: WorkerSql) -> None:
+    """Two migrates that begin a build at the same moment wait for each other, and PostgreSQL cancels one of them."""
+    cancelled: list[str] = []
+
+    def cancel_once(execute: Any, sql: str, *arguments: Any) -> Any:
+        if "index concurrently" in sql and not cancelled:
+            cancelled.append(sql)
+            raise OperationalError from psycopg.errors.DeadlockDetected()
+        return execute(sql, *arguments)
+
+    with connections[site.alias].execute_wrapper(cancel_once):
+        site.migrate()
+    assert cancelled
+    assert incomplete(adopted) == []
+
+
 def test_index_that_was_lost__is_built_by_repair(site: Site, worker: WorkerSql) -> None:
     """The warning of the worker and the system check recommend the command."""
     site.migrate()
