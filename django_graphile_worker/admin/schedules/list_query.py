@@ -10,7 +10,7 @@ from django.http import HttpRequest
 from django_graphile_worker.sql.schedules.listing import ORDERS, ScheduleState
 
 PAGE_SIZE = 50
-# The list is for people: nobody reads a page that is farther than this.
+# The largest page number that is read from the address of the list.
 LAST_PAGE = 10_000
 LONGEST_TEXT = 500
 # Which of the two kinds a list shows; "" for both.

@@ -24,7 +24,7 @@ _APP = Schedule._meta.app_label
 
 
 def task_permission(identifier: str) -> str | None:
-    """Return the permission that a user needs to schedule a task; None if nobody may, in the admin."""
+    """Return the permission that a user needs to schedule a task; None if the admin schedules it for no user."""
     task = registry.tasks.get(identifier)
     schedulable = False if task is None else task.schedulable
     if schedulable is True:
@@ -107,7 +107,7 @@ class SchedulePermissionsAdmin(PageAdmin):
         return obj is None or may_schedule(request.user, obj.task)
 
     def may_stop(self, request: HttpRequest, obj: Schedule | None) -> bool:
-        """Return whether the user may end a schedule whose task nobody may schedule in the admin."""
+        """Return whether the user may end a schedule whose task is not schedulable in the admin."""
         return (
             obj is not None and task_permission(obj.task) is None and bool(getattr(request.user, "is_superuser", False))
         )

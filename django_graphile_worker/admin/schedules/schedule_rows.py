@@ -182,7 +182,7 @@ class RowMaker:
         due = schedule.next_at
         if due is None or not schedule.is_enabled or is_paused(schedule, self._now):
             return None
-        # A schedule whose next time nobody has computed yet was due when it was changed.
+        # A schedule whose next time no worker has computed yet was due when it was changed.
         since = schedule.changed_at if formatting.aware(due) <= formatting.EARLIEST else due
         return since if since is not None and self._age(since) >= timedelta(seconds=LATE_AFTER) else None
 

@@ -60,7 +60,7 @@ left join lateral (
 ) as due on true"""
 DUE = _DUE.format(order="", lock="")
 DUE_LATEST = _DUE.format(order="desc", lock="")
-# The locks are gone with the end of the statement; nobody waits for more than that.
+# The locks end with the statement, so another session waits for one read at most.
 DUE_FREE = _DUE.format(order="", lock="for no key update of schedule skip locked")
 
 

@@ -61,7 +61,7 @@ select item.identifier from unnest(%(identifiers)s::text[]) with ordinality as i
 where {_IS_FAILING_ITEM}
 order by item.place"""
 
-# The clock is read once, so that an index can be searched for what is late. A schedule whose next time nobody has
+# The clock is read once, so that an index can be searched for what is late. A schedule whose next time no worker has
 # computed yet, -infinity, is late if it was changed some time ago.
 COUNTS = f"""/* gw:schedule-counts */
 select schedules.failing + items.failing, schedules.missed + items.missed, late.number

@@ -44,7 +44,7 @@ CONDITIONS: Mapping[ScheduleState, str] = {
     # How a run ended tells about its job, which not every user may see.
     ScheduleState.FAILING: f"%(sees_outcomes)s::boolean and {IS_FAILING}",
     ScheduleState.MISSED: f"schedule.last_missed_at >= clock.now - interval '{MISSED_WITHIN} seconds'",
-    # A schedule whose next time nobody has computed yet has -infinity.
+    # A schedule whose next time no worker has computed yet has -infinity.
     ScheduleState.LATE: f"""{_FIRES} and schedule.next_at <= {_LATE_BEFORE}
         and (schedule.next_at > '-infinity' or schedule.changed_at <= {_LATE_BEFORE})""",
     ScheduleState.UNKNOWN_TASK: "schedule.task = any (%(unknown_tasks)s::text[])",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any, ClassVar
 
 from django.core.management.base import CommandError, CommandParser
@@ -40,9 +41,9 @@ class ByNames(Verb):
             else:
                 console.say(console.style.SUCCESS(f"{shown(schedule.name)} {text}."))
 
+    @abstractmethod
     def change(self, console: Console, schedule: Schedule, options: Options) -> str | None:
         """Change a schedule and return what happened; None if there was nothing to change."""
-        raise NotImplementedError
 
 
 class Pause(ByNames):
