@@ -28,7 +28,7 @@ from django_graphile_worker.sql.codecs import (
     nullable_text_array,
     text_array,
 )
-from django_graphile_worker.sql.id_spans import by_id, spans_of
+from django_graphile_worker.sql.records.id_spans import by_id, spans_of
 from django_graphile_worker.sql.releases import FEWEST_IN_PLACE, Failure, places_of
 from django_graphile_worker.sql.result_keeping import NOTHING_KEPT, ResultKeeping
 from django_graphile_worker.sql.schema import statement

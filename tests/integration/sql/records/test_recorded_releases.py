@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from django_graphile_worker.sql import history, recorded_releases, recovery, results
+from django_graphile_worker.sql import recovery
 from django_graphile_worker.sql.claims import Claim
-from django_graphile_worker.sql.recorded_releases import Attempt, CompletedJobs, KeptResults, ReturnedJob
+from django_graphile_worker.sql.records import history, recorded_releases, results
+from django_graphile_worker.sql.records.recorded_releases import Attempt, CompletedJobs, KeptResults, ReturnedJob
 from django_graphile_worker.sql.releases import Failure
 from django_graphile_worker.sql.result_keeping import ResultKeeping
 from tests.conftest import RawConnection

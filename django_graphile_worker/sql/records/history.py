@@ -1,6 +1,6 @@
 """The history of attempts: its outcomes, and the partitions of its table, one for each day in UTC.
 
-``sql.recorded_releases`` writes the rows. Only the owner of the table may make, index and drop partitions, so functions
+``recorded_releases`` writes the rows. Only the owner of the table may make, index and drop partitions, so functions
 of the schema do it, with the rights of the owner.
 """
 

@@ -8,9 +8,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from django_graphile_worker.sql import claims, id_spans, recorded_releases, releases, waiters
+from django_graphile_worker.sql import claims, releases
 from django_graphile_worker.sql.claims import Claim
-from django_graphile_worker.sql.recorded_releases import CompletedJobs, KeptResults
+from django_graphile_worker.sql.records import id_spans, recorded_releases, waiters
+from django_graphile_worker.sql.records.recorded_releases import CompletedJobs, KeptResults
 
 RawConnection = psycopg.Connection[Any]
 MANY = releases.FEWEST_IN_PLACE + 4

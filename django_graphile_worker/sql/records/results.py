@@ -1,6 +1,6 @@
 """Results that tasks keep: what their status means, and how they are deleted when they have expired.
 
-``sql.recorded_releases`` writes the results of jobs that ran, ``sql.recovery`` those of jobs whose workers died, and
+``recorded_releases`` writes the results of jobs that ran, ``sql.recovery`` those of jobs whose workers died, and
 the statements with ``sql.result_keeping.RECORD_OPERATOR`` those of jobs that a call of the API ended.
 """
 
