@@ -1,10 +1,11 @@
 """The only package that executes SQL.
 
 A module holds the statements of one subject, each as a constant next to the function that sends it: jobs and claims
-(``add_job``, ``jobs``, ``claims``, ``releases``), workers (``workers``, ``recovery``), crontabs, statistics, sessions.
+(``add_job``, ``jobs``, ``claims``, ``releases``), workers (``workers``, ``recovery``), crontabs, sessions.
 Start reading at ``claims`` and ``releases``, which a worker uses for every job.
 
-Subjects of several modules have folders. ``records`` has what remains of jobs that have ended. ``inspection`` reads the
+Subjects of several modules have folders. ``records`` has what remains of jobs that have ended,
+``statistics`` the counts of runs and the samples of the backlog. ``inspection`` reads the
 jobs for the admin and the commands, ``install`` makes the schema, ``ddl`` holds the files that migrations run; a file
 that was released never changes.
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from django_graphile_worker.sql import statistics
-from django_graphile_worker.sql.statistics import BUCKETS, DAY, HOUR, MINUTE, TEN_MINUTES, Row
+from django_graphile_worker.sql.statistics import statistics
+from django_graphile_worker.sql.statistics.statistics import BUCKETS, DAY, HOUR, MINUTE, TEN_MINUTES, Row
 from tests.support.recorded_statistics import append_and_fold
 
 THEN = datetime(2020, 1, 1, tzinfo=UTC)

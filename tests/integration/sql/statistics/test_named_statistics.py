@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from django.db import connection
 
-from django_graphile_worker.sql import named_statistics
-from django_graphile_worker.sql.named_statistics import MOST_NAMES, OTHERS, QUEUE, WORKER, NamedRows
-from django_graphile_worker.sql.statistics import BUCKETS, DAY, HOUR, MINUTE, Row
+from django_graphile_worker.sql.statistics import named_statistics
+from django_graphile_worker.sql.statistics.named_statistics import MOST_NAMES, OTHERS, QUEUE, WORKER, NamedRows
+from django_graphile_worker.sql.statistics.statistics import BUCKETS, DAY, HOUR, MINUTE, Row
 from tests.support.operating import execute
 
 pytestmark = pytest.mark.django_db

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from django_graphile_worker.sql import backlog_samples, named_statistics
-from django_graphile_worker.sql.backlog_samples import Sample
-from django_graphile_worker.sql.statistics import Row
+from django_graphile_worker.sql.statistics import backlog_samples, named_statistics
+from django_graphile_worker.sql.statistics.backlog_samples import Sample
+from django_graphile_worker.sql.statistics.statistics import Row
 from tests.conftest import RawConnection
 from tests.support.factories import make_failed_job, make_job, make_queue, minutes_ago
 from tests.support.operating import execute

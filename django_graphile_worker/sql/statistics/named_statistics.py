@@ -8,7 +8,14 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from django_graphile_worker.sql.schema import statement
-from django_graphile_worker.sql.statistics import KEPT_SECONDS, MINUTE, MOST_FOLDED, TEN_MINUTES, Row, document
+from django_graphile_worker.sql.statistics.statistics import (
+    KEPT_SECONDS,
+    MINUTE,
+    MOST_FOLDED,
+    TEN_MINUTES,
+    Row,
+    document,
+)
 
 QUEUE, WORKER = "queue", "worker"
 # The name of rows that count all names of a period that have no row of their own.
