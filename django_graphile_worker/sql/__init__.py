@@ -1,13 +1,14 @@
 """The only package that executes SQL.
 
 A module holds the statements of one subject, each as a constant next to the function that sends it: jobs and claims
-(``add_job``, ``jobs``, ``claims``, ``releases``), workers (``workers``, ``recovery``), crontabs, sessions.
+(``add_job``, ``jobs``, ``claims``, ``releases``), workers (``workers``, ``recovery``), sessions.
 Start reading at ``claims`` and ``releases``, which a worker uses for every job.
 
-Subjects of several modules have folders. ``records`` has what remains of jobs that have ended,
-``statistics`` the counts of runs and the samples of the backlog. ``inspection`` reads the
-jobs for the admin and the commands, ``install`` makes the schema, ``ddl`` holds the files that migrations run; a file
-that was released never changes.
+Subjects of several modules have folders. ``records`` has what remains of jobs that have ended, ``statistics`` the
+counts of runs and the samples of the backlog, ``cron`` the recurring tasks of the code, ``schedules`` those of the
+database, ``limits`` the limits per key, ``job_actions`` the actions of operators. ``inspection`` reads the jobs for the
+admin and the commands, ``install`` makes the schema, ``ddl`` holds the files that migrations run; a file that was
+released never changes.
 
 To add a statement: write the text with ``:SCHEMA`` for the schema, a tag comment such as ``/* gw:claim */`` at its
 beginning, and a type for each parameter; send it through ``schema.statement``, which makes it safe under any

@@ -32,7 +32,7 @@ from django_graphile_worker.admin.overview.task_pages import requested_page, tas
 from django_graphile_worker.admin.pages import PageAdmin, explain_database_errors
 from django_graphile_worker.admin.search.search_query import SearchTerm, waiting_in_queue
 from django_graphile_worker.sql import pauses
-from django_graphile_worker.sql.crontabs import KnownCrontab, known_crontabs
+from django_graphile_worker.sql.cron.crontabs import KnownCrontab, known_crontabs
 from django_graphile_worker.sql.inspection import events, lock_holders, overview, queue_depths
 from django_graphile_worker.sql.inspection.counts import Count, OldestReady, count_states, oldest_ready
 from django_graphile_worker.sql.inspection.criteria import Criteria, State

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from django_graphile_worker.crontab import CronItem
-from django_graphile_worker.sql import crontab_ticks, crontabs
+from django_graphile_worker.sql.cron import crontab_ticks, crontabs
 from tests.conftest import RawConnection
 
 TICK = datetime(2026, 11, 15, 4, 30, tzinfo=UTC)

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from django_graphile_worker.crontab import CronItem
-from django_graphile_worker.sql import crontab_ticks, crontabs
+from django_graphile_worker.sql.cron import crontab_ticks, crontabs
 from django_graphile_worker.sql.schedules import runs
 from django_graphile_worker.sql.schedules.runs import RunOutcome
 from tests.conftest import RawConnection

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from django_graphile_worker.sql.codecs import within_python_years
-from django_graphile_worker.sql.crontabs import KnownCrontab, known_crontabs, microseconds_of, moment_of
+from django_graphile_worker.sql.cron.crontabs import KnownCrontab, known_crontabs, microseconds_of, moment_of
 from django_graphile_worker.sql.schema import statement
 
 PAUSE = """/* gw:cron:pause */

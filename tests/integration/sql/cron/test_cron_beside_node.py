@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from django_graphile_worker.crontab import CronItem
-from django_graphile_worker.sql import crontab_ticks, crontabs
+from django_graphile_worker.sql.cron import crontab_ticks, crontabs
 from tests.conftest import RawConnection
 from tests.support.cron_world import MINUTE, SECOND, CronWorld
 from tests.support.interleaving import Stage

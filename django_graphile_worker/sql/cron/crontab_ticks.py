@@ -16,7 +16,7 @@ from django_graphile_worker.crontab import CronItem
 from django_graphile_worker.crontab.recorded_runs import flags_of_run
 from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.sql.codecs import text_array
-from django_graphile_worker.sql.crontabs import BOUNDED_WAIT, register
+from django_graphile_worker.sql.cron.crontabs import BOUNDED_WAIT, register
 from django_graphile_worker.sql.schema import statement
 
 # The items whose tick has not been fired yet, including items whose rows were deleted. Takes no lock.
