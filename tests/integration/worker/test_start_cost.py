@@ -56,7 +56,7 @@ NOT_YET = (
     "django_graphile_worker.management.operator",
     "django_graphile_worker.operations",
     "django_graphile_worker.redaction",
-    "django_graphile_worker.sql.add_job",
+    "django_graphile_worker.sql.adding",
     "django_graphile_worker.sql.cron",
     "django_graphile_worker.sql.cursor",
     "django_graphile_worker.sql.exhausted_jobs",

@@ -9,9 +9,9 @@ from django_graphile_worker.exceptions import SchemaError
 from django_graphile_worker.job_options import JobKeyMode
 from django_graphile_worker.jobs import Job, JobSpec
 from django_graphile_worker.payloads import decode, decode_leniently
+from django_graphile_worker.sql.adding.insert_jobs import insert_job
 from django_graphile_worker.sql.codecs import within_python_years as readable
 from django_graphile_worker.sql.function_calls import MOMENT, call_statements, moment
-from django_graphile_worker.sql.insert_jobs import insert_job
 from django_graphile_worker.sql.jobs import JOB_COLUMNS, job_from, jobs_from
 from django_graphile_worker.sql.parked_jobs import is_infinite, with_true_times
 from django_graphile_worker.sql.schema import statement

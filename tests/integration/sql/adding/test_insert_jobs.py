@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from django_graphile_worker import JobSpec, add_job, add_jobs, conf
 from django_graphile_worker.exceptions import InvalidJobError, SchemaError
 from django_graphile_worker.jobs import Job
-from django_graphile_worker.sql import add_jobs as sql_add_jobs
+from django_graphile_worker.sql.adding import add_jobs as sql_add_jobs
+from django_graphile_worker.sql.adding.insert_jobs import insert_job
 from django_graphile_worker.sql.function_calls import call_statements
-from django_graphile_worker.sql.insert_jobs import insert_job
 from django_graphile_worker.sql.schema import statement
 from tests.support.operating import execute, operate
 from tests.support.rows import as_job, stored

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.job_options import JobKeyMode
 from django_graphile_worker.jobs import Job, JobSpec
-from django_graphile_worker.sql.add_job import WIDTH, Added, add_job, added_columns, added_job
+from django_graphile_worker.sql.adding.add_job import WIDTH, Added, add_job, added_columns, added_job
+from django_graphile_worker.sql.adding.insert_jobs import insert_jobs_call, inserted_jobs
 from django_graphile_worker.sql.function_calls import call_statements
-from django_graphile_worker.sql.insert_jobs import insert_jobs_call, inserted_jobs
 from django_graphile_worker.sql.schema import statement
 
 if TYPE_CHECKING:
