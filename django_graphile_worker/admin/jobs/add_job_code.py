@@ -14,8 +14,8 @@ from django_graphile_worker.payloads import RawPayload, decode_leniently
 from django_graphile_worker.redaction import HIDDEN
 from django_graphile_worker.run_flags import without_run_flags
 from django_graphile_worker.sql.inspection.add_job_call import add_job_call
-from django_graphile_worker.sql.inspection.criteria import State
 from django_graphile_worker.sql.inspection.job_detail import LONGEST_PAYLOAD, JobDetail
+from django_graphile_worker.sql.inspection.job_search.criteria import State
 
 DEFAULT_MAX_ATTEMPTS = 25
 

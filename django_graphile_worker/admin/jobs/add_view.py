@@ -26,7 +26,7 @@ from django_graphile_worker.models import Job
 from django_graphile_worker.payloads import RawPayload, decode_leniently
 from django_graphile_worker.run_flags import without_run_flags
 from django_graphile_worker.sql.inspection import job_detail, lock_holders, names
-from django_graphile_worker.sql.inspection.criteria import State
+from django_graphile_worker.sql.inspection.job_search.criteria import State
 
 
 class JobAddAdmin(JobDetailAdmin):

@@ -15,8 +15,8 @@ from django_graphile_worker.admin.jobs.list_view import JobListAdmin
 from django_graphile_worker.admin.jobs.states import state_name
 from django_graphile_worker.admin.pages import explain_database_errors
 from django_graphile_worker.models import Job
-from django_graphile_worker.sql.inspection.criteria import Criteria, State
-from django_graphile_worker.sql.inspection.sorts import sort_of
+from django_graphile_worker.sql.inspection.job_search.criteria import Criteria, State
+from django_graphile_worker.sql.inspection.job_search.sorts import sort_of
 
 
 class JobExportAdmin(JobListAdmin):

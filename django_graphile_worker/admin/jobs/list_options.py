@@ -13,9 +13,9 @@ from typing import Any
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
 
-from django_graphile_worker.sql.inspection.criteria import Criteria, State
-from django_graphile_worker.sql.inspection.orders import Order, order_of
-from django_graphile_worker.sql.inspection.sorts import sort_of, sorts_of
+from django_graphile_worker.sql.inspection.job_search.criteria import Criteria, State
+from django_graphile_worker.sql.inspection.job_search.orders import Order, order_of
+from django_graphile_worker.sql.inspection.job_search.sorts import sort_of, sorts_of
 
 SIZES = (25, 50, 100, 200)
 DEFAULT_SIZE = 50

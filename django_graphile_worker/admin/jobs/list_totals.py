@@ -8,9 +8,9 @@ from typing import NamedTuple
 from django.utils.translation import gettext as _
 
 from django_graphile_worker.admin import databases, formatting
-from django_graphile_worker.sql.inspection import match_counts
-from django_graphile_worker.sql.inspection.counts import Count
-from django_graphile_worker.sql.inspection.criteria import STATES, Criteria, State
+from django_graphile_worker.sql.inspection.job_search import match_counts
+from django_graphile_worker.sql.inspection.job_search.counts import Count
+from django_graphile_worker.sql.inspection.job_search.criteria import STATES, Criteria, State
 
 
 class Total(NamedTuple):

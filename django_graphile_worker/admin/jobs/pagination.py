@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django_graphile_worker.admin.databases import Session
-from django_graphile_worker.sql.inspection import search
-from django_graphile_worker.sql.inspection.criteria import Criteria
-from django_graphile_worker.sql.inspection.orders import Order
+from django_graphile_worker.sql.inspection.job_search import search
+from django_graphile_worker.sql.inspection.job_search.criteria import Criteria
+from django_graphile_worker.sql.inspection.job_search.orders import Order
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from django_graphile_worker.admin.saved_views.saved_view_form import SavedViewFo
 from django_graphile_worker.admin.saved_views.saved_view_links import saved_view_links
 from django_graphile_worker.models import SavedView
 from django_graphile_worker.routing import queue_alias
-from django_graphile_worker.sql.inspection.criteria import State
+from django_graphile_worker.sql.inspection.job_search.criteria import State
 
 
 class JobSavedViewsAdmin(JobListAdmin):

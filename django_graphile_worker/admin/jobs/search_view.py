@@ -15,9 +15,9 @@ from django_graphile_worker.admin.search.job_search import SearchQuery, parse_se
 from django_graphile_worker.admin.search.name_lookup import DatabaseNames
 from django_graphile_worker.admin.search.questions import Question, questions
 from django_graphile_worker.exceptions import GraphileWorkerError
-from django_graphile_worker.sql.inspection import search
-from django_graphile_worker.sql.inspection.criteria import Criteria, State
-from django_graphile_worker.sql.inspection.walk_choice import has_pattern
+from django_graphile_worker.sql.inspection.job_search import search
+from django_graphile_worker.sql.inspection.job_search.criteria import Criteria, State
+from django_graphile_worker.sql.inspection.job_search.walk_choice import has_pattern
 
 # How many jobs in another state are named.
 MOST_ELSEWHERE = 5

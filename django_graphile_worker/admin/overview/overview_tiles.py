@@ -14,8 +14,8 @@ from django_graphile_worker.admin import formatting
 from django_graphile_worker.admin.charts.chart import whole_number
 from django_graphile_worker.admin.overview.health import is_alive
 from django_graphile_worker.admin.pages import PageAdmin
-from django_graphile_worker.sql.inspection.counts import Count, OldestReady
-from django_graphile_worker.sql.inspection.criteria import State
+from django_graphile_worker.sql.inspection.job_search.counts import Count, OldestReady
+from django_graphile_worker.sql.inspection.job_search.criteria import State
 from django_graphile_worker.sql.inspection.lock_holders import Holder
 from django_graphile_worker.sql.statistics.backlog_samples import Sample
 

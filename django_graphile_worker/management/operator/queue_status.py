@@ -17,9 +17,10 @@ from django_graphile_worker.management.operator.worker_states import running_job
 from django_graphile_worker.pause_type import Pause
 from django_graphile_worker.sql import expiry, pauses
 from django_graphile_worker.sql.cursor import Cursor
-from django_graphile_worker.sql.inspection import counts, overview
-from django_graphile_worker.sql.inspection.counts import Count, OldestReady
-from django_graphile_worker.sql.inspection.criteria import STATES, Criteria, State
+from django_graphile_worker.sql.inspection import overview
+from django_graphile_worker.sql.inspection.job_search import counts
+from django_graphile_worker.sql.inspection.job_search.counts import Count, OldestReady
+from django_graphile_worker.sql.inspection.job_search.criteria import STATES, Criteria, State
 from django_graphile_worker.sql.inspection.lock_holders import Holder, holders
 from django_graphile_worker.sql.inspection.unpaused_jobs import oldest_unpaused
 from django_graphile_worker.sql.inspection.unserved_tasks import UnservedTask, unserved_tasks

@@ -17,7 +17,8 @@ from django.urls import reverse
 
 from django_graphile_worker.admin import databases
 from django_graphile_worker.admin.export import exported_jobs
-from django_graphile_worker.sql.inspection import payload_texts, search
+from django_graphile_worker.sql.inspection import payload_texts
+from django_graphile_worker.sql.inspection.job_search import search
 from tests.integration.admin.conftest import MakeClient
 from tests.support import admin_pages as pages
 from tests.support.admin_pages import log_entries

@@ -21,7 +21,7 @@ from django_graphile_worker.admin import databases
 from django_graphile_worker.admin.jobs import list_options, list_view
 from django_graphile_worker.admin.jobs.pagination import JobsPage, read_page
 from django_graphile_worker.models import Job
-from django_graphile_worker.sql.inspection import search
+from django_graphile_worker.sql.inspection.job_search import search
 from tests.support import admin_pages as pages
 from tests.support.factories import make_job, minutes_ago
 

@@ -13,9 +13,9 @@ import re
 from typing import Any
 
 from django_graphile_worker.sql.conditions import IS_AVAILABLE_IN_QUEUE, NOT_TRIED
-from django_graphile_worker.sql.inspection.criteria import CONDITIONS, Criteria, State
-from django_graphile_worker.sql.inspection.orders import Order, Walk, order_of
-from django_graphile_worker.sql.inspection.row_conditions import (
+from django_graphile_worker.sql.inspection.job_search.criteria import CONDITIONS, Criteria, State
+from django_graphile_worker.sql.inspection.job_search.orders import Order, Walk, order_of
+from django_graphile_worker.sql.inspection.job_search.row_conditions import (
     Clauses,
     where_grouped,
     where_in_order,
@@ -23,7 +23,7 @@ from django_graphile_worker.sql.inspection.row_conditions import (
     where_matched,
     where_named,
 )
-from django_graphile_worker.sql.inspection.walk_choice import (
+from django_graphile_worker.sql.inspection.job_search.walk_choice import (
     MOST_QUEUES,
     has_few_queues,
     has_flags,

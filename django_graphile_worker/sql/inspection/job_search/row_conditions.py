@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from django_graphile_worker.sql import conditions
-from django_graphile_worker.sql.inspection.criteria import CONDITIONS, Criteria, State, included_states
+from django_graphile_worker.sql.inspection.job_search.criteria import CONDITIONS, Criteria, State, included_states
 from django_graphile_worker.sql.parked_jobs import TRUE_RUN_AT_OF_JOB
 
 

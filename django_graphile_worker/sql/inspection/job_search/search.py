@@ -11,13 +11,13 @@ from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.progress import Progress
 from django_graphile_worker.sql.codecs import within_python_years as readable
 from django_graphile_worker.sql.conditions import IS_DUE, NOT_TRIED
-from django_graphile_worker.sql.inspection.criteria import Criteria, State, state_of
-from django_graphile_worker.sql.inspection.index_walks import looked_at_by, walk
-from django_graphile_worker.sql.inspection.orders import TYPES, Order, order_of
-from django_graphile_worker.sql.inspection.row_conditions import Clauses
-from django_graphile_worker.sql.inspection.segmented_search import Found, SegmentedSearch
-from django_graphile_worker.sql.inspection.segments import segments
-from django_graphile_worker.sql.inspection.walk_choice import AVAILABLE
+from django_graphile_worker.sql.inspection.job_search.criteria import Criteria, State, state_of
+from django_graphile_worker.sql.inspection.job_search.index_walks import looked_at_by, walk
+from django_graphile_worker.sql.inspection.job_search.orders import TYPES, Order, order_of
+from django_graphile_worker.sql.inspection.job_search.row_conditions import Clauses
+from django_graphile_worker.sql.inspection.job_search.segmented_search import Found, SegmentedSearch
+from django_graphile_worker.sql.inspection.job_search.segments import segments
+from django_graphile_worker.sql.inspection.job_search.walk_choice import AVAILABLE
 from django_graphile_worker.sql.parked_jobs import JOIN_PARKED, TRUE_RUN_AT
 from django_graphile_worker.sql.schema import statement
 

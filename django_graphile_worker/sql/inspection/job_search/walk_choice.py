@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from django_graphile_worker.sql.inspection.criteria import Criteria, State, included_states
-from django_graphile_worker.sql.inspection.orders import BY_FAILURE, Order
+from django_graphile_worker.sql.inspection.job_search.criteria import Criteria, State, included_states
+from django_graphile_worker.sql.inspection.job_search.orders import BY_FAILURE, Order
 
 # The jobs of more queues than this are found by reading the jobs of all queues.
 MOST_QUEUES = 200

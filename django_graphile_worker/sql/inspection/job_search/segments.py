@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from django_graphile_worker.sql.inspection.criteria import Criteria, State
-from django_graphile_worker.sql.inspection.orders import ORDERS
-from django_graphile_worker.sql.inspection.walk_choice import has_flags, has_pattern, has_walk, is_possible
+from django_graphile_worker.sql.inspection.job_search.criteria import Criteria, State
+from django_graphile_worker.sql.inspection.job_search.orders import ORDERS
+from django_graphile_worker.sql.inspection.job_search.walk_choice import has_flags, has_pattern, has_walk, is_possible
 
 # In the order of the list. Scheduled and retrying jobs are in the same indexes, in the same order.
 SEQUENCE = (State.RUNNING, State.READY, State.LIMITED, State.WAITING, State.FAILED)

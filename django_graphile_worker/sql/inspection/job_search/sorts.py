@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from django_graphile_worker.sql.inspection.criteria import Criteria, State
-from django_graphile_worker.sql.inspection.orders import ORDERS, Order
-from django_graphile_worker.sql.inspection.segments import segments
+from django_graphile_worker.sql.inspection.job_search.criteria import Criteria, State
+from django_graphile_worker.sql.inspection.job_search.orders import ORDERS, Order
+from django_graphile_worker.sql.inspection.job_search.segments import segments
 
 _BY_DUE_TIME = ORDERS[State.SCHEDULED]
 _BY_PRIORITY = ORDERS[State.READY]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from django_graphile_worker.sql.inspection.criteria import CONDITIONS, Criteria
-from django_graphile_worker.sql.inspection.index_walks import LIMITS
-from django_graphile_worker.sql.inspection.orders import Order, Walk
-from django_graphile_worker.sql.inspection.row_conditions import where_in_order
+from django_graphile_worker.sql.inspection.job_search.criteria import CONDITIONS, Criteria
+from django_graphile_worker.sql.inspection.job_search.index_walks import LIMITS
+from django_graphile_worker.sql.inspection.job_search.orders import Order, Walk
+from django_graphile_worker.sql.inspection.job_search.row_conditions import where_in_order
 
 
 def walk_by_priority(criteria: Criteria, *, columns: str = "job.id, job.run_at") -> Walk:

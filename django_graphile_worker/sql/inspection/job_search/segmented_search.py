@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from django_graphile_worker.frozen import Frozen
-from django_graphile_worker.sql.inspection.criteria import Criteria
+from django_graphile_worker.sql.inspection.job_search.criteria import Criteria
 
 # How many times a page searches on if a search has ended without filling the page.
 MOST_LOOKS = 4

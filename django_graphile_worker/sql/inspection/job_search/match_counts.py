@@ -9,12 +9,12 @@ from typing import Any
 
 from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.sql.conditions import HAS_FAILED, NOT_TRIED
-from django_graphile_worker.sql.inspection import search
-from django_graphile_worker.sql.inspection.criteria import CONDITIONS, STATES, Criteria, State
-from django_graphile_worker.sql.inspection.index_walks import LIMITS, looked_at_by, walk
-from django_graphile_worker.sql.inspection.priority_walk import walk_by_priority
-from django_graphile_worker.sql.inspection.row_conditions import where_whole
-from django_graphile_worker.sql.inspection.walk_choice import is_narrowed, is_possible
+from django_graphile_worker.sql.inspection.job_search import search
+from django_graphile_worker.sql.inspection.job_search.criteria import CONDITIONS, STATES, Criteria, State
+from django_graphile_worker.sql.inspection.job_search.index_walks import LIMITS, looked_at_by, walk
+from django_graphile_worker.sql.inspection.job_search.priority_walk import walk_by_priority
+from django_graphile_worker.sql.inspection.job_search.row_conditions import where_whole
+from django_graphile_worker.sql.inspection.job_search.walk_choice import is_narrowed, is_possible
 from django_graphile_worker.sql.schema import statement
 
 # More jobs are estimated.

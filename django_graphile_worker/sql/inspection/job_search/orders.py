@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from django_graphile_worker.frozen import Frozen
-from django_graphile_worker.sql.inspection.criteria import Criteria, State
+from django_graphile_worker.sql.inspection.job_search.criteria import Criteria, State
 
 
 class Order(Frozen):
