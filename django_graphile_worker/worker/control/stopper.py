@@ -20,7 +20,7 @@ from django_graphile_worker.worker.execution.stop_of_run import StopOfRun
 if TYPE_CHECKING:
     from typing import Protocol
 
-    from django_graphile_worker.worker.execution.coroutine_run import CoroutineRun
+    from django_graphile_worker.worker.execution.coroutines.coroutine_run import CoroutineRun
 
     class StopperEvents(Protocol):
         """What a stopper needs from its worker, and reports to it."""

@@ -16,7 +16,7 @@ from django_graphile_worker.worker import fork_guard
 from django_graphile_worker.worker.django_connections import lifecycle
 from django_graphile_worker.worker.django_connections.lifecycle import NO_CONNECTIONS, this_thread
 from django_graphile_worker.worker.execution.abort import Aborts
-from django_graphile_worker.worker.execution.event_loop import EventLoop
+from django_graphile_worker.worker.execution.coroutines.event_loop import EventLoop
 from django_graphile_worker.worker.execution.invoker import TaskInvoker
 from django_graphile_worker.worker.execution.job_control import JobControl
 from django_graphile_worker.worker.execution.job_run import JobRun, LostAtomicClaimError, RunningJob

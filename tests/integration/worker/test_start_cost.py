@@ -85,7 +85,7 @@ NOT_YET = (
     "django_graphile_worker.worker.django_connections.session_changing_sql",
     "django_graphile_worker.worker.django_connections.transaction_status",
     "django_graphile_worker.worker.process.supervisor",
-    "django_graphile_worker.worker.execution.coroutine_run",
+    "django_graphile_worker.worker.execution.coroutines.coroutine_run",
     "django_graphile_worker.worker.process.database_errors",
     "django_graphile_worker.crontab.json5",
     "multiprocessing",

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from django_graphile_worker.worker.execution.event_loop import EventLoop
+from django_graphile_worker.worker.execution.coroutines.event_loop import EventLoop
 
 DEADLINE = 60.0
 

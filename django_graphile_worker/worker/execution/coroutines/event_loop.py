@@ -16,7 +16,7 @@ from django_graphile_worker.worker import fork_guard
 from django_graphile_worker.worker.outcomes import CancelledByWorker
 
 if TYPE_CHECKING:
-    from django_graphile_worker.worker.execution.coroutine_run import CoroutineRun
+    from django_graphile_worker.worker.execution.coroutines.coroutine_run import CoroutineRun
 
 logger = logging.getLogger("django_graphile_worker.worker")
 
@@ -47,7 +47,7 @@ class EventLoop:
     def run(self, start: Callable[[], Awaitable[Any]]) -> Any:
         """Run a coroutine to its end. Meanwhile the calling thread runs the synchronous calls of the coroutine."""
         # Late import: a worker without async tasks never needs it.
-        from django_graphile_worker.worker.execution.coroutine_run import CoroutineRun
+        from django_graphile_worker.worker.execution.coroutines.coroutine_run import CoroutineRun
 
         run = CoroutineRun(start, self._note_end)
         with self._lock:
