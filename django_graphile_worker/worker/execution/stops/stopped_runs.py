@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django_graphile_worker.exceptions import PermanentFailure, RetryLater, TaskTimeout
-from django_graphile_worker.worker.execution.stop_of_run import StopOfRun
+from django_graphile_worker.worker.execution.stops.stop_of_run import StopOfRun
 
 
 def timeout_error(stopping: StopOfRun, error: BaseException) -> BaseException:
