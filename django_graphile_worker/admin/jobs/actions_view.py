@@ -34,7 +34,7 @@ from django_graphile_worker.admin.jobs.actions.selection import (
     hidden_fields,
     read_selection,
 )
-from django_graphile_worker.admin.jobs.list_view import JobListAdmin
+from django_graphile_worker.admin.jobs.job_list.list_view import JobListAdmin
 from django_graphile_worker.admin.pages import explain_database_errors
 from django_graphile_worker.job_options import SMALLEST_PRIORITY
 from django_graphile_worker.models import Job

@@ -13,7 +13,7 @@ from django.utils.translation import gettext_noop, ngettext
 
 from django_graphile_worker.admin import audit, databases, formatting
 from django_graphile_worker.admin.jobs.actions.job_actions import ACTIONS
-from django_graphile_worker.admin.jobs.list_view import JobListAdmin
+from django_graphile_worker.admin.jobs.job_list.list_view import JobListAdmin
 from django_graphile_worker.admin.jobs.states import state_name
 from django_graphile_worker.admin.pages import explain_database_errors
 from django_graphile_worker.models import Job

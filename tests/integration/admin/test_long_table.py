@@ -12,7 +12,7 @@ from django.conf import settings
 from django.db import connection
 from django.test import Client
 
-from django_graphile_worker.admin.jobs.list_view import TABS
+from django_graphile_worker.admin.jobs.job_list.list_view import TABS
 from django_graphile_worker.sql.inspection import limits
 from django_graphile_worker.sql.inspection.job_search import criteria, orders, search
 from django_graphile_worker.sql.inspection.job_search.criteria import Criteria, State

@@ -18,8 +18,8 @@ from django.test import Client, RequestFactory
 from pytest_django import DjangoDbBlocker
 
 from django_graphile_worker.admin import databases
-from django_graphile_worker.admin.jobs import list_options, list_view
-from django_graphile_worker.admin.jobs.pagination import JobsPage, read_page
+from django_graphile_worker.admin.jobs.job_list import list_options, list_view
+from django_graphile_worker.admin.jobs.job_list.pagination import JobsPage, read_page
 from django_graphile_worker.models import Job
 from django_graphile_worker.sql.inspection.job_search import search
 from tests.support import admin_pages as pages

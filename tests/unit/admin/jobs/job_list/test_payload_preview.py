@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_graphile_worker.admin.jobs.payload_preview import payload_preview
+from django_graphile_worker.admin.jobs.job_list.payload_preview import payload_preview
 
 SECRET = "zq7hunter"
 

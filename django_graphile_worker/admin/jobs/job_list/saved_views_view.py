@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
 from django_graphile_worker.admin import audit, databases
-from django_graphile_worker.admin.jobs.list_view import JobListAdmin
+from django_graphile_worker.admin.jobs.job_list.list_view import JobListAdmin
 from django_graphile_worker.admin.jobs.states import state_name
 from django_graphile_worker.admin.pages import explain_database_errors
 from django_graphile_worker.admin.saved_views import saved_views

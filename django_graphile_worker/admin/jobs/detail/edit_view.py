@@ -11,8 +11,8 @@ from django.utils.translation import gettext_noop
 
 from django_graphile_worker import conf
 from django_graphile_worker.admin import audit, databases
+from django_graphile_worker.admin.jobs.detail.detail_view import JobDetailAdmin
 from django_graphile_worker.admin.jobs.detail.payload_tree import to_json
-from django_graphile_worker.admin.jobs.detail_view import JobDetailAdmin
 from django_graphile_worker.admin.jobs.forms import EditForm
 from django_graphile_worker.admin.pages import explain_database_errors
 from django_graphile_worker.models import Job

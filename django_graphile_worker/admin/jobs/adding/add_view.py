@@ -13,12 +13,12 @@ from django.utils.translation import gettext_noop
 
 from django_graphile_worker import api, registry
 from django_graphile_worker.admin import audit, databases
-from django_graphile_worker.admin.jobs.add_form import AddJobForm
-from django_graphile_worker.admin.jobs.add_job_code import future_run_at
+from django_graphile_worker.admin.jobs.adding.add_form import AddJobForm
+from django_graphile_worker.admin.jobs.adding.task_facts import short_description, task_facts
+from django_graphile_worker.admin.jobs.detail.add_job_code import future_run_at
+from django_graphile_worker.admin.jobs.detail.detail_view import JobDetailAdmin
 from django_graphile_worker.admin.jobs.detail.payload_tree import to_json
-from django_graphile_worker.admin.jobs.detail_view import JobDetailAdmin
 from django_graphile_worker.admin.jobs.states import flag_names
-from django_graphile_worker.admin.jobs.task_facts import short_description, task_facts
 from django_graphile_worker.admin.overview import health
 from django_graphile_worker.admin.pages import explain_database_errors
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError

@@ -13,11 +13,17 @@ from django_graphile_worker import registry
 from django_graphile_worker.admin import databases, formatting
 from django_graphile_worker.admin.jobs import failure_times
 from django_graphile_worker.admin.jobs.actions.job_actions import offered_actions
-from django_graphile_worker.admin.jobs.job_rows import JobRow, make_row
-from django_graphile_worker.admin.jobs.list_options import SIZES, ListOptions, headers, read_options, shown_columns
-from django_graphile_worker.admin.jobs.list_totals import Total, list_total
-from django_graphile_worker.admin.jobs.pagination import JobsPage, read_page
-from django_graphile_worker.admin.jobs.search_view import JobSearchAdmin
+from django_graphile_worker.admin.jobs.job_list.job_rows import JobRow, make_row
+from django_graphile_worker.admin.jobs.job_list.list_options import (
+    SIZES,
+    ListOptions,
+    headers,
+    read_options,
+    shown_columns,
+)
+from django_graphile_worker.admin.jobs.job_list.list_totals import Total, list_total
+from django_graphile_worker.admin.jobs.job_list.pagination import JobsPage, read_page
+from django_graphile_worker.admin.jobs.job_list.search_view import JobSearchAdmin
 from django_graphile_worker.admin.jobs.states import list_description, state_name
 from django_graphile_worker.admin.pages import explain_database_errors
 from django_graphile_worker.admin.saved_views.saved_view_links import saved_view_links

@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 
 from django_graphile_worker.admin import error_summary, formatting
 from django_graphile_worker.admin.jobs import failure_times
-from django_graphile_worker.admin.jobs.payload_preview import payload_preview
+from django_graphile_worker.admin.jobs.job_list.payload_preview import payload_preview
 from django_graphile_worker.admin.jobs.states import flag_names, state_name
 from django_graphile_worker.admin.pages import PageAdmin
 from django_graphile_worker.admin.search.search_query import SearchTerm

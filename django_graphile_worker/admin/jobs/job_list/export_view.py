@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 from django_graphile_worker.admin import databases
 from django_graphile_worker.admin.export import exported_jobs
 from django_graphile_worker.admin.export.file_response import file_response
-from django_graphile_worker.admin.jobs.list_view import JobListAdmin
+from django_graphile_worker.admin.jobs.job_list.list_view import JobListAdmin
 from django_graphile_worker.admin.jobs.states import state_name
 from django_graphile_worker.admin.pages import explain_database_errors
 from django_graphile_worker.models import Job

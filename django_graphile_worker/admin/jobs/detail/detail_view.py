@@ -13,15 +13,16 @@ from django.utils.translation import gettext as _
 
 from django_graphile_worker import conf, registry
 from django_graphile_worker.admin import databases, formatting, refreshed_regions
-from django_graphile_worker.admin.jobs import failure_times, missing_job
+from django_graphile_worker.admin.jobs import failure_times
 from django_graphile_worker.admin.jobs.actions.job_actions import offered_actions
-from django_graphile_worker.admin.jobs.add_job_code import add_job_code
+from django_graphile_worker.admin.jobs.detail import missing_job
+from django_graphile_worker.admin.jobs.detail.add_job_code import add_job_code
 from django_graphile_worker.admin.jobs.detail.facts import JobFacts
 from django_graphile_worker.admin.jobs.detail.outcome import outcome_context, read_result
 from django_graphile_worker.admin.jobs.detail.payload_tree import PayloadTree
 from django_graphile_worker.admin.jobs.detail.timeline import timeline
 from django_graphile_worker.admin.jobs.detail.tracebacks import ParsedError, parse_error
-from django_graphile_worker.admin.jobs.list_view import JobListAdmin
+from django_graphile_worker.admin.jobs.job_list.list_view import JobListAdmin
 from django_graphile_worker.admin.jobs.states import state_name
 from django_graphile_worker.admin.pages import explain_database_errors
 from django_graphile_worker.admin.search.search_criteria import LARGEST_ID
