@@ -85,7 +85,7 @@ if TYPE_CHECKING:
         wait_for_result,
     )
     from django_graphile_worker.worker.entrypoints import Worker, run_once, run_worker
-    from django_graphile_worker.worker.execution.abort import Abort
+    from django_graphile_worker.worker.execution.stops.abort import Abort
     from django_graphile_worker.worker.execution.task_helpers import Helpers
     from django_graphile_worker.worker.stop_request import StopRequest
 
@@ -189,7 +189,7 @@ __all__ = [
 # The module of each public name. A module is loaded when one of its names is first used: a web process never runs a
 # job, a worker need not add jobs, and most projects have no crontab. Loading all of them takes 50 ms.
 _HOMES = {
-    "Abort": "worker.execution.abort",
+    "Abort": "worker.execution.stops.abort",
     "Attempt": "results",
     "BatchFailure": "exceptions",
     "BreakingMigrationError": "exceptions",

@@ -14,7 +14,7 @@ from django_graphile_worker.admin.search.search_query import SearchTerm, join_te
 from django_graphile_worker.models import Job
 from django_graphile_worker.redaction import redact_text
 from django_graphile_worker.sql.inspection import error_groups
-from django_graphile_worker.sql.inspection.criteria import State, Subquery
+from django_graphile_worker.sql.inspection.job_search.criteria import State, Subquery
 
 # Jobs that have failed permanently cannot be failed: a group without others does not offer it.
 GROUP_ACTIONS = ("retry", "fail", "delete")

@@ -15,7 +15,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import get_language, ngettext, pgettext
 from django.utils.translation import gettext as _
 
-from django_graphile_worker.sql.inspection.counts import Count
+from django_graphile_worker.sql.inspection.job_search.counts import Count
 
 # Inspection queries return these times for -infinity and infinity, which Python cannot represent.
 EARLIEST = datetime(1, 1, 2, tzinfo=UTC)

@@ -20,7 +20,7 @@ from django_graphile_worker.admin import databases, pause_notice, refreshed_regi
 from django_graphile_worker.admin.page_order import PAGES, page_name
 from django_graphile_worker.admin.visible_jobs import ids_subquery
 from django_graphile_worker.exceptions import GraphileWorkerError
-from django_graphile_worker.sql.inspection.criteria import Criteria, Subquery
+from django_graphile_worker.sql.inspection.job_search.criteria import Criteria, Subquery
 from django_graphile_worker.sql.job_actions import bulk_steps
 
 TEMPLATES = "admin/graphile_worker"

@@ -19,7 +19,7 @@ from django_graphile_worker.admin.shown_progress import shown_progress
 from django_graphile_worker.admin.unlock import UnlockAdmin
 from django_graphile_worker.models import Job
 from django_graphile_worker.sql.inspection import held_jobs, lock_holders
-from django_graphile_worker.sql.inspection.criteria import State
+from django_graphile_worker.sql.inspection.job_search.criteria import State
 
 MOST_RUNNING = 20
 

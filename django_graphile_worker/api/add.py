@@ -20,9 +20,9 @@ from django_graphile_worker.expiry import Expires
 from django_graphile_worker.job_options import JobKeyMode
 from django_graphile_worker.jobs import Job, JobSpec, TaskLike
 from django_graphile_worker.routing import Place, place_of
-from django_graphile_worker.sql import add_jobs as sql_add_jobs
-from django_graphile_worker.sql.add_job import add_job as add_one
-from django_graphile_worker.sql.add_jobs import Batch, Call, Entry
+from django_graphile_worker.sql.adding import add_jobs as sql_add_jobs
+from django_graphile_worker.sql.adding.add_job import add_job as add_one
+from django_graphile_worker.sql.adding.add_jobs import Batch, Call, Entry
 from django_graphile_worker.sql.overlap import is_outside_transactions, overlapping
 from django_graphile_worker.sql.parked_jobs import with_true_times
 

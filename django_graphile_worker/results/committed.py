@@ -7,7 +7,7 @@ from django_graphile_worker.exceptions import UncommittedJobError
 from django_graphile_worker.results.listeners import listener_of
 from django_graphile_worker.results.waits import Wait
 from django_graphile_worker.routing import Place, queue_connection
-from django_graphile_worker.sql import result_rows
+from django_graphile_worker.sql.records import result_rows
 
 # How often to compare the versions of a row that workers may be changing at the same time.
 MOST_COMPARISONS = 5

@@ -23,9 +23,9 @@ import psycopg
 from psycopg import errors, sql
 
 from django_graphile_worker.results.waits import Wait
-from django_graphile_worker.sql import result_rows, waiters
 from django_graphile_worker.sql.errors import translated
-from django_graphile_worker.sql.results import CHANNEL
+from django_graphile_worker.sql.records import result_rows, waiters
+from django_graphile_worker.sql.records.results import CHANNEL
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.fetching.wakeup import Wakeup
 

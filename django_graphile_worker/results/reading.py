@@ -6,7 +6,7 @@ from django_graphile_worker.api.async_variants import async_variant
 from django_graphile_worker.api.connection import open_place
 from django_graphile_worker.results.job_ids import JobOrId, job_and_place
 from django_graphile_worker.results.values import Result, result_from
-from django_graphile_worker.sql import result_rows
+from django_graphile_worker.sql.records import result_rows
 
 
 def result(job_or_id: JobOrId, *, using: str | None = None, installation: str | None = None) -> Result | None:

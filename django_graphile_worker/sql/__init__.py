@@ -1,10 +1,21 @@
 """The only package that executes SQL.
 
-A module holds the statements of one subject, each as a constant next to the function that sends it: jobs and claims
-(``add_job``, ``jobs``, ``claims``, ``releases``), workers (``workers``, ``recovery``), crontabs, statistics, sessions.
-Start reading at ``claims`` and ``releases``, which a worker uses for every job. ``inspection`` reads the jobs for the
-admin and the commands, ``install`` makes the schema, ``ddl`` holds the files that migrations run; a file that was
-released never changes.
+A module holds the statements of one subject, each as a constant next to the function that sends it. Start reading at
+``claims`` and ``releases``, which a worker uses for every job.
+
+Claims:       ``claims``, ``fast_claim``, ``releases``, ``expiry``, ``result_keeping``; ``dead_claims``, ``recovery``,
+              ``exhausted_jobs`` (dead workers); ``cancellations``, ``cancelled_claims`` (cancelled jobs)
+Jobs:         ``jobs``, ``parked_jobs``, ``progress``, ``tasks`` (task identifiers), ``cleanup``, ``unused_names``
+Workers:      ``workers``, ``control`` (what is asked of them), ``pauses``, ``events``
+The database: ``session``, ``overlap``, ``row_security``, ``grants``, ``migrations_ledger``, ``errors``
+Statements:   ``schema``, ``search_path``, ``codecs``, ``conditions``, ``function_calls``, ``cursor`` (a type)
+Other code:   ``simulation`` (tests of projects), ``celery_beat`` (tables of django-celery-beat)
+
+Subjects of several modules have folders. ``adding`` adds jobs, ``records`` has what remains of jobs that have ended,
+``statistics`` the counts of runs and the samples of the backlog, ``cron`` the recurring tasks of the code,
+``schedules`` the schedules, ``limits`` the limits per key, ``job_actions`` the actions of operators. ``inspection``
+reads the jobs for the admin and the commands, ``install`` makes the schema, ``ddl`` holds the files that migrations
+run; a file that was released never changes.
 
 To add a statement: write the text with ``:SCHEMA`` for the schema, a tag comment such as ``/* gw:claim */`` at its
 beginning, and a type for each parameter; send it through ``schema.statement``, which makes it safe under any

@@ -10,7 +10,7 @@ from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.codecs import int_array, text_array
 from django_graphile_worker.sql.result_keeping import NOTHING_KEPT, PARAMETERS, ResultKeeping
 from django_graphile_worker.sql.schema import statement
-from django_graphile_worker.sql.statistics import ALL_TASKS
+from django_graphile_worker.sql.statistics.statistics import ALL_TASKS
 
 # The class of exception that results name for a job that expired.
 EXPIRED = "django_graphile_worker.exceptions.JobExpiredError"

@@ -14,7 +14,7 @@ from django_graphile_worker import payloads, redaction
 from django_graphile_worker.conf import Settings
 from django_graphile_worker.run_flags import keep_in
 from django_graphile_worker.sql.cancelled_claims import StoppedRun
-from django_graphile_worker.sql.recorded_releases import Attempt, CompletedJobs, KeptResults, ReturnedJob
+from django_graphile_worker.sql.records.recorded_releases import Attempt, CompletedJobs, KeptResults, ReturnedJob
 from django_graphile_worker.worker.outcomes import Cancelled, Failed, Interrupted, Recorded
 
 # A longer payload is left out of the history, in characters.

@@ -315,7 +315,7 @@ def _keep_interrupted_jobs() -> None:
 
 @mistake("coroutines are never cancelled")
 def _do_not_cancel() -> None:
-    from django_graphile_worker.worker.execution.event_loop import EventLoop
+    from django_graphile_worker.worker.execution.coroutines.event_loop import EventLoop
 
     EventLoop.cancel = lambda self: None  # type: ignore[method-assign]
     EventLoop.close = lambda self, seconds: None  # type: ignore[method-assign]

@@ -13,7 +13,7 @@ from django.db import connection
 from django.test import Client
 
 from django_graphile_worker.admin.audit import message_of
-from django_graphile_worker.sql.statistics import BUCKETS, Row
+from django_graphile_worker.sql.statistics.statistics import BUCKETS, Row
 from tests.support.operating import execute
 from tests.support.recorded_statistics import append_and_fold
 

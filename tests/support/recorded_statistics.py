@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from django_graphile_worker.sql import statistics
-from django_graphile_worker.sql.statistics import Row
+from django_graphile_worker.sql.statistics import statistics
+from django_graphile_worker.sql.statistics.statistics import Row
 
 
 def append_and_fold(cursor: Any, rows: Sequence[Row], *, schema: str) -> None:

@@ -9,9 +9,10 @@ from typing import Any
 from django_graphile_worker.admin import databases
 from django_graphile_worker.payloads import RawPayload, decode_leniently
 from django_graphile_worker.redaction import HIDDEN, redact, redact_text
-from django_graphile_worker.sql.inspection import payload_texts, search
-from django_graphile_worker.sql.inspection.criteria import Criteria
-from django_graphile_worker.sql.inspection.orders import Order
+from django_graphile_worker.sql.inspection import payload_texts
+from django_graphile_worker.sql.inspection.job_search import search
+from django_graphile_worker.sql.inspection.job_search.criteria import Criteria
+from django_graphile_worker.sql.inspection.job_search.orders import Order
 from django_graphile_worker.sql.job_actions.collecting import beginning
 
 STEP = 500

@@ -1,11 +1,11 @@
 """The pages about jobs: the list, a job, adding a job, and the actions on jobs.
 
-``job_admin.JobAdmin`` combines one class for each page, each in the module of its view: ``search_view`` (the search of
-the list and its completion), ``list_view`` (tabs, permissions), then ``detail_view``, ``add_view`` and
-``actions_view``, which all extend the list. Start reading with
-``list_view``. The views use the other modules: the list uses ``pagination``; the page of a job uses the folder
-``detail`` and ``add_job_code``; adding a job and the actions use ``forms``; the actions also use the folder
-``actions``.
+``job_admin.JobAdmin`` combines one class for each page, each in the module of its view. The pages have folders:
+``job_list`` (the list), ``detail`` (a job) and ``adding``. ``actions_view`` changes jobs and ``undo_view`` undoes that;
+the folder ``actions`` has what each action does. All views extend the list: start reading with ``job_list.list_view``.
+``states`` and ``failure_times`` are texts of several pages, ``forms`` has the fields of several forms.
+
+The views of the actions are not in ``actions``: they extend the list, and the list shows which actions there are.
 
 The package may import the modules of ``admin`` and everything that they may import, but not the other pages.
 

@@ -34,12 +34,12 @@ from django_graphile_worker.admin.jobs.actions.selection import (
     hidden_fields,
     read_selection,
 )
-from django_graphile_worker.admin.jobs.list_view import JobListAdmin
+from django_graphile_worker.admin.jobs.job_list.list_view import JobListAdmin
 from django_graphile_worker.admin.pages import explain_database_errors
 from django_graphile_worker.job_options import SMALLEST_PRIORITY
 from django_graphile_worker.models import Job
-from django_graphile_worker.sql.inspection import search
-from django_graphile_worker.sql.inspection.criteria import State
+from django_graphile_worker.sql.inspection.job_search import search
+from django_graphile_worker.sql.inspection.job_search.criteria import State
 from django_graphile_worker.sql.job_actions import collecting
 from django_graphile_worker.sql.job_actions.bulk_steps import PendingStep, StepResult
 

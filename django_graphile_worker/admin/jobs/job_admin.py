@@ -8,10 +8,10 @@ from django.db import connections, transaction
 from django.urls import URLPattern, URLResolver, path
 
 from django_graphile_worker.admin.jobs.actions_view import JobActionsAdmin
-from django_graphile_worker.admin.jobs.add_view import JobAddAdmin
-from django_graphile_worker.admin.jobs.edit_view import JobEditAdmin
-from django_graphile_worker.admin.jobs.export_view import JobExportAdmin
-from django_graphile_worker.admin.jobs.saved_views_view import JobSavedViewsAdmin
+from django_graphile_worker.admin.jobs.adding.add_view import JobAddAdmin
+from django_graphile_worker.admin.jobs.detail.edit_view import JobEditAdmin
+from django_graphile_worker.admin.jobs.job_list.export_view import JobExportAdmin
+from django_graphile_worker.admin.jobs.job_list.saved_views_view import JobSavedViewsAdmin
 from django_graphile_worker.admin.jobs.undo_view import JobUndoAdmin
 
 

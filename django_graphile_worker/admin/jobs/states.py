@@ -7,8 +7,8 @@ import json
 from django.utils.translation import gettext as _
 from django.utils.translation import pgettext
 
-from django_graphile_worker.sql.inspection.criteria import Criteria, State
-from django_graphile_worker.sql.inspection.segments import segments
+from django_graphile_worker.sql.inspection.job_search.criteria import Criteria, State
+from django_graphile_worker.sql.inspection.job_search.segments import segments
 
 
 def state_name(state: State) -> str:

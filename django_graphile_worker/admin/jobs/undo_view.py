@@ -13,11 +13,11 @@ from django.utils.translation import gettext_noop, ngettext
 
 from django_graphile_worker.admin import audit, databases, formatting
 from django_graphile_worker.admin.jobs.actions.job_actions import ACTIONS
-from django_graphile_worker.admin.jobs.list_view import JobListAdmin
+from django_graphile_worker.admin.jobs.job_list.list_view import JobListAdmin
 from django_graphile_worker.admin.jobs.states import state_name
 from django_graphile_worker.admin.pages import explain_database_errors
 from django_graphile_worker.models import Job
-from django_graphile_worker.sql.inspection.criteria import Criteria, State
+from django_graphile_worker.sql.inspection.job_search.criteria import Criteria, State
 from django_graphile_worker.sql.job_actions import bulk_steps, undo
 
 

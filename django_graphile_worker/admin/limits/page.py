@@ -22,7 +22,7 @@ from django_graphile_worker.models import LimitKey
 from django_graphile_worker.redaction import redact_text
 from django_graphile_worker.routing import place_of
 from django_graphile_worker.sql.inspection import limited_keys
-from django_graphile_worker.sql.inspection.criteria import State
+from django_graphile_worker.sql.inspection.job_search.criteria import State
 from django_graphile_worker.sql.inspection.limited_keys import LimitedKey
 
 PAGE_SIZE = 50

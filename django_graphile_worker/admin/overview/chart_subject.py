@@ -11,9 +11,9 @@ from django.http import HttpRequest
 from django.utils.translation import gettext as _
 
 from django_graphile_worker.admin.charts.chart_data import Span
-from django_graphile_worker.sql import named_statistics, statistics
-from django_graphile_worker.sql.named_statistics import QUEUE, WORKER, NamedRows
-from django_graphile_worker.sql.statistics import ALL_TASKS
+from django_graphile_worker.sql.statistics import named_statistics, statistics
+from django_graphile_worker.sql.statistics.named_statistics import QUEUE, WORKER, NamedRows
+from django_graphile_worker.sql.statistics.statistics import ALL_TASKS
 
 TASK = "task"
 KINDS = (TASK, QUEUE, WORKER)

@@ -14,9 +14,9 @@ from django_graphile_worker.admin.charts.chart import Chart, make_chart, rate, w
 from django_graphile_worker.admin.charts.chart_axes import Period, periods
 from django_graphile_worker.admin.charts.chart_data import Span, percentile, rows_by_period, total
 from django_graphile_worker.admin.charts.drawing import Series
-from django_graphile_worker.sql.backlog_samples import SamplesOfPeriod
-from django_graphile_worker.sql.named_statistics import NamedRows
-from django_graphile_worker.sql.statistics import Row
+from django_graphile_worker.sql.statistics.backlog_samples import SamplesOfPeriod
+from django_graphile_worker.sql.statistics.named_statistics import NamedRows
+from django_graphile_worker.sql.statistics.statistics import Row
 
 Rows = Sequence[Row | None]
 

@@ -31,13 +31,14 @@ from django_graphile_worker.admin.overview.schedule_figures import (
 from django_graphile_worker.admin.overview.task_pages import requested_page, task_page_context
 from django_graphile_worker.admin.pages import PageAdmin, explain_database_errors
 from django_graphile_worker.admin.search.search_query import SearchTerm, waiting_in_queue
-from django_graphile_worker.sql import backlog_samples, named_statistics, pauses
-from django_graphile_worker.sql.backlog_samples import Sample
-from django_graphile_worker.sql.crontabs import KnownCrontab, known_crontabs
+from django_graphile_worker.sql import pauses
+from django_graphile_worker.sql.cron.crontabs import KnownCrontab, known_crontabs
 from django_graphile_worker.sql.inspection import events, lock_holders, overview, queue_depths
-from django_graphile_worker.sql.inspection.counts import Count, OldestReady, count_states, oldest_ready
-from django_graphile_worker.sql.inspection.criteria import Criteria, State
+from django_graphile_worker.sql.inspection.job_search.counts import Count, OldestReady, count_states, oldest_ready
+from django_graphile_worker.sql.inspection.job_search.criteria import Criteria, State
 from django_graphile_worker.sql.inspection.unpaused_jobs import oldest_unpaused
+from django_graphile_worker.sql.statistics import backlog_samples, named_statistics
+from django_graphile_worker.sql.statistics.backlog_samples import Sample
 
 # An older sample says little about the jobs of now.
 NEWEST_SAMPLE_SECONDS = 180.0

@@ -19,11 +19,11 @@ from django_graphile_worker.admin.overview.overview_tiles import about
 from django_graphile_worker.admin.overview.task_pages import TaskPage
 from django_graphile_worker.admin.pages import PageAdmin
 from django_graphile_worker.admin.search.search_query import SearchTerm
-from django_graphile_worker.sql import statistics
-from django_graphile_worker.sql.backlog_samples import Sample
-from django_graphile_worker.sql.inspection.criteria import State
+from django_graphile_worker.sql.inspection.job_search.criteria import State
 from django_graphile_worker.sql.inspection.overview import MOST_COUNTED, TaskBacklog, backlog_ages, task_backlogs
-from django_graphile_worker.sql.statistics import Row, TaskRuns
+from django_graphile_worker.sql.statistics import statistics
+from django_graphile_worker.sql.statistics.backlog_samples import Sample
+from django_graphile_worker.sql.statistics.statistics import Row, TaskRuns
 
 NO_RUNS = TaskRuns({}, 0)
 

@@ -16,7 +16,7 @@ from django_graphile_worker.admin.late_schedules import late_items
 from django_graphile_worker.admin.overview.overview_tiles import Tile
 from django_graphile_worker.admin.pages import PageAdmin
 from django_graphile_worker.admin.project_items import read_crontab
-from django_graphile_worker.sql.crontabs import KnownCrontab
+from django_graphile_worker.sql.cron.crontabs import KnownCrontab
 from django_graphile_worker.sql.schedules import figures, listing
 from django_graphile_worker.sql.schedules.listing import LateSchedule, ScheduleState
 

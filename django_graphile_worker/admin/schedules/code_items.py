@@ -12,8 +12,8 @@ from django_graphile_worker.admin.project_items import read_crontab
 from django_graphile_worker.admin.schedules.list_query import DATABASE, ListQuery
 from django_graphile_worker.admin.schedules.next_times import NUMBER
 from django_graphile_worker.crontab import CronItem, upcoming
-from django_graphile_worker.sql import paused_crontabs
-from django_graphile_worker.sql.crontabs import KnownCrontab
+from django_graphile_worker.sql.cron import paused_crontabs
+from django_graphile_worker.sql.cron.crontabs import KnownCrontab
 from django_graphile_worker.sql.schedules.listing import ListedItem, ScheduleState
 
 # The search for the next runs of a callable calls it for each minute, so it ends after this time.

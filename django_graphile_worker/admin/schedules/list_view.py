@@ -25,7 +25,7 @@ from django_graphile_worker.admin.schedules.schedule_rows import Row, RowMaker
 from django_graphile_worker.admin.schedules.tabs import make_tabs
 from django_graphile_worker.admin.visible_jobs import NO_IDS, ids_subquery
 from django_graphile_worker.models import Schedule
-from django_graphile_worker.sql.inspection.criteria import Subquery
+from django_graphile_worker.sql.inspection.job_search.criteria import Subquery
 from django_graphile_worker.sql.schedules import listing, runs
 from django_graphile_worker.sql.schedules.listing import Entry, ScheduleCriteria, ScheduleState
 from django_graphile_worker.sql.schedules.runs import Run, RunOutcome

@@ -21,8 +21,8 @@ from django_graphile_worker.admin.search.expressions import (
 from django_graphile_worker.admin.search.name_lookup import NameLookup, WordMatches
 from django_graphile_worker.admin.search.search_criteria import ANY_OF, NOTHING, criteria_of
 from django_graphile_worker.admin.search.search_query import SearchTerm
-from django_graphile_worker.sql.inspection.criteria import Criteria
-from django_graphile_worker.sql.inspection.walk_choice import intersection
+from django_graphile_worker.sql.inspection.job_search.criteria import Criteria
+from django_graphile_worker.sql.inspection.job_search.walk_choice import intersection
 
 EVERYTHING = Criteria()
 NO_NAMES = NameLookup()

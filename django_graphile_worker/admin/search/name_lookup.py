@@ -11,7 +11,7 @@ from functools import cached_property
 from django_graphile_worker.admin.databases import Session
 from django_graphile_worker.redaction import redact_text
 from django_graphile_worker.sql.inspection import names
-from django_graphile_worker.sql.inspection.criteria import Subquery, like_pattern
+from django_graphile_worker.sql.inspection.job_search.criteria import Subquery, like_pattern
 from django_graphile_worker.sql.inspection.known_names import matching
 from django_graphile_worker.sql.inspection.known_names.matching import Look
 from django_graphile_worker.sql.inspection.known_names.visible import VisibleNames, visible_names

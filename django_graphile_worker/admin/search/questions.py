@@ -13,7 +13,7 @@ from django_graphile_worker.admin.search.expressions import Either, Every, Node,
 from django_graphile_worker.admin.search.job_search import SearchQuery
 from django_graphile_worker.admin.search.name_lookup import DatabaseNames
 from django_graphile_worker.admin.search.search_query import SearchTerm
-from django_graphile_worker.sql.inspection.criteria import like_pattern
+from django_graphile_worker.sql.inspection.job_search.criteria import like_pattern
 
 MOST_CLOSE = 5
 

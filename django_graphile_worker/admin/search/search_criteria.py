@@ -16,7 +16,7 @@ from django_graphile_worker.admin.search.search_query import NAMES
 from django_graphile_worker.crontab.time_phrases import parse_time_phrase
 from django_graphile_worker.job_options import LARGEST_MAX_ATTEMPTS, LARGEST_PRIORITY, SMALLEST_PRIORITY
 from django_graphile_worker.redaction import redact_text
-from django_graphile_worker.sql.inspection.criteria import STATES, Bounds, Criteria, State, like_pattern
+from django_graphile_worker.sql.inspection.job_search.criteria import STATES, Bounds, Criteria, State, like_pattern
 from django_graphile_worker.suggestions import closest
 
 LARGEST_ID = 2**63 - 1

@@ -13,7 +13,7 @@ from django_graphile_worker.management.operator import arguments
 from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.formatting import counted, job_as_dict, job_line
 from django_graphile_worker.management.operator.verb import Options, Verb
-from django_graphile_worker.sql.inspection import search
+from django_graphile_worker.sql.inspection.job_search import search
 
 
 class ChangeByIds(Verb):

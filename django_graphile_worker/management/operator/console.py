@@ -19,7 +19,7 @@ from django_graphile_worker.api.connection import open_queue
 from django_graphile_worker.management.operator import tables, times
 from django_graphile_worker.printable_text import escaped
 from django_graphile_worker.routing import place_of
-from django_graphile_worker.sql import crontabs
+from django_graphile_worker.sql.cron import crontabs
 from django_graphile_worker.sql.cursor import Cursor
 from django_graphile_worker.sql.errors import sqlstate
 from django_graphile_worker.sql.inspection import limits

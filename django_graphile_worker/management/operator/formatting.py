@@ -13,10 +13,10 @@ from django_graphile_worker.management.operator import times
 from django_graphile_worker.management.operator.tables import Cell
 from django_graphile_worker.printable_text import shown
 from django_graphile_worker.sql.codecs import flags_from
-from django_graphile_worker.sql.inspection.counts import Count
-from django_graphile_worker.sql.inspection.criteria import State
 from django_graphile_worker.sql.inspection.job_detail import JobDetail
-from django_graphile_worker.sql.inspection.search import JobRow
+from django_graphile_worker.sql.inspection.job_search.counts import Count
+from django_graphile_worker.sql.inspection.job_search.criteria import State
+from django_graphile_worker.sql.inspection.job_search.search import JobRow
 from django_graphile_worker.task_labels import label_of
 
 

@@ -15,17 +15,19 @@ from django_graphile_worker.management.operator.formatting import capped, counte
 from django_graphile_worker.management.operator.verb import Options
 from django_graphile_worker.management.operator.worker_states import running_jobs, worker_state
 from django_graphile_worker.pause_type import Pause
-from django_graphile_worker.sql import expiry, pauses, statistics
+from django_graphile_worker.sql import expiry, pauses
 from django_graphile_worker.sql.cursor import Cursor
-from django_graphile_worker.sql.inspection import counts, overview
-from django_graphile_worker.sql.inspection.counts import Count, OldestReady
-from django_graphile_worker.sql.inspection.criteria import STATES, Criteria, State
+from django_graphile_worker.sql.inspection import overview
+from django_graphile_worker.sql.inspection.job_search import counts
+from django_graphile_worker.sql.inspection.job_search.counts import Count, OldestReady
+from django_graphile_worker.sql.inspection.job_search.criteria import STATES, Criteria, State
 from django_graphile_worker.sql.inspection.lock_holders import Holder, holders
 from django_graphile_worker.sql.inspection.unpaused_jobs import oldest_unpaused
 from django_graphile_worker.sql.inspection.unserved_tasks import UnservedTask, unserved_tasks
 from django_graphile_worker.sql.install.installer import foreign_functions
 from django_graphile_worker.sql.migrations_ledger import refuse_breaking_migration
-from django_graphile_worker.sql.statistics import MINUTE, Row
+from django_graphile_worker.sql.statistics import statistics
+from django_graphile_worker.sql.statistics.statistics import MINUTE, Row
 
 # Counting stops at this number: the exact number of more than ten thousand jobs makes no difference.
 CAP = 10_000

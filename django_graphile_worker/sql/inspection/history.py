@@ -22,7 +22,7 @@ from django_graphile_worker.sql.inspection.history_criteria import (
     parameters_of,
     reads_open_days,
 )
-from django_graphile_worker.sql.inspection.search import PLACES
+from django_graphile_worker.sql.inspection.job_search.search import PLACES
 from django_graphile_worker.sql.schema import statement
 
 # How many rows are read for a page, if there are conditions beside the index.

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from django_graphile_worker.attempts import attempts_made
 from django_graphile_worker.sql.codecs import within_python_years as readable
 from django_graphile_worker.sql.conditions import IS_ALIVE, IS_DUE
-from django_graphile_worker.sql.inspection.criteria import State, state_of
+from django_graphile_worker.sql.inspection.job_search.criteria import State, state_of
 from django_graphile_worker.sql.parked_jobs import JOIN_PARKED, TRUE_RUN_AT
 from django_graphile_worker.sql.schema import statement
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from django_graphile_worker.sql.conditions import IS_DUE, IS_LOCKED, IS_PERMANENTLY_FAILED, IS_RETRYING
-from django_graphile_worker.sql.inspection.index_walks import MOST_LEVELS, MOST_TASKS, PARTS
+from django_graphile_worker.sql.inspection.job_search.index_walks import MOST_LEVELS, MOST_TASKS, PARTS
 from django_graphile_worker.sql.schema import statement
 from django_graphile_worker.sql.search_path import qualified
 

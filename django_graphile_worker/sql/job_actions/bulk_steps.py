@@ -15,9 +15,9 @@ from uuid import UUID
 from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.sql import cancellations
 from django_graphile_worker.sql.cancellations import Cancellation, Fate
-from django_graphile_worker.sql.inspection import search
-from django_graphile_worker.sql.inspection.criteria import Criteria, State
-from django_graphile_worker.sql.inspection.orders import order_of
+from django_graphile_worker.sql.inspection.job_search import search
+from django_graphile_worker.sql.inspection.job_search.criteria import Criteria, State
+from django_graphile_worker.sql.inspection.job_search.orders import order_of
 from django_graphile_worker.sql.job_actions.changes import ARGUMENTS, FAIL, FUNCTION, Change
 from django_graphile_worker.sql.job_actions.collecting import NO_LIMITS
 from django_graphile_worker.sql.result_keeping import (

@@ -1,4 +1,4 @@
-"""Writes rows of runs of items of the crontab; ``sql.crontab_ticks`` writes those of its ticks."""
+"""Writes rows of runs of items of the crontab; ``sql.cron.crontab_ticks`` writes those of its ticks."""
 
 from __future__ import annotations
 

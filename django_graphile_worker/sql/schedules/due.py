@@ -9,7 +9,7 @@ from typing import Any
 from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.schedules.definition import Definition
 from django_graphile_worker.sql.codecs import int_array, text_array
-from django_graphile_worker.sql.crontabs import microseconds_of, moment_of
+from django_graphile_worker.sql.cron.crontabs import microseconds_of, moment_of
 from django_graphile_worker.sql.schema import statement
 
 # How late a schedule is before workers that do not know its task move it on.

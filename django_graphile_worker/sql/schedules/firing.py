@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.sql.conditions import IS_PERMANENTLY_FAILED
-from django_graphile_worker.sql.crontab_ticks import ADD_JOBS, clock
-from django_graphile_worker.sql.crontabs import bounded_wait
+from django_graphile_worker.sql.cron.crontab_ticks import ADD_JOBS, clock
+from django_graphile_worker.sql.cron.crontabs import bounded_wait
 from django_graphile_worker.sql.schedules.due import DueSchedule
 from django_graphile_worker.sql.schema import statement
 

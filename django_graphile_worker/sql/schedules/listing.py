@@ -12,8 +12,8 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from django_graphile_worker.frozen import Frozen
-from django_graphile_worker.sql.crontabs import microseconds_of, moment_of
-from django_graphile_worker.sql.inspection.criteria import Subquery
+from django_graphile_worker.sql.cron.crontabs import microseconds_of, moment_of
+from django_graphile_worker.sql.inspection.job_search.criteria import Subquery
 from django_graphile_worker.sql.schedules.figures import IS_FAILING, LATE_AFTER, MISSED_WITHIN
 from django_graphile_worker.sql.schema import statement
 

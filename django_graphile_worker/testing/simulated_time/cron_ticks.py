@@ -10,7 +10,7 @@ from typing import Any
 from django_graphile_worker import conf, project_crontab
 from django_graphile_worker.crontab import CronItem, occurrences
 from django_graphile_worker.routing import Place
-from django_graphile_worker.sql import crontabs
+from django_graphile_worker.sql.cron import crontabs
 from django_graphile_worker.testing.in_process.caller_database import CallerDatabase
 from django_graphile_worker.testing.simulated_time.kept_settings import KeptSettings
 from django_graphile_worker.worker.maintenance.cron import Cron

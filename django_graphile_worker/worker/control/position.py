@@ -14,8 +14,8 @@ from types import FrameType
 from typing import NamedTuple
 
 from django_graphile_worker.worker.execution import invoker
-from django_graphile_worker.worker.execution.coroutine_run import CoroutineRun
-from django_graphile_worker.worker.execution.event_loop import EventLoop
+from django_graphile_worker.worker.execution.coroutines.coroutine_run import CoroutineRun
+from django_graphile_worker.worker.execution.coroutines.event_loop import EventLoop
 from django_graphile_worker.worker.execution.executor import Executor
 from django_graphile_worker.worker.execution.job_run import JobRun
 

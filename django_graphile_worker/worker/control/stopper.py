@@ -15,12 +15,12 @@ from django_graphile_worker.worker.control.position import Position, position_of
 from django_graphile_worker.worker.control.stack_text import stack_text
 from django_graphile_worker.worker.execution.error_text import OWN_FOLDERS
 from django_graphile_worker.worker.execution.job_run import JobRun
-from django_graphile_worker.worker.execution.stop_of_run import StopOfRun
+from django_graphile_worker.worker.execution.stops.stop_of_run import StopOfRun
 
 if TYPE_CHECKING:
     from typing import Protocol
 
-    from django_graphile_worker.worker.execution.coroutine_run import CoroutineRun
+    from django_graphile_worker.worker.execution.coroutines.coroutine_run import CoroutineRun
 
     class StopperEvents(Protocol):
         """What a stopper needs from its worker, and reports to it."""

@@ -12,7 +12,7 @@ from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.worker.control.deadlines import Deadlines
 from django_graphile_worker.worker.control.stopper import Stopper
 from django_graphile_worker.worker.execution.job_run import JobRun
-from django_graphile_worker.worker.execution.stop_of_run import StopOfRun
+from django_graphile_worker.worker.execution.stops.stop_of_run import StopOfRun
 from django_graphile_worker.worker.job_stop import Stop
 from django_graphile_worker.worker.outcomes import Cancelled, Outcome
 

@@ -64,7 +64,7 @@ def _complete(run: JobRun, *, using: str, settings: Settings) -> None:
 def _complete_recorded(cursor: Any, run: JobRun, *, settings: Settings) -> bool:
     """Delete the row and record the attempt, in the task's own transaction."""
     # Late import: only tasks of which something is recorded need it.
-    from django_graphile_worker.sql import recorded_releases
+    from django_graphile_worker.sql.records import recorded_releases
     from django_graphile_worker.worker.recording import Recording
 
     assert run.task is not None

@@ -15,12 +15,12 @@ from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.worker import fork_guard
 from django_graphile_worker.worker.django_connections import lifecycle
 from django_graphile_worker.worker.django_connections.lifecycle import NO_CONNECTIONS, this_thread
-from django_graphile_worker.worker.execution.abort import Aborts
-from django_graphile_worker.worker.execution.event_loop import EventLoop
+from django_graphile_worker.worker.execution.coroutines.event_loop import EventLoop
 from django_graphile_worker.worker.execution.invoker import TaskInvoker
 from django_graphile_worker.worker.execution.job_control import JobControl
 from django_graphile_worker.worker.execution.job_run import JobRun, LostAtomicClaimError, RunningJob
 from django_graphile_worker.worker.execution.job_signals import JobSignals
+from django_graphile_worker.worker.execution.stops.abort import Aborts
 from django_graphile_worker.worker.outcomes import (
     Cancelled,
     CancelledByWorker,
@@ -35,7 +35,7 @@ from django_graphile_worker.worker.outcomes import (
 if TYPE_CHECKING:
     from django_graphile_worker.worker.django_connections.watched_connection import Leftover
     from django_graphile_worker.worker.execution.progress_reports import ProgressReports
-    from django_graphile_worker.worker.execution.stop_of_run import StopOfRun
+    from django_graphile_worker.worker.execution.stops.stop_of_run import StopOfRun
     from django_graphile_worker.worker.execution.time_limits import TimeLimits
 
 logger = logging.getLogger("django_graphile_worker.worker")
@@ -219,7 +219,7 @@ class Executor:
     def _stopped(self, run: JobRun, stopping: StopOfRun, error: BaseException) -> Outcome:
         """Return the outcome of a run that was stopped, and of which this exception is left."""
         # Late import: few runs are stopped.
-        from django_graphile_worker.worker.execution import stopped_runs
+        from django_graphile_worker.worker.execution.stops import stopped_runs
 
         if stopping.stop.kind == "cancelled":
             return Cancelled(run.claim, run.duration, stopping.stop, task=run.task)

@@ -13,11 +13,11 @@ from django_graphile_worker.exceptions import GraphileWorkerError, UnknownTaskEr
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.registry import Task
 from django_graphile_worker.worker import fork_guard
-from django_graphile_worker.worker.execution.abort import Aborts
-from django_graphile_worker.worker.execution.awaiting import awaited, holds_awaitables
 from django_graphile_worker.worker.execution.binding import Binding, bind
-from django_graphile_worker.worker.execution.event_loop import EventLoop
+from django_graphile_worker.worker.execution.coroutines.awaiting import awaited, holds_awaitables
+from django_graphile_worker.worker.execution.coroutines.event_loop import EventLoop
 from django_graphile_worker.worker.execution.job_run import JobRun
+from django_graphile_worker.worker.execution.stops.abort import Aborts
 from django_graphile_worker.worker.execution.task_helpers import Helpers
 
 if TYPE_CHECKING:

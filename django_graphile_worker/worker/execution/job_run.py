@@ -15,8 +15,8 @@ from django_graphile_worker.registry import Task
 from django_graphile_worker.sql.claims import Claim
 
 if TYPE_CHECKING:
-    from django_graphile_worker.worker.execution.abort import Abort
-    from django_graphile_worker.worker.execution.stop_of_run import StopOfRun
+    from django_graphile_worker.worker.execution.stops.abort import Abort
+    from django_graphile_worker.worker.execution.stops.stop_of_run import StopOfRun
 
 _NOT_DECODED: Any = object()
 # The function in C that json.loads() calls through three functions in Python, which are skipped here for every job.

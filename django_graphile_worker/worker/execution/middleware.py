@@ -11,8 +11,8 @@ from django.utils.module_loading import import_string
 
 from django_graphile_worker.exceptions import ConfigurationError, SettingMistake
 from django_graphile_worker.frozen import Frozen
-from django_graphile_worker.worker.execution.coroutine_run import protect_from_cancellation
-from django_graphile_worker.worker.execution.event_loop import EventLoop
+from django_graphile_worker.worker.execution.coroutines.coroutine_run import protect_from_cancellation
+from django_graphile_worker.worker.execution.coroutines.event_loop import EventLoop
 
 Factory = Callable[[Any], Any]
 

@@ -14,7 +14,7 @@ from django.db import connections
 
 from django_graphile_worker.conf import DEFAULT
 from django_graphile_worker.jobs import Job, JobSpec
-from django_graphile_worker.worker.execution.abort import Abort
+from django_graphile_worker.worker.execution.stops.abort import Abort
 
 if TYPE_CHECKING:
     from typing import Unpack

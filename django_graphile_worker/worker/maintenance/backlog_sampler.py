@@ -33,7 +33,7 @@ class BacklogSampler:
         if monotonic() < self._next_at:
             return
         # Late import: the first job need not wait for it.
-        from django_graphile_worker.sql import backlog_samples
+        from django_graphile_worker.sql.statistics import backlog_samples
 
         schema, now = database.schema, self._now()
         try:

@@ -27,9 +27,9 @@ from django.conf import settings
 
 from django_graphile_worker import signals
 from django_graphile_worker.crontab import CronItem, Timetable
-from django_graphile_worker.sql import crontab_ticks, crontabs
 from django_graphile_worker.sql.codecs import naive
-from django_graphile_worker.sql.crontabs import KnownCrontab
+from django_graphile_worker.sql.cron import crontab_ticks, crontabs
+from django_graphile_worker.sql.cron.crontabs import KnownCrontab
 from django_graphile_worker.sql.schedules import crontab_runs
 from django_graphile_worker.worker.maintenance.cron_backlog import MINUTE, YIELD_WAIT, Backlog, Backlogs, Ticks
 from django_graphile_worker.worker.maintenance.cron_missed import missed_ticks, write_down

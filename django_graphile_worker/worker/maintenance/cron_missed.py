@@ -13,7 +13,7 @@ import psycopg
 
 from django_graphile_worker.crontab import CronItem, occurrences
 from django_graphile_worker.sql import events
-from django_graphile_worker.sql.crontabs import KnownCrontab
+from django_graphile_worker.sql.cron.crontabs import KnownCrontab
 from django_graphile_worker.sql.schedules import crontab_runs
 from django_graphile_worker.worker.maintenance.cron_backlog import MINUTE, MOMENT, last_done, whole_minute
 

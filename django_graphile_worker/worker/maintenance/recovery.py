@@ -207,14 +207,8 @@ class Recovery(Service):
 
     def _clean_up(self) -> None:
         # Late import: see _look_at_fleet.
-        from django_graphile_worker.sql import (
-            backlog_samples,
-            events,
-            named_statistics,
-            progress,
-            recovery,
-            statistics,
-        )
+        from django_graphile_worker.sql import events, progress, recovery
+        from django_graphile_worker.sql.statistics import backlog_samples, named_statistics, statistics
 
         schema = self._database.schema
         with self._database.cursor() as cursor:

@@ -18,7 +18,7 @@ from django_graphile_worker.sql.workers import worker_of
 from django_graphile_worker.worker.control.stops import time_limit_reason
 from django_graphile_worker.worker.execution.error_text import OWN_FOLDERS
 from django_graphile_worker.worker.execution.job_run import JobRun
-from django_graphile_worker.worker.execution.stop_of_run import StopOfRun
+from django_graphile_worker.worker.execution.stops.stop_of_run import StopOfRun
 from django_graphile_worker.worker.fetching.preconnect import database_of
 from django_graphile_worker.worker.job_stop import Stop
 from django_graphile_worker.worker.outcomes import Interrupted, Outcome

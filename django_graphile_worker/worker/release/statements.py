@@ -65,7 +65,7 @@ class ReleaseStatements:
     def complete_recorded(self, outcomes: Sequence[Recorded]) -> set[int]:
         """Complete jobs of which something is recorded."""
         # Late import: most workers record nothing.
-        from django_graphile_worker.sql import recorded_releases
+        from django_graphile_worker.sql.records import recorded_releases
 
         completed = self._records().completed(outcomes)
         with self._blocking_cursor.usable() as cursor:
@@ -78,7 +78,7 @@ class ReleaseStatements:
     def fail_recorded(self, failures: Sequence[tuple[releases.Failure, Failed]]) -> dict[int, float | None]:
         """Fail jobs, some of which keep their results or have a history."""
         # Late import: most workers record nothing.
-        from django_graphile_worker.sql import recorded_releases
+        from django_graphile_worker.sql.records import recorded_releases
 
         records = self._records()
         recorded = [(failure, records.failed(outcome)) for failure, outcome in failures]
@@ -132,7 +132,7 @@ class ReleaseStatements:
     def return_recorded(self, outcomes: Sequence[Interrupted]) -> set[int]:
         """Return jobs, with the items that are left of their payloads, and add them to the history."""
         # Late import: most workers record nothing.
-        from django_graphile_worker.sql import recorded_releases
+        from django_graphile_worker.sql.records import recorded_releases
 
         returned = list(map(self._records().returned, outcomes))
         with self._database.cursor() as cursor:

@@ -24,7 +24,7 @@ from django_graphile_worker.worker.outcomes import (
 )
 
 if TYPE_CHECKING:
-    from django_graphile_worker.sql.statistics import Row
+    from django_graphile_worker.sql.statistics.statistics import Row
 
 # Squaring before the logarithm makes buckets of half an octave, and bit_length is the cheapest logarithm that
 # Python has. Bucket n ends at 2 ** (n / 2) times half a millisecond.
@@ -52,7 +52,7 @@ class Cell:
 
     def __init__(self) -> None:
         # Late import: nothing is counted before the first job has ended, so the first job does not wait for it.
-        from django_graphile_worker.sql.statistics import BUCKETS
+        from django_graphile_worker.sql.statistics.statistics import BUCKETS
 
         self.succeeded = self.failed = self.permanently_failed = self.interrupted = 0
         self.duration_seconds = self.wait_seconds = 0.0
@@ -190,7 +190,7 @@ def _busiest(rows: list[Row]) -> list[Row]:
     if len(rows) <= MOST_WRITTEN_QUEUES:
         return rows
     # Late import: see Cell.
-    from django_graphile_worker.sql.statistics import together
+    from django_graphile_worker.sql.statistics.statistics import together
 
     rows.sort(key=lambda row: row.succeeded + row.failed + row.permanently_failed, reverse=True)
     others: defaultdict[int, list[Row]] = defaultdict(list)
@@ -206,7 +206,7 @@ def _rows(cells: Cells) -> list[Row]:
 
 def _row(minute: int, identifier: str, cell: Cell) -> Row:
     # Late import: see Cell.
-    from django_graphile_worker.sql.statistics import Row
+    from django_graphile_worker.sql.statistics.statistics import Row
 
     return Row(
         started_at=minute * 60,

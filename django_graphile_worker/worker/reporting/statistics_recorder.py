@@ -14,7 +14,7 @@ from django_graphile_worker.worker.reporting.statistics_buffer import Statistics
 from django_graphile_worker.worker.service import Service, Trouble, jittered
 
 if TYPE_CHECKING:
-    from django_graphile_worker.sql.statistics import Row
+    from django_graphile_worker.sql.statistics.statistics import Row
 
 # Seconds for which a worker that stops tries to write its last counts.
 LAST_RECORD_TIMEOUT = 5.0
@@ -69,7 +69,7 @@ class StatisticsRecorder(Service):
 
     def _record(self, rows: Sequence[Row], *, at_least_after: float) -> None:
         # Late import: nothing is counted before the first job has ended, so the first job does not wait for it.
-        from django_graphile_worker.sql import named_statistics, statistics
+        from django_graphile_worker.sql.statistics import named_statistics, statistics
 
         schema = self._database.schema
         queue_rows = self._buffer.drain_queues()
@@ -94,7 +94,7 @@ class StatisticsRecorder(Service):
     def _named(self, rows: Sequence[Row], queue_rows: Sequence[Row]) -> list[tuple[str, Row]]:
         """Return the counts of the queues, and those of this worker: the sum of its tasks in each minute."""
         # Late import: see _record.
-        from django_graphile_worker.sql import named_statistics, statistics
+        from django_graphile_worker.sql.statistics import named_statistics, statistics
 
         worker_id = self._worker_id()
         minutes = {row.started_at for row in rows}

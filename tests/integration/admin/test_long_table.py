@@ -12,10 +12,11 @@ from django.conf import settings
 from django.db import connection
 from django.test import Client
 
-from django_graphile_worker.admin.jobs.list_view import TABS
-from django_graphile_worker.sql.inspection import criteria, limits, orders, search
-from django_graphile_worker.sql.inspection.criteria import Criteria, State
-from django_graphile_worker.sql.inspection.index_walks import looked_at_by
+from django_graphile_worker.admin.jobs.job_list.list_view import TABS
+from django_graphile_worker.sql.inspection import limits
+from django_graphile_worker.sql.inspection.job_search import criteria, orders, search
+from django_graphile_worker.sql.inspection.job_search.criteria import Criteria, State
+from django_graphile_worker.sql.inspection.job_search.index_walks import looked_at_by
 from tests.support import admin_pages as pages
 from tests.support.factories import make_job, make_queue
 

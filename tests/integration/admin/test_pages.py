@@ -97,7 +97,7 @@ class TestDatabaseErrors:
     def test_a_query_that_takes_too_long_is_cancelled(
         self, admin_page: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        from django_graphile_worker.sql.inspection import search
+        from django_graphile_worker.sql.inspection.job_search import search
 
         def forever(cursor: Any, *args: Any, **kwargs: Any) -> Any:
             cursor.execute("select pg_sleep(60)")

@@ -28,8 +28,8 @@ from django_graphile_worker import (
 )
 from django_graphile_worker.results import listeners, waits
 from django_graphile_worker.results.listener import ResultListener
-from django_graphile_worker.sql import result_rows
-from django_graphile_worker.sql import waiters as sql_waiters
+from django_graphile_worker.sql.records import result_rows
+from django_graphile_worker.sql.records import waiters as sql_waiters
 from django_graphile_worker.worker.database.connection import Database
 from tests.support.factories import make_failed_job, make_job
 from tests.support.results import end_job

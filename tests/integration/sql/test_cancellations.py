@@ -8,7 +8,7 @@ import pytest
 from django.db import connection
 
 from django_graphile_worker.sql import releases
-from django_graphile_worker.sql.inspection.criteria import Criteria
+from django_graphile_worker.sql.inspection.job_search.criteria import Criteria
 from django_graphile_worker.sql.job_actions.bulk_steps import Call, run_step
 from django_graphile_worker.sql.job_actions.changes import change_jobs, rescheduling
 from django_graphile_worker.sql.jobs import Changes

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from django_graphile_worker.sql import cancellations, cancelled_claims, control, recorded_releases, recovery, releases
+from django_graphile_worker.sql import cancellations, cancelled_claims, control, recovery, releases
 from django_graphile_worker.sql.cancellations import Cancellation
 from django_graphile_worker.sql.cancelled_claims import CancelledClaim, StoppedRun
 from django_graphile_worker.sql.claims import Claim
-from django_graphile_worker.sql.recorded_releases import Attempt, ReturnedJob
+from django_graphile_worker.sql.records import recorded_releases
+from django_graphile_worker.sql.records.recorded_releases import Attempt, ReturnedJob
 from django_graphile_worker.sql.releases import Failure, HeldJob
 from django_graphile_worker.sql.result_keeping import ResultKeeping
 from tests.conftest import RawConnection

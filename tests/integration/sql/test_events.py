@@ -14,7 +14,8 @@ import django_graphile_worker as gw
 from django_graphile_worker.api.limits import override_limit, reset_limit
 from django_graphile_worker.limits.numbers import LimitNumbers
 from django_graphile_worker.pause_type import PauseKind
-from django_graphile_worker.sql import crontabs, events, paused_crontabs, pauses, recovery, workers
+from django_graphile_worker.sql import events, pauses, recovery, workers
+from django_graphile_worker.sql.cron import crontabs, paused_crontabs
 from django_graphile_worker.sql.events import NewEvent
 from django_graphile_worker.sql.inspection.events import EventCriteria, LoggedEvent, alarms, find
 from tests.support.factories import make_job, make_queue, minutes_ago

@@ -22,10 +22,10 @@ from django_graphile_worker import (
     task,
 )
 from django_graphile_worker.registry import tasks
-from django_graphile_worker.sql.inspection import search
-from django_graphile_worker.sql.inspection.counts import Count, count_states
-from django_graphile_worker.sql.inspection.criteria import Criteria, State
 from django_graphile_worker.sql.inspection.job_detail import job_detail
+from django_graphile_worker.sql.inspection.job_search import search
+from django_graphile_worker.sql.inspection.job_search.counts import Count, count_states
+from django_graphile_worker.sql.inspection.job_search.criteria import Criteria, State
 from django_graphile_worker.sql.inspection.queue_depths import held_first
 from django_graphile_worker.testing import jobs
 from tests.support.factories import make_job, minutes_ago

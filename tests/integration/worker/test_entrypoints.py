@@ -25,7 +25,7 @@ from django_graphile_worker import (
 )
 from django_graphile_worker.models import Job
 from django_graphile_worker.worker import shutdown
-from django_graphile_worker.worker.execution.event_loop import EventLoop
+from django_graphile_worker.worker.execution.coroutines.event_loop import EventLoop
 from django_graphile_worker.worker.fetching import looks
 from django_graphile_worker.worker.fetching.fast_claim import FastClaim
 from django_graphile_worker.worker.fetching.looks import Looks

@@ -13,8 +13,8 @@ from django.db import connection
 
 from django_graphile_worker import PermanentFailure, RetryLater, add_job, registry, signals
 from django_graphile_worker.models import Job
-from django_graphile_worker.sql.history import HistoryOutcome
-from django_graphile_worker.sql.results import ResultStatus
+from django_graphile_worker.sql.records.history import HistoryOutcome
+from django_graphile_worker.sql.records.results import ResultStatus
 from tests.conftest import RawConnection
 from tests.support import records
 from tests.support.factories import make_job
@@ -184,7 +184,7 @@ def _as_another_session(statement: str) -> None:
 def test_answer_that_is_lost__leaves_one_record_and_no_lost_claim(
     build: Build, wait_until: Wait, worker_schema: str, lost_claims: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from django_graphile_worker.sql import recorded_releases
+    from django_graphile_worker.sql.records import recorded_releases
 
     complete, answers = recorded_releases.complete_jobs, [psycopg.OperationalError("the connection broke")]
 

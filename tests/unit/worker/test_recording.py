@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from django_graphile_worker import conf
-from django_graphile_worker.sql.recorded_releases import KeptResults
+from django_graphile_worker.sql.records.recorded_releases import KeptResults
 from django_graphile_worker.worker import recording
 from django_graphile_worker.worker.outcomes import Failed, Recorded
 from django_graphile_worker.worker.recording import Recording

@@ -15,7 +15,7 @@ from django_graphile_worker.admin import formatting
 from django_graphile_worker.admin.jobs.actions.bulk_progress import BulkProgress
 from django_graphile_worker.admin.jobs.actions.job_actions import RETRY, RUN_NEXT, RUN_NOW, Action
 from django_graphile_worker.admin.jobs.states import state_name
-from django_graphile_worker.sql.inspection.criteria import State
+from django_graphile_worker.sql.inspection.job_search.criteria import State
 
 # How many jobs a message links to.
 MOST_LINKED = 3

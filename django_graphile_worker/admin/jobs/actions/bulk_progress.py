@@ -22,7 +22,7 @@ from django_graphile_worker.admin import databases
 from django_graphile_worker.api.cancelled import send_cancelled
 from django_graphile_worker.routing import place_of
 from django_graphile_worker.sql.cancellations import STOPPING, UNSTOPPABLE, removed_jobs
-from django_graphile_worker.sql.inspection.criteria import Criteria, State
+from django_graphile_worker.sql.inspection.job_search.criteria import Criteria, State
 from django_graphile_worker.sql.job_actions import bulk_steps, collecting, undo
 from django_graphile_worker.sql.job_actions.bulk_steps import Call, PendingStep, StepResult
 from django_graphile_worker.sql.job_actions.changes import RUN_NEXT

@@ -15,10 +15,10 @@ from django_graphile_worker.admin import databases, formatting
 from django_graphile_worker.admin.jobs.actions.job_actions import Action
 from django_graphile_worker.admin.jobs.actions.selection import Selection
 from django_graphile_worker.admin.jobs.states import state_name
-from django_graphile_worker.sql.inspection import match_counts
-from django_graphile_worker.sql.inspection.criteria import STATES, Criteria, State
-from django_graphile_worker.sql.inspection.index_walks import looked_at_by
-from django_graphile_worker.sql.inspection.match_counts import MatchCount
+from django_graphile_worker.sql.inspection.job_search import match_counts
+from django_graphile_worker.sql.inspection.job_search.criteria import STATES, Criteria, State
+from django_graphile_worker.sql.inspection.job_search.index_walks import looked_at_by
+from django_graphile_worker.sql.inspection.job_search.match_counts import MatchCount
 from django_graphile_worker.sql.job_actions import bulk_steps
 
 # More jobs than this are changed only after the user has typed their number.

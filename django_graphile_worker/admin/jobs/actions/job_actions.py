@@ -18,7 +18,7 @@ from django_graphile_worker.admin.jobs.forms import CancelForm, FailForm
 from django_graphile_worker.printable_text import storable_text
 from django_graphile_worker.registry import tasks
 from django_graphile_worker.sql.cancellations import Cancellation
-from django_graphile_worker.sql.inspection.criteria import State
+from django_graphile_worker.sql.inspection.job_search.criteria import State
 from django_graphile_worker.sql.job_actions import changes
 from django_graphile_worker.sql.job_actions.bulk_steps import Call
 from django_graphile_worker.sql.job_actions.changes import Change, rescheduling

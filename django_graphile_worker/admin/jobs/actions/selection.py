@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 
 from django_graphile_worker.admin import databases
 from django_graphile_worker.admin.jobs.states import state_name
-from django_graphile_worker.sql.inspection.criteria import Criteria, State
+from django_graphile_worker.sql.inspection.job_search.criteria import Criteria, State
 
 MOST_SELECTED = 1_000
 

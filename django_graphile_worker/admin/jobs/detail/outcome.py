@@ -14,8 +14,8 @@ from django_graphile_worker.admin.shown_progress import shown_progress
 from django_graphile_worker.payloads import RawPayload
 from django_graphile_worker.redaction import HIDDEN, redact_text
 from django_graphile_worker.results.values import Attempt, Result, ResultStatus, result_from
-from django_graphile_worker.sql import result_rows
-from django_graphile_worker.sql.results import cancellation_text
+from django_graphile_worker.sql.records import result_rows
+from django_graphile_worker.sql.records.results import cancellation_text
 
 
 def read_result(alias: str, job_id: int) -> Result | None:

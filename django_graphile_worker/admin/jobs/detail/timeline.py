@@ -13,8 +13,8 @@ from django.utils.translation import ngettext
 
 from django_graphile_worker.admin import audit, error_summary, formatting
 from django_graphile_worker.admin.jobs.failure_times import FailureTime, failure_time
-from django_graphile_worker.sql.inspection.criteria import State
 from django_graphile_worker.sql.inspection.job_detail import JobDetail
+from django_graphile_worker.sql.inspection.job_search.criteria import State
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
 from django_graphile_worker.admin import audit, databases, formatting
-from django_graphile_worker.admin.jobs.task_facts import short_description, task_facts
+from django_graphile_worker.admin.jobs.adding.task_facts import short_description, task_facts
 from django_graphile_worker.admin.pages import explain_database_errors
 from django_graphile_worker.admin.schedules.editing.definition_values import facts_of, field_msgids
 from django_graphile_worker.admin.schedules.editing.draft import AS_FIELDS, AS_JSON, Draft

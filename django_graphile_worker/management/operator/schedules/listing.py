@@ -17,7 +17,7 @@ from django_graphile_worker.management.operator.schedules.found import code_item
 from django_graphile_worker.management.operator.tables import Cell, Column
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.models import Schedule
-from django_graphile_worker.sql import paused_crontabs
+from django_graphile_worker.sql.cron import paused_crontabs
 from django_graphile_worker.sql.schedules.runs import Run, RunOutcome, runs_of_schedules
 
 DEFAULT_LIMIT = 100

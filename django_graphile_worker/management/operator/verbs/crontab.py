@@ -20,8 +20,8 @@ from django_graphile_worker.management.options import existing_file
 from django_graphile_worker.printable_text import shown
 from django_graphile_worker.project_crontab import collect
 from django_graphile_worker.routing import place_of
-from django_graphile_worker.sql import crontabs, paused_crontabs
-from django_graphile_worker.sql.crontabs import KnownCrontab
+from django_graphile_worker.sql.cron import crontabs, paused_crontabs
+from django_graphile_worker.sql.cron.crontabs import KnownCrontab
 
 DEFAULT_TIMES = 5
 Known = Mapping[str, KnownCrontab]

@@ -15,9 +15,9 @@ from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.formatting import counted
 from django_graphile_worker.management.operator.known_names import chosen_criteria
 from django_graphile_worker.management.operator.verb import Options
-from django_graphile_worker.sql.inspection import search
-from django_graphile_worker.sql.inspection.criteria import Criteria
 from django_graphile_worker.sql.inspection.error_groups import error_groups
+from django_graphile_worker.sql.inspection.job_search import search
+from django_graphile_worker.sql.inspection.job_search.criteria import Criteria
 
 # The number of jobs that one transaction changes: small enough that no worker waits for it.
 BATCH = 1_000

@@ -17,7 +17,7 @@ from django_graphile_worker.management.operator.known_names import is_known, req
 from django_graphile_worker.management.operator.queue_status import CAP, RECENT, QueueStatus, find_problems, read_status
 from django_graphile_worker.management.operator.tables import Cell
 from django_graphile_worker.management.operator.verb import Options, Verb
-from django_graphile_worker.sql.inspection.criteria import State
+from django_graphile_worker.sql.inspection.job_search.criteria import State
 
 DEFAULT_AGE = timedelta(minutes=5)
 DEFAULT_WATCH = 2.0

@@ -14,11 +14,11 @@ from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.tables import Cell, Column
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.management.operator.worker_states import tasks_of, worker_state
-from django_graphile_worker.sql import statistics
 from django_graphile_worker.sql.inspection import overview
 from django_graphile_worker.sql.inspection.lock_holders import Holder, holders
 from django_graphile_worker.sql.inspection.overview import MOST_COUNTED, TaskBacklog
-from django_graphile_worker.sql.statistics import TEN_MINUTES, Row
+from django_graphile_worker.sql.statistics import statistics
+from django_graphile_worker.sql.statistics.statistics import TEN_MINUTES, Row
 
 HOURS = 1
 

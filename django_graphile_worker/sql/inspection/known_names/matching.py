@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from django_graphile_worker.run_flags import without_run_flags
 from django_graphile_worker.sql.conditions import HAS_FAILED
-from django_graphile_worker.sql.inspection.walk_choice import MOST_QUEUES
+from django_graphile_worker.sql.inspection.job_search.walk_choice import MOST_QUEUES
 from django_graphile_worker.sql.schema import statement
 
 MOST_TASKS = 2_000

@@ -14,7 +14,7 @@ from django_graphile_worker import signals
 from django_graphile_worker.admin.jobs.actions import confirmation
 from django_graphile_worker.admin.jobs.actions.job_actions import ACTIONS
 from django_graphile_worker.models import Job
-from django_graphile_worker.sql.inspection import match_counts
+from django_graphile_worker.sql.inspection.job_search import match_counts
 from tests.support import admin_pages as pages
 from tests.support.admin_pages import StatementRecorder, act, act_on_all, log_entries, messages, text
 from tests.support.factories import make_failed_job, make_job, minutes_ago

@@ -10,7 +10,7 @@ from django.db import connection
 from django.test import Client
 
 from django_graphile_worker.models import Job
-from django_graphile_worker.sql import paused_crontabs
+from django_graphile_worker.sql.cron import paused_crontabs
 from django_graphile_worker.sql.schedules.runs import runs_of_crontabs
 from tests.support import admin_pages as pages
 from tests.support.admin_pages import body, log_entries, messages, text

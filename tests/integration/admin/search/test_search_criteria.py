@@ -11,7 +11,7 @@ from django.test import Client
 from django_graphile_worker.admin.search.job_search import SearchQuery, parse_search
 from django_graphile_worker.admin.search.name_lookup import NameLookup
 from django_graphile_worker.admin.search.search_query import SearchTerm, join_terms
-from django_graphile_worker.sql.inspection.criteria import Criteria, State
+from django_graphile_worker.sql.inspection.job_search.criteria import Criteria, State
 from django_graphile_worker.sql.inspection.known_names.matching import Look
 from tests.support import admin_pages as pages
 from tests.support.factories import make_failed_job, make_job

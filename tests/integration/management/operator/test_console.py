@@ -9,7 +9,7 @@ from django.conf import settings
 from django.core.management import CommandError
 from django.test import override_settings
 
-from django_graphile_worker.sql.inspection import search
+from django_graphile_worker.sql.inspection.job_search import search
 from tests.support.operating import execute, operate
 
 pytestmark = pytest.mark.django_db

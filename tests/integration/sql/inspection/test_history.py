@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from django_graphile_worker.sql.history import HistoryOutcome
 from django_graphile_worker.sql.inspection import history, limits
 from django_graphile_worker.sql.inspection.history import find
 from django_graphile_worker.sql.inspection.history_criteria import HistoryCriteria
+from django_graphile_worker.sql.records.history import HistoryOutcome
 from tests.support.factories import minutes_ago
 from tests.support.history import make_attempt
 

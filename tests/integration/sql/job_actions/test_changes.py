@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from django_graphile_worker.sql.inspection.criteria import Criteria
+from django_graphile_worker.sql.inspection.job_search.criteria import Criteria
 from django_graphile_worker.sql.job_actions import bulk_steps, undo
 from django_graphile_worker.sql.job_actions.bulk_steps import Call
 from django_graphile_worker.sql.job_actions.changes import Change

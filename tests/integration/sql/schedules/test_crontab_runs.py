@@ -6,7 +6,7 @@ import pytest
 from django.db import connection
 
 from django_graphile_worker import conf
-from django_graphile_worker.sql import crontabs
+from django_graphile_worker.sql.cron import crontabs
 from django_graphile_worker.sql.schedules import crontab_runs, runs
 from tests.support.factories import make_job, minutes_ago
 from tests.support.schedule_runs import make_crontab_run

@@ -13,7 +13,7 @@ import pytest
 
 from django_graphile_worker import signals
 from django_graphile_worker.crontab import CronItem
-from django_graphile_worker.sql import crontabs
+from django_graphile_worker.sql.cron import crontabs
 from tests.conftest import RawConnection
 from tests.support.cron_world import MINUTE, SECOND, CronWorld
 

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from django_graphile_worker.crontab import CronItem
-from django_graphile_worker.sql import paused_crontabs
+from django_graphile_worker.sql.cron import paused_crontabs
 from tests.conftest import RawConnection
 from tests.support.cron_world import MINUTE, SECOND, CronWorld
 

@@ -10,7 +10,7 @@ import pytest
 from django.db import connection
 from psycopg import errors
 
-from django_graphile_worker.sql import results
+from django_graphile_worker.sql.records import results
 from django_graphile_worker.worker.maintenance.retention import LOOK_INTERVAL, Retention
 from tests.conftest import RawConnection
 from tests.support import records
@@ -185,7 +185,7 @@ def test_session_that_reads_the_history__keeps_no_job_from_ending(
 def test_role_that_may_not_make_days__is_reported_once_and_prunes_results(
     build: Build, worker_schema: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from django_graphile_worker.sql import history
+    from django_graphile_worker.sql.records import history
 
     def refuse(*args: Any, **kwargs: Any) -> None:
         raise errors.InsufficientPrivilege("permission denied for function")

@@ -12,8 +12,8 @@ import pytest
 
 from django_graphile_worker import Worker, add_job, run_once
 from django_graphile_worker.models import Worker as RegisteredWorker
-from django_graphile_worker.sql import statistics
-from django_graphile_worker.sql.statistics import BUCKETS, MINUTE, Row
+from django_graphile_worker.sql.statistics import statistics
+from django_graphile_worker.sql.statistics.statistics import BUCKETS, MINUTE, Row
 from tests.conftest import RawConnection
 from tests.support.operating import execute
 from tests.support.stepped_worker import own_tasks

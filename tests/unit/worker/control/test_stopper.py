@@ -20,7 +20,7 @@ from django_graphile_worker.worker.control import stopper
 from django_graphile_worker.worker.control.position import Position, position_of
 from django_graphile_worker.worker.control.stopper import Stopper
 from django_graphile_worker.worker.execution.job_run import JobRun
-from django_graphile_worker.worker.execution.stop_of_run import StopOfRun
+from django_graphile_worker.worker.execution.stops.stop_of_run import StopOfRun
 from django_graphile_worker.worker.job_stop import Stop
 from django_graphile_worker.worker.outcomes import (
     Cancelled,

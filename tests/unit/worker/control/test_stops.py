@@ -10,7 +10,7 @@ import pytest
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.worker.control import stops as module
 from django_graphile_worker.worker.control.stops import Stop, Stops
-from django_graphile_worker.worker.execution.coroutine_run import CoroutineRun
+from django_graphile_worker.worker.execution.coroutines.coroutine_run import CoroutineRun
 from django_graphile_worker.worker.execution.job_run import JobRun
 from django_graphile_worker.worker.outcomes import Cancelled
 from tests.support.slot import make_claim

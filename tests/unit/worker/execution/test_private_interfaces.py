@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 import pytest
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext, sync_to_async
 
-from django_graphile_worker.worker.execution.event_loop import _call_next
+from django_graphile_worker.worker.execution.coroutines.event_loop import _call_next
 
 
 class OwnExecutor(Executor):

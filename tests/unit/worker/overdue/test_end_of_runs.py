@@ -14,7 +14,7 @@ STACKS = f"""Thread 0x00007f01 (most recent call first):
   File "/lib/python3.11/threading.py", line 1002 in _bootstrap
 
 Thread 0x00007f02 (most recent call first):
-  File "{OWN}execution/coroutine_run.py", line 60 in serve
+  File "{OWN}execution/coroutines/coroutine_run.py", line 60 in serve
   File "{OWN}execution/executor.py", line 150 in _run
 
 Current thread 0x00007f03 (most recent call first):

@@ -13,7 +13,7 @@ from django.db import connection
 from django_graphile_worker.admin.jobs.actions.bulk_progress import BulkAction, BulkProgress
 from django_graphile_worker.admin.jobs.actions.job_actions import ACTIONS
 from django_graphile_worker.models import Job
-from django_graphile_worker.sql.inspection.criteria import Criteria, State
+from django_graphile_worker.sql.inspection.job_search.criteria import Criteria, State
 from django_graphile_worker.sql.job_actions import bulk_steps, collecting
 from tests.support.factories import make_job, minutes_ago
 from tests.support.operating import execute

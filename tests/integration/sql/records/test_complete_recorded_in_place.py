@@ -1,0 +1,255 @@
+"""Jobs whose ends are recorded are deleted where their claims wrote them, each with its own record, and only once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+
+from django_graphile_worker.sql import claims, releases
+from django_graphile_worker.sql.claims import Claim
+from django_graphile_worker.sql.records import id_spans, recorded_releases, waiters
+from django_graphile_worker.sql.records.recorded_releases import CompletedJobs, KeptResults
+
+RawConnection = psycopg.Connection[Any]
+MANY = releases.FEWEST_IN_PLACE + 4
+IN_PLACE, BY_ID = "gw:complete-recorded-in-place", "gw:complete-recorded"
+RECORDED = {"history": False, "results and history": True}
+recorded = pytest.mark.parametrize("has_results", RECORDED.values(), ids=RECORDED)
+
+
+class Cursor:
+    """A cursor that notes the tags of its statements."""
+
+    def __init__(self, cursor: psycopg.Cursor[Any]) -> None:
+        self._cursor = cursor
+        self.fetchall, self.fetchone = cursor.fetchall, cursor.fetchone
+        self.tags: list[str] = []
+
+    def execute(self, query: str, parameters: Any) -> None:
+        self.tags.append(query.split()[1])
+        self._cursor.execute(query.encode(), parameters)
+
+
+class Jobs:
+    """The jobs of two tasks, and a worker that claims and completes them."""
+
+    def __init__(self, connection: RawConnection, schema: str) -> None:
+        self.connection = connection
+        self.schema = schema
+        self.cursor = Cursor(connection.cursor())
+        self._tokens = 0
+        self.task_names: dict[int, str] = {}
+
+    def query(self, text: str, *parameters: Any) -> list[Any]:
+        cursor = self.connection.execute(text.replace("{s}", f'"{self.schema}"').encode(), parameters or None)
+        return cursor.fetchall() if cursor.description else []
+
+    def claimed(self, count: int = MANY, *, apart: int = 1) -> list[Claim]:
+        """Claim jobs of two tasks, in queues and with keys; between their ids is room for ``apart - 1`` others."""
+        for number in range(count):
+            for _ in range(apart - 1):
+                self.query("select nextval('{s}.jobs_id_seq1')")
+            key, queue = (f"key {self._tokens} {number}", "a queue") if number % 5 == 0 else (None, None)
+            self.query(
+                "select {s}.add_job(%s, json_build_object('n', %s::int), queue_name := %s, job_key := %s)",
+                f"task_{number % 2}",
+                number,
+                queue,
+                key,
+            )
+        self.task_names = dict(self.query("select id, identifier from {s}._private_tasks"))
+        self._tokens += 1
+        found = claims.claim_jobs(
+            self.connection.cursor(),
+            schema=self.schema,
+            token=f"django-worker-1/{self._tokens}",
+            task_ids=list(self.task_names),
+            max_jobs=count,
+            max_queues=count,
+            max_per_queue=count,
+        ).claims
+        assert len(found) == count
+        self.query("update {s}._private_job_queues set locked_at = null, locked_by = null")
+        return found
+
+    def complete(self, ended: list[Claim], *, has_results: bool, payloads: bool = True) -> set[int]:
+        """Complete jobs; the duration, the result and the payload of each tell its id."""
+        self.cursor.tags.clear()
+        ordered = sorted(ended, key=lambda claim: claim.token)
+        number = len(ordered)
+        ids = [claim.id for claim in ordered]
+        texts: list[str | None] = [str(job_id) for job_id in ids]
+        results = KeptResults([7] * number, [60.0] * number, texts, [True] * number)
+        completed = CompletedJobs(
+            claims=ordered,
+            durations=[1_000_000 + job_id for job_id in ids],
+            identifiers=self.task_names,
+            has_history=True,
+            results=results if has_results else None,
+            history_payloads=texts if payloads else None,
+        )
+        return recorded_releases.complete_jobs(self.cursor, completed, schema=self.schema)
+
+    def history(self) -> list[Any]:
+        return self.query(
+            "select job_id, round(1e6 * (extract(epoch from ended_at - started_at) - 1)), payload, task_identifier,"
+            " queue_name, job_key, worker_id, attempt, outcome from {s}._private_history order by job_id"
+        )
+
+    def expected_history(self, ended: list[Claim]) -> list[Any]:
+        return [
+            (
+                claim.id,
+                claim.id,
+                str(claim.id),
+                self.task_names[claim.task_id],
+                claim.queue_name,
+                claim.key,
+                "django-worker-1",
+                1,
+                1,
+            )
+            for claim in sorted(ended)
+        ]
+
+    def results(self) -> list[Any]:
+        return self.query(
+            "select job_id, value, payload::json ->> 'n', task_identifier, queue_name, job_key, status,"
+            " jsonb_array_length(attempts), attempts #>> '{{0,worker_id}}' from {s}._private_results order by job_id"
+        )
+
+    def expected_results(self, ended: list[Claim]) -> list[Any]:
+        return [
+            (
+                claim.id,
+                str(claim.id),
+                claim.payload_text.split(":")[1].strip(" }"),
+                self.task_names[claim.task_id],
+                claim.queue_name,
+                claim.key,
+                1,
+                1,
+                "django-worker-1",
+            )
+            for claim in sorted(ended)
+        ]
+
+    def left(self) -> set[int]:
+        return {job_id for (job_id,) in self.query("select id from {s}._private_jobs")}
+
+
+@pytest.fixture
+def jobs(raw_connection: Callable[..., RawConnection], worker_schema: str) -> Jobs:
+    return Jobs(raw_connection(), worker_schema)
+
+
+def ids(found: list[Claim]) -> set[int]:
+    return {claim.id for claim in found}
+
+
+def test_each_job__has_its_own_record_on_every_version(versioned_connection: RawConnection, worker_schema: str) -> None:
+    jobs = Jobs(versioned_connection, worker_schema)
+    for has_results in RECORDED.values():
+        for apart in (1, id_spans.LARGEST_SPREAD + 1):
+            first, second = jobs.claimed(apart=apart), jobs.claimed(apart=apart)
+            # Two of the ids of the first claim are missing, and the order is another.
+            mixed = [*second, *first[4:], *first[1:3]]
+            assert jobs.complete(mixed, has_results=has_results) == ids(mixed)
+            assert jobs.cursor.tags == [IN_PLACE if apart == 1 else BY_ID]
+            assert jobs.left() == {first[0].id, first[3].id}
+            assert jobs.history() == jobs.expected_history(mixed)
+            assert jobs.results() == (jobs.expected_results(mixed) if has_results else [])
+            jobs.query("truncate {s}._private_jobs, {s}._private_history, {s}._private_results")
+
+
+@recorded
+def test_few_jobs__are_searched_by_id(jobs: Jobs, *, has_results: bool) -> None:
+    few = jobs.claimed()[: releases.FEWEST_IN_PLACE - 1]
+    assert jobs.complete(few, has_results=has_results) == ids(few)
+    assert jobs.cursor.tags == [BY_ID]
+
+
+@recorded
+def test_a_job_that_was_changed_since_its_claim__is_recorded_once(jobs: Jobs, *, has_results: bool) -> None:
+    found = jobs.claimed()
+    jobs.query("update {s}._private_jobs set priority = 5 where id = %s", found[-1].id)
+    assert jobs.complete(found, has_results=has_results) == ids(found)
+    assert jobs.cursor.tags == [IN_PLACE, BY_ID]
+    assert jobs.history() == jobs.expected_history(found)
+
+
+@recorded
+def test_a_lost_claim__keeps_its_row_and_has_no_record(jobs: Jobs, *, has_results: bool) -> None:
+    found = jobs.claimed()
+    jobs.query("update {s}._private_jobs set locked_by = 'another' where id = %s", found[3].id)
+    kept = [claim for claim in found if claim is not found[3]]
+    assert jobs.complete(found, has_results=has_results) == ids(kept)
+    assert jobs.left() == {found[3].id}
+    assert jobs.history() == jobs.expected_history(kept)
+
+
+@recorded
+def test_a_job_that_another_transaction_changes__is_left_without_waiting(
+    jobs: Jobs, raw_connection: Callable[..., RawConnection], *, has_results: bool
+) -> None:
+    found = jobs.claimed()
+    kept = [claim for claim in found if claim is not found[3]]
+    with raw_connection().transaction() as other:
+        text = f'update "{jobs.schema}"._private_jobs set priority = 5 where id = %s'
+        other.connection.execute(text.encode(), [found[3].id])
+        jobs.query("set statement_timeout = '30s'")
+        assert jobs.complete(found, has_results=has_results) == ids(kept)
+    assert jobs.complete(found[3:4], has_results=has_results) == {found[3].id}
+    assert jobs.history() == jobs.expected_history(found)
+
+
+def test_a_removed_job__is_recorded_with_its_key_and_its_attempt(jobs: Jobs) -> None:
+    """The removal writes another version, so the search by id and the marker of the removal tell of it."""
+    found = jobs.claimed()
+    removed = next(claim for claim in found if claim.key is not None)
+    jobs.query("select {s}.remove_job(%s)", removed.key)
+    assert jobs.complete(found, has_results=False) == ids(found)
+    assert jobs.history() == jobs.expected_history(found)
+
+
+def test_an_earlier_attempt__stays_in_the_result(jobs: Jobs) -> None:
+    found = jobs.claimed()
+    jobs.query(
+        "insert into {s}._private_results (job_id, task_identifier, status, added_at, attempts, expires_at)"
+        " values (%s, 'task', 0, now(), '[{\"worker_id\": \"django-worker-0\"}]', now() + interval '1 day')",
+        found[2].id,
+    )
+    assert jobs.complete(found, has_results=True) == ids(found)
+    assert jobs.cursor.tags == [IN_PLACE, BY_ID]
+    texts = jobs.query("select attempts #>> '{{0,worker_id}}' from {s}._private_results where status = 1")
+    assert sorted(texts) == [("django-worker-0",), *[("django-worker-1",)] * (MANY - 1)]
+
+
+def test_a_second_attempt__is_searched_by_id_at_once(jobs: Jobs) -> None:
+    found = jobs.claimed()
+    found[2] = found[2]._replace(attempts=2)
+    assert jobs.complete(found, has_results=True) == ids(found)
+    assert jobs.cursor.tags == [BY_ID]
+
+
+def test_a_session_that_waits__is_notified(jobs: Jobs, raw_connection: Callable[..., RawConnection]) -> None:
+    found = jobs.claimed()
+    waiting = raw_connection()
+    waiting.execute('listen "jobs:result"')
+    with waiting.cursor() as cursor:
+        waiters.register(cursor, [found[1].id, found[4].id], waiter="a test", seconds=60, schema=jobs.schema)
+    assert jobs.complete(found, has_results=True) == ids(found)
+    (notification,) = waiting.notifies(timeout=30, stop_after=1)
+    assert waiters.announced_jobs(notification.payload) == {(jobs.schema, found[1].id), (jobs.schema, found[4].id)}
+
+
+def test_a_patient_call__waits_for_locked_rows_and_so_searches(jobs: Jobs) -> None:
+    found = jobs.claimed()
+    completed = CompletedJobs(
+        claims=found, durations=[0] * MANY, identifiers=jobs.task_names, has_history=True, history_payloads=None
+    )
+    assert recorded_releases.complete_jobs(jobs.cursor, completed, schema=jobs.schema, is_patient=True) == ids(found)
+    assert jobs.cursor.tags == [BY_ID]

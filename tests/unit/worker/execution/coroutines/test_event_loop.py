@@ -1,0 +1,112 @@
+"""How the event loop and the threads that wait for its coroutines wake each other."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from django_graphile_worker.worker.execution.coroutines.event_loop import EventLoop
+
+DEADLINE = 60.0
+
+
+@pytest.fixture
+def event_loop() -> Iterator[EventLoop]:
+    event_loop = EventLoop()
+    yield event_loop
+    event_loop.close(1.0)
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(6) as pool:
+        yield pool
+
+
+async def answer() -> int:
+    return 42
+
+
+def test_coroutines_that_start_while_the_loop_is_busy__wake_it_once(
+    event_loop: EventLoop, pool: ThreadPoolExecutor, wait_until: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    busy, go_on = threading.Event(), threading.Event()
+
+    async def keep_busy() -> None:
+        busy.set()
+        go_on.wait(DEADLINE)
+
+    first = pool.submit(event_loop.run, keep_busy)
+    assert busy.wait(DEADLINE)
+    calls: list[Any] = []
+    loop: Any = event_loop._loop
+    call = loop.call_soon_threadsafe
+
+    def count(*arguments: Any) -> Any:
+        calls.append(arguments)
+        return call(*arguments)
+
+    monkeypatch.setattr(loop, "call_soon_threadsafe", count)
+    others = [pool.submit(event_loop.run, answer) for _ in range(5)]
+    wait_until(lambda: len(event_loop._waiting) == 5)
+    assert len(calls) == 1
+    go_on.set()
+    assert [other.result(DEADLINE) for other in others] == [42] * 5
+    assert first.result(DEADLINE) is None
+
+
+def test_coroutine_that_the_site_refuses_to_start__keeps_no_other_from_its_start(
+    event_loop: EventLoop, pool: ThreadPoolExecutor, wait_until: Callable[..., None]
+) -> None:
+    busy, go_on = threading.Event(), threading.Event()
+
+    async def keep_busy() -> None:
+        busy.set()
+        go_on.wait(DEADLINE)
+
+    def refuse_once(loop: Any, coroutine: Any, **options: Any) -> Any:
+        coroutine.close()
+        loop.set_task_factory(None)
+        raise ValueError("no task")
+
+    pool.submit(event_loop.run, keep_busy)
+    assert busy.wait(DEADLINE)
+    loop: Any = event_loop._loop
+    loop.set_task_factory(refuse_once)
+    refused = pool.submit(event_loop.run, answer)
+    wait_until(lambda: len(event_loop._waiting) == 1)
+    other = pool.submit(event_loop.run, answer)
+    wait_until(lambda: len(event_loop._waiting) == 2)
+    go_on.set()
+    assert other.result(DEADLINE) == 42
+    event_loop.forget_running()
+    assert refused.exception(DEADLINE) is not None
+
+
+def test_cancel__wakes_the_thread_of_a_coroutine_that_has_ended_though_the_loop_is_blocked(
+    event_loop: EventLoop, pool: ThreadPoolExecutor
+) -> None:
+    blocked, go_on = threading.Event(), threading.Event()
+
+    def block(task: Any) -> None:
+        blocked.set()
+        go_on.wait(DEADLINE)
+
+    async def end_before_the_loop_is_blocked() -> int:
+        task = asyncio.current_task()
+        assert task is not None
+        task.add_done_callback(block)
+        return 7
+
+    run = pool.submit(event_loop.run, end_before_the_loop_is_blocked)
+    try:
+        assert blocked.wait(DEADLINE)
+        event_loop.cancel()
+        assert run.result(DEADLINE) == 7
+    finally:
+        go_on.set()
