@@ -34,6 +34,7 @@ NAMES = (
     "schedules",
     "testing",
     "admin",
+    "history",
 )
 GROUPS = {"worker": ("drain", "queues", "backlog", "latency", "start", "idle", "counting")}
 LATEST = Path(__file__).resolve().parent.parent / ".benchmarks" / "latest.json"
@@ -54,9 +55,9 @@ def parser() -> argparse.ArgumentParser:
         "--only", default="", help="parts of a group, or of the benchmarks admin, real_jobs and capacity"
     )
     found.add_argument("--jobs", type=int, help="the number of jobs of drain and counting, and of rows of admin")
-    found.add_argument("--rows", type=int, help="the number of rows of claims")
+    found.add_argument("--rows", type=int, help="the number of rows of claims, and of attempts a day of history")
     found.add_argument("--backlog-days", type=int, help="the days of missed minutes of crontab")
-    found.add_argument("--keep", metavar="NAME", help="admin: keep the database, and use it again")
+    found.add_argument("--keep", metavar="NAME", help="admin and history: keep the database, and use it again")
     found.add_argument(
         "--json", type=Path, default=LATEST, metavar="FILE", help=f"default: {LATEST.name} in .benchmarks"
     )

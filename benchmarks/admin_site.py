@@ -1,4 +1,4 @@
-"""A database of the demo site with jobs of every state, with and without a queue, of sixty tasks and 5,000 queues.
+"""A database of the demo site with jobs of every state, with and without a queue, of 71 tasks and 5,000 queues.
 
 It also has schedules with twenty runs each. Most runs have succeeded; the last run of one in a hundred has failed for
 good, and that of as many waits.
@@ -18,11 +18,14 @@ from psycopg.conninfo import make_conninfo
 
 from benchmarks.database import SCHEMA, server_url
 
-# The divisors have no factor in common with the number of tasks, so that every task has jobs of every kind.
+# The number of tasks is prime, so that every task has jobs of every kind, and every queue has jobs of every task. The
+# tasks of the demo itself are left out, so that the jobs are the same whatever the demo has.
+TASKS = 71
 LOAD = f"""
-insert into {SCHEMA}._private_tasks (identifier) select 'task_' || n from generate_series(1, 60) as n;
+insert into {SCHEMA}._private_tasks (identifier) select 'task_' || n from generate_series(1, {TASKS}) as n;
 insert into {SCHEMA}._private_job_queues (queue_name) select 'queue_' || n from generate_series(1, 5000) as n;
-create temporary table task as select id, row_number() over (order by id) as number from {SCHEMA}._private_tasks;
+create temporary table task as select id, row_number() over (order by id) as number from {SCHEMA}._private_tasks
+    where identifier like 'task\\_%%';
 create temporary table queue as select id, row_number() over (order by id) as number
     from {SCHEMA}._private_job_queues;
 insert into {SCHEMA}._private_jobs (
@@ -46,7 +49,7 @@ insert into {SCHEMA}._private_statistics
 select period, to_timestamp(floor(extract(epoch from now()) / period) * period - period * back), 'task_' || number,
     100, 3, 1, 0, 10, 1, array_fill(5, array[48]), array_fill(5, array[48])
 from (values (60, 120), (600, 156), (3600, 192)) as resolution (period, kept),
-    generate_series(0, kept - 1) as back, generate_series(1, 60) as number;
+    generate_series(0, kept - 1) as back, generate_series(1, {TASKS}) as number;
 """
 
 LOAD_SCHEDULES = f"""

@@ -35,17 +35,19 @@ left join :SCHEMA._private_workers as holder on holder.id = :SCHEMA._private_wor
 left join :SCHEMA._private_pauses as pause
     on pause.kind = 'queue' and pause.name = queue.queue_name and pause.handed_to is null
 cross join lateral (
-    select counted.number, oldest.run_at as oldest
+    select counted.number, case when counted.is_whole then counted.first else oldest.run_at end as oldest
     from (
-        select count(*) as number
+        select count(*) as number, min(greatest(job.run_at, '0001-01-02')) as first,
+            -- The time of a job that waits for a limit is not in the index.
+            count(*) < %(most)s and max(job.run_at) < 'infinity' as is_whole
         from (
-            select from :SCHEMA._private_jobs as job
+            select job.run_at from :SCHEMA._private_jobs as job
             where {IS_AVAILABLE_IN_QUEUE} and job.job_queue_id = queue.id
             order by job.task_id, job.priority, job.run_at, job.id limit %(most)s) as job) as counted
     cross join lateral (
-        -- The first job of each task and priority of the queue.
+        -- The first job of each task and priority of the queue, if there are jobs that were not read.
         with recursive stair (task_id, priority, run_at) as (
-            select -2147483648, 0::smallint, null::timestamptz
+            select -2147483648, 0::smallint, null::timestamptz where not counted.is_whole
             union all
             select ahead.task_id, ahead.priority, ahead.run_at
             from stair

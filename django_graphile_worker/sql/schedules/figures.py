@@ -61,13 +61,21 @@ select item.identifier from unnest(%(identifiers)s::text[]) with ordinality as i
 where {_IS_FAILING_ITEM}
 order by item.place"""
 
+# The last jobs of all schedules are looked up in the results at once: their ids are near each other, so that many of
+# them are on the same pages.
+_LAST_SUCCEEDED = f"""select each.job_id from only :SCHEMA._private_results as each
+    where each.job_id = any (array(
+        select schedule.last_job_id from only :SCHEMA._private_schedules as schedule
+        where schedule.is_enabled and schedule.last_job_id is not null))
+        and each.status = {ResultStatus.SUCCEEDED.value}"""
+
 # The clock is read once, so that an index can be searched for what is late. A schedule whose next time no worker has
 # computed yet, -infinity, is late if it was changed some time ago.
 COUNTS = f"""/* gw:schedule-counts */
 select schedules.failing + items.failing, schedules.missed + items.missed, late.number
 from (select coalesce(%(now)s::timestamptz, pg_catalog.clock_timestamp()) as now) as clock
 cross join lateral (
-    select count(*) filter (where {IS_FAILING}) as failing,
+    select count(*) filter (where schedule.last_job_id not in ({_LAST_SUCCEEDED}) and {IS_FAILING}) as failing,
         count(*) filter (where schedule.last_missed_at >= clock.now - interval '{MISSED_WITHIN} seconds') as missed
     from only :SCHEMA._private_schedules as schedule
 ) as schedules

@@ -135,8 +135,13 @@ cross join lateral (
                 as is_replaced
             from ({{rows}}) as run
         ) as run
-        left join only :SCHEMA._private_jobs as job on job.id = run.job_id
-        left join only :SCHEMA._private_results as result on result.job_id = run.job_id
+        -- The limits ensure one probe of an index for each run. Without them, and with the statistics of an empty
+        -- table, the planner reads the whole table of results.
+        left join lateral (
+            select * from only :SCHEMA._private_jobs as each where each.id = run.job_id limit 1) as job on true
+        left join lateral (
+            select * from only :SCHEMA._private_results as each where each.job_id = run.job_id limit 1
+        ) as result on true
     ) as told
 ) as run
 order by run.source, run.id desc"""

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+from django.conf import settings
+from django.db import connection
 from django.test import Client
 
+from django_graphile_worker.sql.inspection import queue_depths
 from tests.support import admin_pages as pages
 from tests.support.admin_pages import text
 from tests.support.factories import make_job, make_queue, minutes_ago
+from tests.support.limits import make_key, park_job
+
+SCHEMA = settings.GRAPHILE_WORKER["SCHEMA"]
 
 
 def test_shows_depth_worker_and_running_job(admin_page: Client) -> None:
@@ -26,6 +33,31 @@ def test_shows_depth_worker_and_running_job(admin_page: Client) -> None:
     assert "us 0" in text(admin_page.get(pages.QUEUES, {"show": "all"}))
     assert "us 0" not in text(admin_page.get(pages.QUEUES, {"held": "1"}))
     assert "eu 3" not in text(admin_page.get(pages.QUEUES, {"q": "US"}))
+
+
+@pytest.mark.parametrize("most", [7, 100])
+def test_oldest_job__is_that_of_any_task_and_priority(db: None, most: int) -> None:
+    for number, minutes in enumerate((10, 20, 50, 40, 30)):
+        make_job(f"task {number % 2}", queue_name="eu", priority=number % 3, run_at=minutes_ago(minutes))
+    for _ in range(10):
+        make_job("task 0", queue_name="eu", run_at=minutes_ago(5))
+    assert _oldest("eu", most=most) == pytest.approx(50 * 60, abs=30)
+    assert _oldest("us", most=most) is None
+    make_job("task 0", queue_name="eu", run_at="-infinity")
+    assert (_oldest("eu", most=most) or 0) > 1000 * 365 * 86400
+
+
+def test_oldest_job__may_wait_for_a_limit(db: None) -> None:
+    make_job("other", queue_name="eu", run_at=minutes_ago(10))
+    park_job(make_key("mail", "eu"), "limited", queue_name="eu", run_at=minutes_ago(90))
+    assert _oldest("eu", most=100) == pytest.approx(90 * 60, abs=30)
+
+
+def _oldest(queue_name: str, *, most: int) -> float | None:
+    make_queue("us")
+    with connection.cursor() as cursor:
+        (queue,) = queue_depths.held_first(cursor, schema=SCHEMA, limit=1, name=queue_name, most=most)
+    return queue.oldest_seconds
 
 
 def test_pages_by_name(admin_page: Client) -> None:

@@ -2,9 +2,9 @@
 
 A walk reads the index that has the jobs in the order in which they are shown, from
 the place where the page begins, and ends after as many rows as the page needs. If
-no single index has that order, the walk reads the same number of rows from each
-range that has it (each task, each level of priority), and sorts these rows. So a
-page costs the same with a hundred jobs as with ten million.
+no single index has that order, the walk reads rows from each range that has it
+(each task, each level of priority), and sorts these rows. So a page costs the same
+with a hundred jobs as with ten million.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 from django_graphile_worker.sql.conditions import IS_AVAILABLE_IN_QUEUE, NOT_TRIED
 from django_graphile_worker.sql.inspection.job_search.criteria import CONDITIONS, Criteria, State
 from django_graphile_worker.sql.inspection.job_search.orders import Order, Walk, order_of
+from django_graphile_worker.sql.inspection.job_search.range_bounds import Body, bounded
 from django_graphile_worker.sql.inspection.job_search.row_conditions import (
     Clauses,
     where_grouped,
@@ -24,6 +25,7 @@ from django_graphile_worker.sql.inspection.job_search.row_conditions import (
     where_named,
 )
 from django_graphile_worker.sql.inspection.job_search.walk_choice import (
+    AVAILABLE,
     MOST_QUEUES,
     has_few_queues,
     has_flags,
@@ -57,40 +59,57 @@ QUEUES = f"""queue as materialized (
     limit {MOST_QUEUES})"""
 
 
-def walk(criteria: Criteria, order: Order | None = None, *, has_place: bool = False) -> Walk:
-    """Return the walk to the jobs of a state, in the order of the state or in the reverse order."""
+def walk(criteria: Criteria, order: Order | None = None, *, has_place: bool = False, is_bounded: bool = False) -> Walk:
+    """Return the walk to the jobs of a state, in the order of the state or in the reverse order.
+
+    A bounded walk has only the first jobs of all ranges together, up to its limit, and some more.
+    """
     order = order or order_of(criteria)
     if not is_possible(criteria, criteria.state):
         return _nowhere(criteria, order)
     if not criteria.ids and not criteria.keys and criteria.state is not State.RUNNING:
         number = walkable_group(criteria, order)
         if number is not None:
-            return _by_group(criteria, order, number, has_place=has_place)
+            return _by_group(criteria, order, number, has_place=has_place, is_bounded=is_bounded)
     is_any = criteria.state is State.ANY or criteria.ids or criteria.keys
     # No index has the times of jobs in any state, so the walk may as well compare their true times.
     clauses = where_in_order(criteria, run_at=TRUE_RUN_AT_OF_JOB if is_any else "job.run_at")
     conditions = [CONDITIONS[criteria.state], clauses.text()]
     if has_place:
         conditions += [order.after("job"), *_bounds_of_place(criteria, order)]
+    if criteria.state in AVAILABLE and not is_any:
+        return _along_levels(criteria, order, conditions, clauses.parameters, is_bounded=is_bounded)
     return _alone(criteria, order, conditions, clauses.parameters, has_place=has_place)
+
+
+def _along_levels(
+    criteria: Criteria, order: Order, conditions: list[str], parameters: dict[str, Any], *, is_bounded: bool
+) -> Walk:
+    """Return the walk to available jobs, whose indexes have a range for each task and level of priority."""
+    parameters = parameters | LIMITS | _tasks(criteria)
+    is_by_queue = has_few_queues(criteria)
+    ctes, body = _by_queue(order, conditions) if is_by_queue else _by_level(criteria, order, conditions)
+    if is_by_queue:
+        parameters["queues"] = list(criteria.queues)
+    if is_bounded:
+        further, text = bounded(body, order)
+        ctes = f"{ctes}, {further}"
+    else:
+        text = body("%(most)s", "", [])
+    covers_names = not criteria.error_names and (is_by_queue or not criteria.queues)
+    return Walk(ctes=ctes, body=text, parameters=parameters, covers_names=covers_names)
 
 
 def _alone(
     criteria: Criteria, order: Order, conditions: list[str], parameters: dict[str, Any], *, has_place: bool
 ) -> Walk:
     """Return the walk by the names of the criteria themselves, without those of the groups."""
-    ranged = parameters | LIMITS | _tasks(criteria)
     if criteria.ids or criteria.keys:
         return _straight(criteria, order, conditions, parameters)
     if criteria.state is State.LIMITED:
         return _parked(criteria, order, has_place=has_place)
-    if criteria.state in (State.READY, State.SCHEDULED, State.WAITING):
-        if has_few_queues(criteria):
-            ranged["queues"] = list(criteria.queues)
-            return _by_queue(criteria, order, conditions, ranged)
-        return _by_level(criteria, order, conditions, ranged)
     if criteria.state in (State.RETRYING, State.FAILED, State.FAILING):
-        return _by_task(criteria, order, conditions, ranged)
+        return _by_task(criteria, order, conditions, parameters | LIMITS | _tasks(criteria))
     if criteria.state is State.RUNNING:
         return _running(criteria, order, conditions, parameters)
     return _plain(order, conditions, parameters)
@@ -119,7 +138,7 @@ def _nowhere(criteria: Criteria, order: Order) -> Walk:
     return Walk(ctes="", body=body, parameters={}, covers_names=True, covers_groups=True)
 
 
-def _by_group(criteria: Criteria, order: Order, number: int, *, has_place: bool) -> Walk:
+def _by_group(criteria: Criteria, order: Order, number: int, *, has_place: bool, is_bounded: bool) -> Walk:
     """Walk to the jobs of each member of a group. A job that several members have is found once."""
     members = [member_in(criteria, each) for each in criteria.any_of[number] if is_possible(each, criteria.state)]
     if not members:
@@ -127,7 +146,7 @@ def _by_group(criteria: Criteria, order: Order, number: int, *, has_place: bool)
     bodies: list[str] = []
     parameters: dict[str, Any] = {}
     for place, member in enumerate(members):
-        way = walk(member, order, has_place=has_place)
+        way = walk(member, order, has_place=has_place, is_bounded=is_bounded)
         own = {name: value for name, value in way.parameters.items() if name not in LIMITS}
         body = f"select * from ({f'with recursive {way.ctes}' if way.ctes else ''} {way.body}) as member_{place}"
         bodies.append(renamed(body, own, f"walk_{place}_"))
@@ -161,12 +180,12 @@ def _bounds_of_place(criteria: Criteria, order: Order) -> list[str]:
     ]
 
 
-def _select(order: Order, conditions: list[str]) -> str:
+def _select(order: Order, conditions: list[str], limit: str = "%(most)s") -> str:
     """Return the select of one range, always with its order: the order makes the planner choose the index."""
     columns = ", ".join(f"job.{column}" for column in order.columns)
     return f"""
         select {columns} from :SCHEMA._private_jobs as job
-        where {" and ".join(conditions)} order by {order.by("job")} limit %(most)s"""
+        where {" and ".join(conditions)} order by {order.by("job")} limit {limit}"""
 
 
 def _straight(criteria: Criteria, order: Order, conditions: list[str], parameters: dict[str, Any]) -> Walk:
@@ -234,14 +253,14 @@ def _by_task(criteria: Criteria, order: Order, conditions: list[str], parameters
     return Walk(ctes=TASKS, body=body, parameters=parameters, covers_names=not criteria.queues)
 
 
-def _by_level(criteria: Criteria, order: Order, conditions: list[str], parameters: dict[str, Any]) -> Walk:
+def _by_level(criteria: Criteria, order: Order, conditions: list[str]) -> tuple[str, Body]:
     """Walk to available jobs: on each level of priority, every task has its own range of an index."""
     # A job with flags is in the second part, or it has a queue.
     parts = {part: condition for part, condition in PARTS.items() if part != 1 or not has_flags(criteria)}
     first = " union all ".join(
         f"select {part}, task.id, ({_next_level(condition, 'task.id')}) from task" for part, condition in parts.items()
     )
-    further = " ".join(
+    next_levels = " ".join(
         f"when {part} then ({_next_level(condition, 'level.task_id', above='level.priority')})"
         for part, condition in parts.items()
     )
@@ -249,17 +268,19 @@ def _by_level(criteria: Criteria, order: Order, conditions: list[str], parameter
     level (part, task_id, priority) as (
         {first}
         union all
-        select level.part, level.task_id, (case level.part {further} end)::smallint
+        select level.part, level.task_id, (case level.part {next_levels} end)::smallint
         from level where level.priority is not null),
     range as materialized (select * from level where priority is not null limit %(most_levels)s)"""
     range_conditions = ["job.task_id = range.task_id", "job.priority = range.priority", *conditions]
-    bodies = (
-        f"""select found.* from range cross join lateral (
-            {_select(order, [condition, *range_conditions])}) as found where range.part = {part}"""
-        for part, condition in parts.items()
-    )
-    covers_names = not criteria.error_names and not criteria.queues
-    return Walk(ctes=ctes, body=" union all ".join(bodies), parameters=parameters, covers_names=covers_names)
+
+    def body(limit: str, joined: str, further: list[str]) -> str:
+        return " union all ".join(
+            f"""select found.* from range {joined} cross join lateral (
+            {_select(order, [condition, *range_conditions, *further], limit)}) as found where range.part = {part}"""
+            for part, condition in parts.items()
+        )
+
+    return ctes, body
 
 
 def _next_level(condition: str, task_id: str, *, above: str | None = None, queue_id: str | None = None) -> str:
@@ -270,7 +291,7 @@ def _next_level(condition: str, task_id: str, *, above: str | None = None, queue
             order by job.priority, job.run_at, job.id limit 1"""
 
 
-def _by_queue(criteria: Criteria, order: Order, conditions: list[str], parameters: dict[str, Any]) -> Walk:
+def _by_queue(order: Order, conditions: list[str]) -> tuple[str, Body]:
     """Walk to available jobs of some queues: each task has a range for each queue and level."""
     queued = PARTS[3]
     ctes = f"""{TASKS}, {QUEUES},
@@ -288,6 +309,9 @@ def _by_queue(criteria: Criteria, order: Order, conditions: list[str], parameter
         "job.priority = range.priority",
         *conditions,
     ]
-    body = f"""select found.* from range
-        cross join lateral ({_select(order, range_conditions)}) as found"""
-    return Walk(ctes=ctes, body=body, parameters=parameters, covers_names=not criteria.error_names)
+
+    def body(limit: str, joined: str, further: list[str]) -> str:
+        return f"""select found.* from range {joined}
+        cross join lateral ({_select(order, [*range_conditions, *further], limit)}) as found"""
+
+    return ctes, body

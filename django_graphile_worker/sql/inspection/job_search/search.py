@@ -110,7 +110,7 @@ def matching(
 def _common(
     criteria: Criteria, looked_at: Clauses, order: Order, most: int | None, place: dict[str, str] | None
 ) -> tuple[str, dict[str, Any]]:
-    way = walk(criteria, order, has_place=place is not None)
+    way = walk(criteria, order, has_place=place is not None, is_bounded=most is not None)
     ctes = f"""{way.ctes + "," if way.ctes else ""}
     candidate as materialized (
         select * from ({way.body}) as candidate order by {order.by("candidate")} limit %(most)s),
