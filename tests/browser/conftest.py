@@ -20,7 +20,27 @@ from tests.support import prerequisites
 POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"  # noqa: E501
 # The pages of a project may show pages of their own site in frames.
 POLICY_WITH_FRAMES = POLICY.replace("frame-ancestors 'none'", "frame-ancestors 'self'; frame-src 'self'")
+# Without the first two, each window has two pages for its address bar, which cost more than the page of a test.
+# Chromium reads only the last list of its command line, so the others are those that Playwright disables.
+DISABLED_FEATURES = [
+    "WebUIOmniboxPopup",
+    "WebUIOmniboxAimPopup",
+    "AimEnabled",
+    "AvoidCorsURLLoaderRestartOnRedirect",
+    "AvoidUnnecessaryBeforeUnloadCheckSync",
+    "DestroyProfileOnBrowserClose",
+    "HttpsFirstBalancedModeAutoEnable",
+    "HttpsUpgrades",
+    "LensOverlay",
+    "MediaRouter",
+    "NetworkTimeServiceQuerying",
+    "OptimizationHints",
+    "PaintHolding",
+    "PreconnectToSearch",
+    "ThirdPartyStoragePartitioning",
+]
 ARGUMENTS = [
+    f"--disable-features={','.join(DISABLED_FEATURES)}",
     "--no-sandbox",
     "--disable-gpu",
     "--disable-quic",

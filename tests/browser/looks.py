@@ -36,20 +36,24 @@ SCRIPT = r"""
     }
     return surfaces.get(element);
   };
+  // An element is as transparent as all that it is in.
+  const opacity = element => element ? getComputedStyle(element).opacity * opacity(element.parentElement) : 1;
+  const fields = 'select, textarea, input:not([type=hidden], [type=checkbox], [type=radio])';
   const problems = new Set();
   const name = element => `<${element.localName} class="${element.getAttribute('class') || ''}">`;
   const report = (element, what, text = '') => problems.add(`${what}: ${name(element)} ${text.slice(0, 40)}`);
   const own = document.querySelectorAll('.gw-page, .gw-page *');
+  const textOf = element => element.matches(fields) ? element.value
+    : [...element.childNodes].filter(node => node.nodeType === 3).map(node => node.data.trim()).join('');
   for (const element of own) {
-    const text = [...element.childNodes].filter(node => node.nodeType === 3).map(node => node.data.trim()).join('');
+    const text = textOf(element);
     if (!text || !element.checkVisibility({visibilityProperty: true}) || element.localName === 'option') continue;
     if (element.closest('.visually-hidden, :disabled, datalist, title')) continue;
     const style = getComputedStyle(element), behind = surface(element);
-    const colour = element.ownerSVGElement ? style.fill : style.color;
-    const ratio = contrast(over(parse(colour), behind), behind);
+    const [r, g, b, a] = parse(element.ownerSVGElement ? style.fill : style.color);
+    const ratio = contrast(over([r, g, b, a * opacity(element)], behind), behind);
     if (ratio < 4.5) report(element, `contrast ${ratio.toFixed(2)}`, text);
   }
-  const fields = 'select, textarea, input:not([type=hidden], [type=checkbox], [type=radio])';
   for (const element of document.querySelectorAll(`.gw-page :is(.gw-button, .gw-segments, ${fields})`)) {
     if (!element.checkVisibility({visibilityProperty: true}) || element.disabled) continue;
     const style = getComputedStyle(element), behind = surface(element.parentElement);

@@ -1,4 +1,4 @@
-"""Empties the tables of a test database. Only tables with rows are truncated, because that takes long."""
+"""Empties the tables of a test database: only tables with rows, and only large tables with a slow TRUNCATE."""
 
 from __future__ import annotations
 
@@ -11,29 +11,36 @@ import psycopg
 KEPT = ["migrations", "_private_installation", "django_migrations", "django_content_type", "auth_permission"]
 
 # Each table is locked, also if it is empty: a session that a test has left behind may have rows that are not committed.
+# TRUNCATE makes new files for the table and for each of its indexes, which takes the server four times as long as to
+# delete a few rows. But deleted rows stay in the files, so a table that has grown is truncated: the planner takes any
+# table of up to ten pages for one of ten pages. As in TRUNCATE, no trigger and no foreign key counts.
 EMPTY = """
 do $$
 declare
     table_name text;
     has_rows boolean;
-    filled text[] := '{}';
+    grown text[] := '{}';
 begin
+    set local session_replication_role = replica;
     for table_name in
         select format('%%I.%%I', schemaname, tablename) from pg_tables
         where schemaname = any (%(schemas)s) and not tablename = any (%(kept)s) order by 1
     loop
         execute 'lock table ' || table_name || ' in access exclusive mode';
         execute 'select exists (select from ' || table_name || ')' into has_rows;
-        if has_rows then
-            filled := filled || table_name;
+        if has_rows and pg_relation_size(table_name) > %(grown)s then
+            grown := grown || table_name;
+        elsif has_rows then
+            execute 'delete from ' || table_name;
         end if;
     end loop;
-    if cardinality(filled) > 0 then
-        execute 'truncate ' || array_to_string(filled, ', ') || ' cascade';
+    if cardinality(grown) > 0 then
+        execute 'truncate ' || array_to_string(grown, ', ') || ' cascade';
     end if;
 end $$"""
+GROWN = 8 * 8192
 
 
 def empty_tables(connection: psycopg.Connection[Any], schemas: Sequence[str]) -> None:
     """Empty all tables of the schemas but those that record what is installed. Wait for sessions that hold locks."""
-    psycopg.ClientCursor(connection).execute(EMPTY, {"schemas": list(schemas), "kept": KEPT})
+    psycopg.ClientCursor(connection).execute(EMPTY, {"schemas": list(schemas), "kept": KEPT, "grown": GROWN})

@@ -8,9 +8,9 @@ from io import StringIO
 from typing import Any, NamedTuple
 
 from django.conf import settings
-from django.core.management import call_command
 from django.db import connections
 
+from django_graphile_worker.management.commands.graphile_worker import Command
 from tests.support.factories import minutes_ago
 
 # Ids of workers.
@@ -30,9 +30,14 @@ class Output(NamedTuple):
 
 
 def operate(*arguments: str) -> Output:
-    """Call `manage.py graphile_worker` with these arguments."""
+    """Call `manage.py graphile_worker` with these arguments.
+
+    In place of call_command(), which builds the parsers of all verbs in each call.
+    """
     out, err = StringIO(), StringIO()
-    call_command("graphile_worker", *arguments, stdout=out, stderr=err)
+    command = Command(stdout=out, stderr=err)
+    parser = command.create_parser("manage.py", "graphile_worker")
+    command.execute(**vars(parser.parse_args(arguments)))
     return Output(out.getvalue(), err.getvalue())
 
 

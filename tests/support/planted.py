@@ -62,18 +62,20 @@ class Planted:
             f"create schema {PLANTED}; grant usage, create on schema {PLANTED} to {self._role}, public".encode()
         )
         connection.execute(f"set role {self._role}".encode())
+        # The body of all look-alikes is the same: PostgreSQL need not compile it 26,000 times.
+        connection.execute("set check_function_bodies = off")
         connection.execute(
             f"create sequence {PLANTED}.calls; grant usage on sequence {PLANTED}.calls to public".encode()
         )
         statements = [*self._functions(), *self._operators()]
         for start in range(0, len(statements), PORTION):
             connection.execute(";".join(statements[start : start + PORTION]).encode())
-        connection.execute("reset role")
+        connection.execute("reset check_function_bodies; reset role")
         self.number = len(statements)
 
     def remove(self) -> None:
-        """Drop the look-alikes in several statements: PostgreSQL cannot lock so many objects at once."""
-        self._connection.execute(_DROP.encode())
+        """Delete the look-alikes from the catalogs: to drop so many objects takes the server fifty times as long."""
+        self._connection.execute(_DELETE.encode())
         self._connection.execute(f"drop schema if exists {PLANTED} cascade; drop role if exists {self._role}".encode())
 
     def calls(self) -> int:
@@ -136,22 +138,21 @@ class Planted:
                     )
 
 
-_DROP = f"""
+# Arrays, because the planner expects few look-alikes and would join them with nested loops.
+_DELETE = f"""
 do $do$
 declare
-  planted record;
-  number integer := 0;
+  functions oid[] := array(select oid from pg_proc where pronamespace = to_regnamespace('{PLANTED}'));
+  operators oid[] := array(select oid from pg_operator where oprnamespace = to_regnamespace('{PLANTED}'));
 begin
-  for planted in
-    select proc.oid::regprocedure::text as name from pg_proc as proc
-    where proc.pronamespace = (select oid from pg_namespace where nspname = '{PLANTED}')
-  loop
-    execute 'drop function ' || planted.name || ' cascade';
-    number := number + 1;
-    if number % 100 = 0 then
-      commit;
-    end if;
-  end loop;
+  delete from pg_depend where classid = 'pg_proc'::regclass and objid = any (functions);
+  delete from pg_depend where classid = 'pg_operator'::regclass and objid = any (operators);
+  delete from pg_shdepend using pg_database
+  where dbid = pg_database.oid and datname = current_database()
+    and (classid = 'pg_proc'::regclass and objid = any (functions)
+      or classid = 'pg_operator'::regclass and objid = any (operators));
+  delete from pg_operator where oid = any (operators);
+  delete from pg_proc where oid = any (functions);
 end
 $do$
 """

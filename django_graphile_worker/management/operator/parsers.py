@@ -6,11 +6,13 @@ import argparse
 import re
 import textwrap
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from functools import partial
+from typing import Any, NoReturn, cast
 
 from django.core.management.base import CommandParser, DjangoHelpFormatter
 
 from django_graphile_worker.management.operator.arguments import did_you_mean
+from django_graphile_worker.management.operator.lazy_parsers import LazyParsers
 from django_graphile_worker.management.operator.verb import Verb, VerbGroup
 
 
@@ -23,22 +25,27 @@ def add_verbs(
 ) -> None:
     """Add a parser for each verb. ``prefix`` is the name of the group, with a space, if the verbs belong to a group."""
     _suggest_verbs(parser, verbs)
-    parsers = parser.add_subparsers(dest=dest, metavar="verb", required=is_required, title="verbs")
+    added = parser.add_subparsers(action=LazyParsers, dest=dest, metavar="verb", required=is_required, title="verbs")
+    parsers = cast(LazyParsers, added)
     for verb in verbs:
-        added = parsers.add_parser(
-            verb.name,
-            aliases=verb.aliases,
-            help=verb.summary,
-            description=_filled(f"{verb.summary} {verb.description}".strip()),
-            epilog=_examples(verb, f"{prefix}{verb.name}"),
-            formatter_class=HelpFormatter,
-        )
-        verb.add_arguments(added)
-        if isinstance(verb, VerbGroup):
-            add_verbs(added, verb.verbs, dest=verb.dest, is_required=False, prefix=f"{verb.name} ")
-        if verb.has_usual_options:
-            _add_usual_options(added, is_in_group=bool(prefix))
-        _add_django_options(added)
+        parsers.add_later((verb.name, *verb.aliases), partial(_add_verb, parsers, verb, prefix))
+
+
+def _add_verb(parsers: LazyParsers, verb: Verb, prefix: str) -> None:
+    added = parsers.add_parser(
+        verb.name,
+        aliases=verb.aliases,
+        help=verb.summary,
+        description=_filled(f"{verb.summary} {verb.description}".strip()),
+        epilog=_examples(verb, f"{prefix}{verb.name}"),
+        formatter_class=HelpFormatter,
+    )
+    verb.add_arguments(added)
+    if isinstance(verb, VerbGroup):
+        add_verbs(added, verb.verbs, dest=verb.dest, is_required=False, prefix=f"{verb.name} ")
+    if verb.has_usual_options:
+        _add_usual_options(added, is_in_group=bool(prefix))
+    _add_django_options(added)
 
 
 def _add_usual_options(parser: CommandParser, *, is_in_group: bool) -> None:

@@ -293,6 +293,10 @@ HOSTILE = [
 ]
 
 
+ADDRESSES = {"href", "src", "action", "formaction"}
+SCRIPT = re.compile(r"\s*(javascript|data|vbscript):", re.IGNORECASE)
+
+
 class Scanner(html.parser.HTMLParser):
     """Finds what a strict content security policy forbids, and elements that no template contains."""
 
@@ -305,9 +309,13 @@ class Scanner(html.parser.HTMLParser):
         self.found += [f"{tag} {name}" for name in names if name.startswith("on") or name == "style"]
         if tag == "style" or (tag == "script" and "src" not in names) or tag in ("img", "iframe", "object"):
             self.found.append(tag)
-        for name in ("href", "src", "action", "formaction"):
-            if re.match(r"\s*(javascript|data|vbscript):", names.get(name, ""), re.IGNORECASE):
+        for name in ADDRESSES & names.keys():
+            if SCRIPT.match(names[name]):
                 self.found.append(f"{tag} {name}={names[name]}")
+
+    def updatepos(self, i: int, j: int) -> int:
+        """Count no lines: nobody asks for positions, and the tests scan hundreds of pages."""
+        return j
 
 
 def forbidden_markup(response: Any) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ def _help(*arguments: str) -> str:
     if not arguments:
         return parser.format_help()
     (verbs,) = [action for action in parser._actions if action.dest == "verb"]
-    assert isinstance(verbs.choices, dict)
+    assert isinstance(verbs.choices, Mapping)
     return str(verbs.choices[arguments[0]].format_help())
 
 
