@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from time import monotonic
 
 from django_graphile_worker import payloads, redaction
 from django_graphile_worker.conf import Settings
 from django_graphile_worker.run_flags import keep_in
 from django_graphile_worker.sql.cancelled_claims import StoppedRun
+from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.records.recorded_releases import Attempt, CompletedJobs, KeptResults, ReturnedJob
 from django_graphile_worker.worker.outcomes import Cancelled, Failed, Interrupted, Recorded
 
@@ -23,6 +24,7 @@ LONGEST_HISTORY_PAYLOAD = 65_536
 MOST_CHARACTERS = 8 * 1_048_576
 
 _token = attrgetter("claim.token")
+_task_id = itemgetter(Claim._fields.index("task_id"))
 
 
 class Recording:
@@ -38,10 +40,11 @@ class Recording:
         # In groups of one claim statement, as the jobs are found in the database.
         ordered = sorted(outcomes, key=_token)
         values = [outcome.value_text for outcome in ordered]
+        claims = [outcome.claim for outcome in ordered]
         return CompletedJobs(
-            claims=[outcome.claim for outcome in ordered],
+            claims=claims,
             durations=[int(outcome.duration * 1e6) for outcome in ordered],
-            identifiers={outcome.claim.task_id: outcome.task.identifier for outcome in ordered},
+            identifiers=_identifiers(claims, ordered),
             has_history=self._has_history,
             results=self._results(ordered, values) if values.count(None) < len(values) else None,
             history_payloads=self._history_payloads(ordered),
@@ -113,10 +116,19 @@ class Recording:
 
 def in_one_statement(outcomes: Sequence[Recorded]) -> int:
     """Return how many of the outcomes, from the first on, one statement takes, so that it does not grow too large."""
-    lengths = [len(outcome.value_text or "") for outcome in outcomes]
+    values = [outcome.value_text for outcome in outcomes]
+    if values.count(None) == len(values):
+        return len(outcomes)
+    lengths = [len(value or "") for value in values]
     if sum(lengths) <= MOST_CHARACTERS:
         return len(outcomes)
     return max(sum(total <= MOST_CHARACTERS for total in accumulate(lengths)), 1)
+
+
+def _identifiers(claims: Sequence[Claim], outcomes: Sequence[Recorded]) -> dict[int, str]:
+    """Return the identifiers of the tasks by their ids. Only one outcome of each task is asked for its task."""
+    one_of_each = dict(zip(map(_task_id, claims), outcomes, strict=True))
+    return {task_id: outcome.task.identifier for task_id, outcome in one_of_each.items()}
 
 
 def _longer(keep: float | None, flags_text: str | None) -> float | None:

@@ -1,7 +1,8 @@
 """Searches the history of attempts, newest first.
 
-Each search reads ranges of indexes, and no more than a few thousand rows, however many days the history has: a search
-whose other conditions few rows meet returns what it has found, and where to continue.
+Each search reads ranges of indexes, or the rows of a span of time (``history_spans``), and no more than a few thousand
+rows, however many days the history has: a search whose other conditions few rows meet returns what it has found, and
+where to continue.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from typing import Any, NamedTuple
 from django_graphile_worker.sql.codecs import within_python_years as readable
 from django_graphile_worker.sql.inspection import limits
 from django_graphile_worker.sql.inspection.history_criteria import (
+    IN_SPAN,
+    OPEN,
     HistoryCriteria,
     Ranges,
     conditions_of,
@@ -22,6 +25,7 @@ from django_graphile_worker.sql.inspection.history_criteria import (
     parameters_of,
     reads_open_days,
 )
+from django_graphile_worker.sql.inspection.history_spans import find_beginning
 from django_graphile_worker.sql.inspection.job_search.search import PLACES
 from django_graphile_worker.sql.schema import statement
 
@@ -90,6 +94,10 @@ def find(cursor: Any, criteria: HistoryCriteria, *, schema: str, limit: int, aft
     parameters = parameters_of(criteria, days) | {"open_since": open_since} | (place or {})
     parameters |= {"most": most, "most_unordered": MOST_UNORDERED, "most_open": MOST_EXAMINED, "wanted": limit + 1}
     with _index_scans(cursor):
+        if IN_SPAN in text:
+            parameters["beginning"] = _beginning(
+                cursor, criteria, parameters, schema=schema, has_place=place is not None
+            )
         cursor.execute(statement(text, schema), parameters)
         *found, (examined, last, examined_of_day) = ((row[:-3] if row[0] else row[-3:]) for row in cursor.fetchall())
     rows = [PastAttempt._make(row) for row in found]
@@ -98,6 +106,18 @@ def find(cursor: Any, criteria: HistoryCriteria, *, schema: str, limit: int, aft
         return HistoryPage(rows[:limit], rows[limit - 1].token, is_cut_off=False, is_day_cut_off=is_day_cut_off)
     is_cut_off = examined >= most
     return HistoryPage(rows, last if is_cut_off else None, is_cut_off=is_cut_off, is_day_cut_off=is_day_cut_off)
+
+
+def _beginning(
+    cursor: Any, criteria: HistoryCriteria, parameters: dict[str, Any], *, schema: str, has_place: bool
+) -> float:
+    """Return from which time on the search reads the newest rows: of all days, or of the days without indexes."""
+    bounds, enough, floor = _bounds(criteria, has_place), parameters["most"], "-infinity"
+    if reads_open_days(criteria):
+        bounds, enough, floor = f"{bounds} and {OPEN}", parameters["most_open"], parameters["open_since"]
+    return find_beginning(
+        cursor, schema=schema, bounds=bounds, parameters={**parameters, "floor": floor}, enough=enough
+    )
 
 
 # The indexes of a day are made after its end, from the oldest day on, and this one last.

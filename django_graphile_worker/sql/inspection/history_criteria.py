@@ -40,10 +40,12 @@ _PAYLOAD_WORDS = (
 _NEWEST = "order by history.ended_at desc, history.job_id desc, history.attempt desc"
 # The days that are over have indexes of tasks and of words, and the day that is being written has not. Of such a day
 # the newest rows are read.
-_INDEXED, _OPEN = (
+_INDEXED, OPEN = (
     " and history.ended_at < %(open_since)s::timestamptz",
     "history.ended_at >= %(open_since)s::timestamptz",
 )
+# No index has all rows in the order of time: a search for the newest rows reads a span of time that has enough of them.
+IN_SPAN = "history.ended_at >= to_timestamp(%(beginning)s::float8)"
 # An index of words does not have its rows in the order of time. So each day is read by itself, the latest first. The
 # planner knows the bounds of each day, and so that the index of words finds fewer rows than the index of times.
 _OF_DAY = " and history.ended_at >= %(day_{0})s::timestamptz and history.ended_at < %(day_{0}_end)s::timestamptz"
@@ -75,7 +77,7 @@ class Ranges:
             return [self._each("tasks", "task_identifier", _INDEXED)]
         if criteria.errors or (criteria.outcomes and HistoryOutcome.SUCCEEDED not in criteria.outcomes):
             return [self._newest("history.outcome <> 1::smallint")]
-        return [self._newest("true")]
+        return [self._newest(IN_SPAN)]
 
     def _anywhere(self, criteria: HistoryCriteria) -> list[str]:
         words = " or ".join(f"({_has_words('history', f'word_{number}')})" for number in range(len(criteria.anywhere)))
@@ -90,7 +92,7 @@ class Ranges:
 
     def of_open_days(self) -> str:
         """Return the statement that reads the newest rows of the days without these indexes."""
-        return self._select("history.ended_at >= %(open_since)s::timestamptz", f"{_NEWEST} limit %(most_open)s::int")
+        return self._select(f"{OPEN} and {IN_SPAN}", f"{_NEWEST} limit %(most_open)s::int")
 
     def _newest(self, condition: str, order: str = _NEWEST) -> str:
         return self._select(condition, f"{order} limit %(most)s::int")

@@ -42,7 +42,7 @@ select :SCHEMA._private_complete_recorded_v1(
     %(now)s::timestamptz)"""
 
 COMPLETE_IN_PLACE = """/* gw:complete-recorded-in-place */
-select :SCHEMA._private_complete_recorded_in_place_v1(
+select :SCHEMA._private_complete_recorded_in_place_v2(
     %(tids)s::tid[], %(xids)s::xid[], %(tokens)s::text[], %(counts)s::int[], %(first_ids)s::bigint[], %(spans)s::int[],
     %(task_ids)s::int[], %(identifiers)s::text[], %(has_history)s::boolean, %(durations)s::bigint[],
     %(history_payloads)s::text[], %(ids)s::bigint[], %(agos)s::bigint[], %(keeps)s::float8[], %(values)s::text[],

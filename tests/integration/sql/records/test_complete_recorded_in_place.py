@@ -150,6 +150,29 @@ def ids(found: list[Claim]) -> set[int]:
     return {claim.id for claim in found}
 
 
+B_TREES = """
+select index.indexrelid::regclass::text, pg_relation_size(index.indexrelid) / current_setting('block_size')::int
+from pg_index as index
+join pg_class as class on class.oid = index.indexrelid
+join pg_am as method on method.oid = class.relam and method.amname = 'btree'
+where index.indrelid in (select tableoid from {s}._private_history)"""
+
+
+def test_success_without_key_and_queue__writes_no_entry_of_a_b_tree(
+    versioned_connection: RawConnection, worker_schema: str
+) -> None:
+    """An entry costs the statement half as much as the row."""
+    jobs = Jobs(versioned_connection, worker_schema)
+    jobs.query("select {s}._private_make_history_partitions_v1(1)")
+    plain = [claim for claim in jobs.claimed(2 * MANY) if claim.key is None]
+    assert jobs.complete(plain, has_results=False) == ids(plain)
+    assert len(jobs.history()) == len(plain)
+    b_trees = dict(jobs.query(B_TREES))
+    # The first page of a B-tree has no entries.
+    assert len(b_trees) == 3
+    assert set(b_trees.values()) == {1}, b_trees
+
+
 def test_each_job__has_its_own_record_on_every_version(versioned_connection: RawConnection, worker_schema: str) -> None:
     jobs = Jobs(versioned_connection, worker_schema)
     for has_results in RECORDED.values():

@@ -1,0 +1,75 @@
+"""A span of time that has enough rows and not many more, found by few counts."""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect_right
+
+import pytest
+
+from django_graphile_worker.sql.inspection.history_spans import LONGEST_SPAN, find_span
+
+DAY = 86_400.0
+ENOUGH, MOST = 100, 1_200
+
+
+class Rows:
+    """Rows by their ages in seconds, and how often they were counted."""
+
+    def __init__(self, ages: list[float]) -> None:
+        self.ages = sorted(ages)
+        self.counts = 0
+
+    def within(self, span: float) -> int:
+        return bisect_right(self.ages, span)
+
+    def count(self, span: float) -> int:
+        self.counts += 1
+        return min(self.within(span), MOST)
+
+    def find_span(self, longest: float = LONGEST_SPAN) -> float:
+        return find_span(self.count, longest=longest, enough=ENOUGH, most=MOST)
+
+
+@pytest.mark.parametrize("rate", [0.001, 0.1, 1, 60, 1_000, 50_000])
+def test_steady_rows__are_found_by_few_counts(rate: float) -> None:
+    rows = Rows([number / rate for number in range(100_000)])
+    assert ENOUGH <= rows.within(rows.find_span()) < MOST
+    assert rows.counts <= 12
+
+
+@pytest.mark.parametrize("pause", [60, DAY / 2, 40 * DAY])
+@pytest.mark.parametrize("before", [0, 50])
+def test_rows_before_a_pause__are_found_without_all_of_them(pause: float, before: int) -> None:
+    few = [float(number) for number in range(before)]
+    rows = Rows([*few, *(pause + number / 60 for number in range(200_000))])
+    assert ENOUGH <= rows.within(rows.find_span()) < MOST
+    assert rows.counts <= 30
+
+
+def test_too_few_rows__are_all_read() -> None:
+    rows = Rows([10.0, 3 * DAY, 300 * DAY])
+    assert rows.find_span() == LONGEST_SPAN
+    assert rows.counts <= 10
+    assert Rows([]).find_span(longest=0.0) == 0.0
+
+
+def test_span__is_no_longer_than_the_bounds() -> None:
+    rows = Rows([number * DAY for number in range(1_000)])
+    assert rows.find_span(longest=5 * DAY) == 5 * DAY
+
+
+def test_more_rows_of_one_time_than_a_span_should_have__are_all_read() -> None:
+    rows = Rows([1.0, 2.0, *[3_000.0] * 5_000, *[4_000.0] * 5_000])
+    span = rows.find_span()
+    assert rows.within(span) == 5_002
+    assert rows.counts <= 40
+
+
+def test_any_rows__are_enough() -> None:
+    chosen = random.Random(7)
+    for _ in range(200):
+        ages = [chosen.random() ** chosen.randint(1, 9) * 10 ** chosen.randint(0, 7) for _ in range(5_000)]
+        rows = Rows(ages)
+        assert rows.within(rows.find_span()) >= ENOUGH
+        assert rows.counts <= 50
