@@ -68,10 +68,11 @@ def read_figures(
     totals = statistics.read_totals(cursor, schema=schema, period=span.coarse_period, since=since)
     ages = backlog_ages(cursor, schema=schema)
     page = TaskPage.of(ranked_tasks(totals, ages), number=number, search=search)
+    shown = [each for each in ages if each.task_identifier in page.names]
     return TaskFigures(
         page,
         ages,
-        {each.task_identifier: each for each in task_backlogs(cursor, page.names, schema=schema)},
+        {each.task_identifier: each for each in task_backlogs(cursor, shown, schema=schema)},
         statistics.read_runs(cursor, page.names, schema=schema, period=span.period, starts=span.starts(now)),
         statistics.read_durations(cursor, page.names, schema=schema, period=span.coarse_period, since=since),
     )

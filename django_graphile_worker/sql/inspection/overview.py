@@ -14,37 +14,57 @@ from django_graphile_worker.sql.search_path import qualified
 MOST_COUNTED = 200
 
 
-def _per_level(condition: str) -> str:
+def _levels(condition: str) -> str:
+    """Return the select of the first job on each level of priority, of one kind."""
+    first = f"""select job.priority, job.run_at from :SCHEMA._private_jobs as job
+                where job.task_id = task.id and {condition}"""
+    order = "order by job.priority, job.run_at, job.id limit 1"
+    return f"""
+        select level.priority, level.run_at from (
+            with recursive level (priority, run_at) as (
+                ({first} {order})
+                union all
+                select further.* from level
+                cross join lateral ({first} and job.priority > level.priority {order}) as further)
+            select * from level limit {MOST_LEVELS}) as level"""
+
+
+def _due(condition: str) -> str:
     """Return the select of the due jobs of one kind: on each level of priority, a range that ends now."""
     return f"""
-        select level.priority, job.run_at from (
-            with recursive level (priority) as (
-                (select job.priority from :SCHEMA._private_jobs as job
-                where job.task_id = task.id and {condition} order by job.priority, job.run_at, job.id limit 1)
-                union all
-                select (select job.priority from :SCHEMA._private_jobs as job
-                    where job.task_id = task.id and {condition} and job.priority > level.priority
-                    order by job.priority, job.run_at, job.id limit 1)
-                from level where level.priority is not null)
-            select priority from level where priority is not null limit {MOST_LEVELS}) as level
+        select from ({_levels(condition)}) as level
         cross join lateral (
-            select job.run_at from :SCHEMA._private_jobs as job
+            select from :SCHEMA._private_jobs as job
             where job.task_id = task.id and {condition} and job.priority = level.priority and {IS_DUE}
             order by job.run_at, job.id limit %(most)s) as job"""
 
 
-BACKLOG = f"""/* gw:task-backlog */
+def _first(condition: str) -> str:
+    return f"""select from :SCHEMA._private_jobs as job where job.task_id = task.id and {condition}
+        order by job.run_at, job.id limit 1"""
+
+
+# The first job of a level is its oldest job.
+AGES = f"""/* gw:task-ages */
 select task.identifier, ready.number, extract(epoch from now() - ready.oldest)::float8,
     failing.retrying, failing.failed
-from (
-    select id, identifier from :SCHEMA._private_tasks
-    where (%(tasks)s::text[] is null or identifier = any (%(tasks)s::text[]))
-        and not identifier = any (%(others)s::text[])
-    order by id limit {MOST_TASKS}) as task
+from (select id, identifier from :SCHEMA._private_tasks order by id limit {MOST_TASKS}) as task
 cross join lateral (
-    select count(*) as number, min(greatest(run_at, '0001-01-02')) as oldest
-    from ({" union all ".join(f"({_per_level(condition)} limit %(most_of_part)s)" for condition in PARTS.values())})
-        as job
+    select count(*) as number, min(greatest(job.run_at, '0001-01-02')) as oldest
+    from ({" union all ".join(f"({_levels(condition)})" for condition in PARTS.values())}) as job
+    where {IS_DUE}
+) as ready
+cross join lateral (
+    select (exists ({_first(IS_RETRYING)}))::int as retrying, (exists ({_first(IS_PERMANENTLY_FAILED)}))::int as failed
+) as failing"""
+
+COUNTS = f"""/* gw:task-backlog */
+select task.identifier, ready.number, failing.retrying, failing.failed
+from :SCHEMA._private_tasks as task
+cross join lateral (
+    select count(*) as number
+    from (select from ({" union all ".join(f"({_due(condition)})" for condition in PARTS.values())}) as job
+        limit %(most)s) as job
 ) as ready
 cross join lateral (
     select count(*) filter (where is_available) as retrying, count(*) filter (where not is_available) as failed
@@ -55,7 +75,8 @@ cross join lateral (
         (select false from :SCHEMA._private_jobs as job
         where job.task_id = task.id and {IS_PERMANENTLY_FAILED}
         order by job.run_at, job.id limit %(most)s)) as job
-) as failing"""
+) as failing
+where task.identifier = any (%(tasks)s::text[])"""
 
 
 class TaskBacklog(NamedTuple):
@@ -68,20 +89,20 @@ class TaskBacklog(NamedTuple):
     failed: int
 
 
-def backlog_ages(cursor: Any, *, schema: str, but: Iterable[str] = ()) -> list[TaskBacklog]:
-    """Return how long jobs of each task have waited, except for the tasks in ``but``; read one job of each kind."""
-    return _backlogs(cursor, {"tasks": None, "others": list(but), "most": 1, "most_of_part": MOST_LEVELS}, schema)
-
-
-def task_backlogs(cursor: Any, tasks: Iterable[str] | None = None, *, schema: str) -> list[TaskBacklog]:
-    """Return how many jobs wait for each of these tasks, by default for every task."""
-    chosen, most = None if tasks is None else list(tasks), MOST_COUNTED + 1
-    return _backlogs(cursor, {"tasks": chosen, "others": [], "most": most, "most_of_part": most}, schema)
-
-
-def _backlogs(cursor: Any, parameters: dict[str, Any], schema: str) -> list[TaskBacklog]:
-    cursor.execute(statement(BACKLOG, schema), parameters)
+def backlog_ages(cursor: Any, *, schema: str) -> list[TaskBacklog]:
+    """Return how long jobs of each task have waited; read one job of each kind and priority."""
+    cursor.execute(statement(AGES, schema))
     return [TaskBacklog._make(row) for row in cursor.fetchall()]
+
+
+def task_backlogs(cursor: Any, ages: Iterable[TaskBacklog], *, schema: str) -> list[TaskBacklog]:
+    """Return how many jobs wait for each of the tasks whose ages were read."""
+    known = {each.task_identifier: each for each in ages}
+    cursor.execute(statement(COUNTS, schema), {"tasks": list(known), "most": MOST_COUNTED + 1})
+    return [
+        known[name]._replace(ready=ready, retrying=retrying, failed=failed)
+        for name, ready, retrying, failed in cursor.fetchall()
+    ]
 
 
 # A role that may not see the sessions of other roles can still see their age. reltuples is the count of the last

@@ -56,7 +56,8 @@ class Tasks(Verb):
 
     def run(self, console: Console, options: Options) -> None:
         with console.reading() as (cursor, schema, now):
-            backlogs = overview.task_backlogs(cursor, schema=schema)
+            ages = overview.backlog_ages(cursor, schema=schema)
+            backlogs = overview.task_backlogs(cursor, ages, schema=schema)
             found = holders(cursor, schema=schema)
             since = times.aware(now) - timedelta(hours=HOURS)
             rows = statistics.read_totals(cursor, schema=schema, period=TEN_MINUTES, since=since)

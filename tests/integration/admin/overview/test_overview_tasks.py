@@ -55,6 +55,19 @@ def test_a_task_that_waits_is_shown_beside_those_that_ran(admin_page: Client, wo
     ]
 
 
+def test_oldest_job__may_be_behind_more_urgent_jobs_than_are_counted(admin_page: Client) -> None:
+    make_job("waits", run_at=minutes_ago(90))
+    make_job("waits", run_at=minutes_ago(5), priority=-1)
+    execute(
+        "insert into {schema}._private_jobs (task_id, priority, run_at, job_queue_id)"
+        " select task_id, priority, run_at, job_queue_id from {schema}._private_jobs, generate_series(1, 250)"
+        " where priority = -1"
+    )
+    make_job("waits", run_at=minutes_ago(120), queue_name="eu")
+    (line,) = admin_page.get(pages.OVERVIEW).context["tasks"]
+    assert (line.identifier, line.ready, line.oldest) == ("waits", "200+", "2 h")
+
+
 def test_tasks_that_fail__come_first_and_the_rest_is_announced(admin_page: Client, worker_schema: str) -> None:
     record_statistics(worker_schema, "fails_now", succeeded=1, failed=5)
     execute(
