@@ -41,16 +41,13 @@ class CoroutinePool(SlotCounts):
         self._changed = threading.Event()
         self._is_change_awaited = False
 
-    @property
-    def could_do_more(self) -> bool:
-        """Does a work unit wait although a slot rests or can be started?"""
-        if not (self._threads.could_do_more and self._has_room):
-            return False
+    def call(self, slots: int) -> None:
+        """Wake this many resting slots, and start slots if too few rest; one slot, if it can start what waits."""
         try:
-            # One thread, which has been called, starts all coroutines.
-            return not self._are_coroutines([self._waiting[0]])
+            is_coroutine = self._are_coroutines([self._waiting[0]])
         except IndexError:
-            return False
+            is_coroutine = False
+        self._threads.call(1 if is_coroutine else slots)
 
     def _are_coroutines(self, units: Sequence[Claim | WorkUnit]) -> bool:
         """Whether one thread can start all of these jobs in a moment."""
@@ -65,6 +62,19 @@ class CoroutinePool(SlotCounts):
                 self._current[place] = None
                 raise IndexError
             return self._waiting.popleft()
+
+    def _start_kept(self, place: int, unit: WorkUnit) -> bool:
+        """Start the job of a work unit that a thread has kept; return False if the job needs a thread."""
+        if unit.queue is not None or not self._are_coroutines(unit.claims):
+            return False
+        try:
+            claim = unit.claims.pop()
+        except IndexError:
+            # The job was removed and returned.
+            self._leave(place)
+        else:
+            self._start_coroutine(place, claim)
+        return True
 
     def _start_coroutine(self, place: int, claim: Claim) -> None:
         self._call_for_jobs()

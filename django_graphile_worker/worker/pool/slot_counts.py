@@ -61,6 +61,11 @@ class SlotCounts:
         return self.backlog > 0 or any(unit is not None and unit.claims for unit in self._current)
 
     @property
+    def could_do_more(self) -> bool:
+        """Does a work unit wait although a slot rests or can be started?"""
+        return bool(self._line) and self._threads.could_do_more and self._has_room
+
+    @property
     def _has_room(self) -> bool:
         """Whether another job may begin, beside those that have no thread: otherwise the threads limit the jobs."""
         return not self.coroutines.count or self.running() < self.concurrency

@@ -47,10 +47,6 @@ class SlotPool(CoroutinePool):
         self._line.extend(units)
         self._threads.call(1 if self._are_coroutines(units) else min(callers, len(units)))
 
-    def call(self, slots: int) -> None:
-        """Wake this many resting slots, and start slots if too few rest."""
-        self._threads.call(slots)
-
     def share(self, turn: Turn) -> None:
         """Have the threads run this loop in turns, beside the jobs; see ``fetch_turns``."""
         self._turns.share(turn)
@@ -192,7 +188,7 @@ class SlotPool(CoroutinePool):
         """Take the turn, then run the work unit that the thread kept; return False when there are no more turns."""
         goes_on = self._turns.take(place)
         unit = self._current[place]
-        if unit is not None:
+        if unit is not None and not self._start_kept(place, unit):
             self._run_in(place, unit)
         return goes_on
 

@@ -136,3 +136,25 @@ def test_job_that_could_not_start__frees_its_slot(site: Site, wait_until: Wait) 
     site.pool.submit(coroutines(1), callers=1)
     wait_until(lambda: site.pool.is_idle)
     assert (site.ended, site.pool.running()) == ([1], 0)
+
+
+def test_start_that_takes_long__delays_no_other(wait_until: Wait) -> None:
+    """The fetcher calls a slot again while jobs wait and slots are free."""
+
+    class Slow(Site):
+        def start_job(self, claim: Claim) -> Outcome | None:
+            self.started.append(claim)
+            assert claim.id > 1 or self.may_resume.wait(WAIT_TIMEOUT)
+            return Succeeded(claim, 0.0)
+
+    site = Slow(4)
+    site.may_resume.clear()
+    site.pool.submit(coroutines(1, 2, 3), callers=4)
+    wait_until(lambda: len(site.started) == 1)
+    assert site.pool.could_do_more
+    site.pool.call(4)
+    wait_until(lambda: site.ended == [2, 3])
+    assert len(site.pool._threads) == 2
+    site.may_resume.set()
+    site.pool.stop()
+    assert site.pool.join(WAIT_TIMEOUT)
