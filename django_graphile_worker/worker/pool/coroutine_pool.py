@@ -103,8 +103,7 @@ class CoroutinePool(SlotCounts):
 
     def _resume_ended(self, place: int) -> int:
         """Take the outcomes of the coroutines that have ended; return their number."""
-        coroutines, ended, freed = self.coroutines, self.coroutines.ended, 0
-        coroutines.is_served = True
+        ended, freed = self.coroutines.ended, 0
         for _ in range(len(ended)):
             try:
                 run = ended.popleft()
@@ -112,8 +111,6 @@ class CoroutinePool(SlotCounts):
                 break
             self._resume_run(place, run)
             freed += 1
-        # The loop of the thread looks again. A coroutine that ends after the assignment calls a thread.
-        coroutines.is_served = False
         self._leave(place)
         return freed
 

@@ -25,8 +25,6 @@ class CoroutineSlots:
         # The runs whose coroutines have ended, and the runs that keep a thread until they end.
         self.ended: deque[Any] = deque()
         self.calling: deque[Any] = deque()
-        # Whether a thread has been called for the runs that have ended, and looks again before it rests.
-        self.is_served = False
         # The first run that had ended at the last look.
         self._first: Any = None
 
@@ -40,11 +38,9 @@ class CoroutineSlots:
             self.count += number
 
     def resume_ended(self, runs: Sequence[Any]) -> None:
-        """Have one thread resume these runs one after the other, unless a thread does so already."""
+        """Have a thread resume these runs, one after the other."""
         self.ended.extend(runs)
-        if not self.is_served:
-            self.is_served = True
-            self._threads.call(1)
+        self._threads.call(1)
 
     def look_again(self) -> bool:
         """Call a thread for each run that has ended, if they have waited since the last look; return False if none has.

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import random
+import sys
 import threading
 from collections.abc import Callable, Iterator
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -158,3 +161,73 @@ def test_start_that_takes_long__delays_no_other(wait_until: Wait) -> None:
     site.may_resume.set()
     site.pool.stop()
     assert site.pool.join(WAIT_TIMEOUT)
+
+
+class RandomSite(Calls):
+    """Coroutines that end in random order on another thread, beside plain jobs, and the most jobs at once."""
+
+    coroutine_tasks = frozenset({COROUTINE})
+
+    def __init__(self, concurrency: int, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.lock = threading.Lock()
+        self.at_once = self.most_at_once = 0
+        self.ended: list[int] = []
+        self.started: SimpleQueue[Claim | None] = SimpleQueue()
+        self.pool = SlotPool(concurrency, self)
+
+    def run(self, claim: Claim) -> Outcome:
+        self.count(1)
+        self.count(-1)
+        return Succeeded(claim, 0.0)
+
+    def start_job(self, claim: Claim) -> Outcome | None:
+        self.count(1)
+        self.started.put(claim)
+        return None
+
+    def resume_job(self, run: Any) -> Outcome:
+        self.count(-1)
+        return Succeeded(run, 0.0)
+
+    def count(self, number: int) -> None:
+        with self.lock:
+            self.at_once += number
+            self.most_at_once = max(self.most_at_once, self.at_once)
+
+    def on_outcome(self, outcome: Outcome) -> None:
+        self.ended.append(outcome.claim.id)
+
+    def end_coroutines(self) -> None:
+        """End what was started, as the event loop does: some make a synchronous call first."""
+        batch: list[Claim] = []
+        while (started := self.started.get()) is not None:
+            batch.append(started)
+            if self.started.empty() or self.random.random() < 0.2:
+                if self.random.random() < 0.2:
+                    self.pool.coroutines.resume(batch.pop())
+                self.pool.coroutines.resume_ended(batch)
+                batch = []
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_any_order__ends_all_jobs_and_runs_no_more_than_slots(seed: int, wait_until: Wait) -> None:
+    site = RandomSite(1 + seed, seed)
+    loop = threading.Thread(target=site.end_coroutines, daemon=True)
+    loop.start()
+    submitted = 0
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        for _ in range(100):
+            numbers = range(submitted, submitted + site.random.randint(1, 12))
+            claims = [claim(number)._replace(task_id=site.random.choice((COROUTINE, PLAIN))) for number in numbers]
+            site.pool.submit(claims, callers=len(claims))
+            submitted += len(claims)
+        wait_until(lambda: site.pool.is_idle)
+    finally:
+        sys.setswitchinterval(interval)
+        site.started.put(None)
+        site.pool.stop()
+    assert sorted(site.ended) == list(range(submitted))
+    assert site.most_at_once <= site.pool.concurrency
