@@ -3,7 +3,7 @@
 Start reading in ``executor``, then follow a job: ``job_run`` (its state), ``invoker`` (how its task is called, prepared
 once per task), ``binding`` (its arguments), ``results`` (failures in what it returns), ``retry`` and ``error_text``
 (what a failure stores). Around these are ``middleware`` and ``atomic``, ``task_helpers`` and ``abort`` (what tasks
-use), ``event_loop`` and ``coroutine_run`` (async tasks).
+use), ``event_loop``, ``coroutine_run`` and ``coroutine_executor`` (async tasks).
 
 Imports ``django_connections``, ``typed_payloads``, ``outcomes`` and ``fork_guard`` of the worker, and nothing that
 fetches or releases jobs. Modules that most jobs do not need are imported late: each would delay the first job of a
