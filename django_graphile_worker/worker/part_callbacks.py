@@ -177,6 +177,9 @@ class PoolCallbacks:
     def __init__(self, parts: Parts) -> None:
         # The methods of the parts themselves: a method of this class would cost one more call for every job.
         self.run = parts.executor.run
+        self.coroutine_tasks = parts.executor.coroutine_tasks
+        self.start_job = parts.executor.start_job
+        self.resume_job = parts.executor.resume_job
         self.may_begin = parts.may_begin
         self.refuse = parts.refuse
         self.on_outcome = parts.releaser.put
@@ -192,7 +195,7 @@ class StopCallbacks:
         self._parts = parts
         self.running = parts.executor.runs
         self.is_running = parts.executor.is_running
-        self.set_abort = parts.executor.aborts.set_for
+        self.set_abort = parts.executor.request_stop
         self.stop_coroutine = parts.executor.event_loop.stop
         self.leave_coroutine = parts.executor.event_loop.leave
         self.may_begin = parts.may_begin

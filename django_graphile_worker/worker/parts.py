@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from django_graphile_worker.worker.control.pauses import Pauses
     from django_graphile_worker.worker.control.stops import Stops
     from django_graphile_worker.worker.database.connection import Database
-    from django_graphile_worker.worker.execution.executor import Executor
+    from django_graphile_worker.worker.execution.coroutine_executor import CoroutineExecutor
     from django_graphile_worker.worker.fetching.claimer import Claimer
     from django_graphile_worker.worker.fetching.fast_claim import FastClaim
     from django_graphile_worker.worker.fetching.fast_path import FastPath
@@ -80,7 +80,7 @@ class Parts:
     claimer: Claimer
     fast_claim: FastClaim
     fast_path: FastPath
-    executor: Executor
+    executor: CoroutineExecutor
     releaser: Releaser
     slots: SlotPool
     heartbeat: Heartbeat

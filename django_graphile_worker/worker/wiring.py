@@ -13,7 +13,7 @@ from django_graphile_worker.worker import late_parts, part_callbacks
 from django_graphile_worker.worker.control.control_reader import ControlReader
 from django_graphile_worker.worker.control.pauses import Pauses
 from django_graphile_worker.worker.database.connection import Database
-from django_graphile_worker.worker.execution.executor import Executor
+from django_graphile_worker.worker.execution.coroutine_executor import CoroutineExecutor
 from django_graphile_worker.worker.execution.job_control import JobControl
 from django_graphile_worker.worker.fetching.claimer import Claimer
 from django_graphile_worker.worker.fetching.fast_claim import FastClaim
@@ -136,7 +136,7 @@ def _build_execution(parts: Parts, new_tasks: NewTasks | None) -> None:
         keeping=parts.result_keeping,
         on_cancelled=lambda jobs: parts.events.cancelled_jobs_recovered(jobs),
     )
-    parts.executor = Executor(
+    parts.executor = CoroutineExecutor(
         settings=settings,
         using=place.using,
         installation=place.installation,
@@ -152,6 +152,7 @@ def _build_execution(parts: Parts, new_tasks: NewTasks | None) -> None:
     )
     parts.releaser = _build_releaser(parts)
     parts.slots = SlotPool(settings.concurrency, part_callbacks.PoolCallbacks(parts))
+    parts.executor.event_loop.threads = parts.slots.coroutines
 
 
 def _build_task_reports(parts: Parts) -> TaskReports:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
@@ -11,7 +11,8 @@ from django_graphile_worker import conf
 from django_graphile_worker.jobs import JobDefaults
 from django_graphile_worker.registry import Task
 from django_graphile_worker.sql.claims import Claim
-from django_graphile_worker.worker.execution.executor import Executor
+from django_graphile_worker.worker.execution.coroutine_executor import CoroutineExecutor
+from django_graphile_worker.worker.execution.job_run import JobRun
 from django_graphile_worker.worker.outcomes import Failed, Outcome
 
 WORKER_ID = "django-worker-of-the-test"
@@ -53,7 +54,7 @@ class Slot:
     def __init__(self, **settings: Any) -> None:
         self._tasks: dict[int, Task[Any, Any]] = {}
         self._ids: dict[Any, int] = {}
-        self.executor = Executor(
+        self.executor = CoroutineExecutor(
             settings=conf.current().replace(**settings),
             using="default",
             tasks=self._tasks.get,
@@ -95,9 +96,38 @@ class Slot:
         self.executor.close(1.0)
 
 
+class SlotWithoutThread(Slot):
+    """A slot whose coroutines run without a thread, as in a worker that has run a job of their task before."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.executor.event_loop.threads = self
+        self._outcomes: dict[Claim, Future[Outcome]] = {}
+
+    def start_claim(self, claim: Claim) -> Future[Outcome]:
+        future = self._outcomes[claim] = Future()
+        self._thread.submit(self._start, claim)
+        return future
+
+    def _start(self, claim: Claim) -> None:
+        outcome = self.executor.start_job(claim)
+        if outcome is not None:
+            self._outcomes.pop(claim).set_result(outcome)
+
+    def resume_ended(self, runs: Sequence[JobRun]) -> None:
+        for run in runs:
+            self.resume(run)
+
+    def resume(self, run: JobRun) -> None:
+        self._thread.submit(lambda: self._outcomes.pop(run.claim).set_result(self.executor.resume_job(run)))
+
+    def look_again(self) -> bool:
+        return False
+
+
 @contextmanager
-def open_slot(**settings: Any) -> Iterator[Slot]:
-    slot = Slot(**settings)
+def open_slot(make: Callable[..., Slot] = Slot, **settings: Any) -> Iterator[Slot]:
+    slot = make(**settings)
     try:
         yield slot
     finally:

@@ -20,7 +20,7 @@ from django_graphile_worker.worker.execution.executor import Executor
 from django_graphile_worker.worker.execution.job_run import JobRun
 
 _EXECUTOR = Executor._run.__code__
-_EVENT_LOOP = EventLoop.run.__code__
+_EVENT_LOOP = EventLoop.wait_for.__code__
 # The functions of the invoker that call a task have this name. The commit of an atomic task is outside of them.
 _INVOKE = (invoker.__file__, "invoke")
 

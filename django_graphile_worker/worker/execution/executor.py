@@ -102,13 +102,6 @@ class Executor:
         """Return the jobs that run at this moment."""
         return [run.to_running_job() for run in list(self._running)]
 
-    def runs(self) -> list[JobRun]:
-        """Return the runs of this moment."""
-        return list(self._running)
-
-    def is_running(self, run: JobRun) -> bool:
-        return run in self._running
-
     @property
     def has_coroutines(self) -> bool:
         """Whether a coroutine runs at this moment."""
@@ -132,23 +125,28 @@ class Executor:
         run = JobRun(claim, monotonic(), self._tasks(claim.task_id))
         self._running.add(run)
         try:
-            if self._is_cancelled:
-                return Interrupted(claim, 0.0, has_begun=False)
-            if ((claim.flags_text and self._read_flags(run)) or self._may_expire) and (expired := self._expired(run)):
-                self._send(signals.job_expired, run, expires_at=expired.moment)
-                return expired
+            if (self._is_cancelled or claim.flags_text or self._may_expire) and (refused := self._refused(run)):
+                return refused
             return self._run(run)
         except BaseException as error:  # a bug of the worker must cost neither the slot nor the job
-            run.is_ending = True
             return self._failed_by_worker(run, error)
         finally:
             self._running.discard(run)
+
+    def _refused(self, run: JobRun) -> Outcome | None:
+        """Return the outcome of a job that must not begin; None if it may."""
+        if self._is_cancelled:
+            return Interrupted(run.claim, 0.0, has_begun=False)
+        if ((run.claim.flags_text and self._read_flags(run)) or self._may_expire) and (expired := self._expired(run)):
+            self._send(signals.job_expired, run, expires_at=expired.moment)
+            return expired
+        return None
 
     def _run(self, run: JobRun) -> Outcome:
         # Most jobs use no database. These comparisons cost less than the calls.
         if this_thread.watched != NO_CONNECTIONS:
             lifecycle.begin()
-        if signals.job_started.is_heard():
+        if signals.job_started.is_heard() and run.coroutine is None:
             self._send(signals.job_started, run)
         result, error = None, None
         try:
@@ -263,6 +261,7 @@ class Executor:
 
     def _failed_by_worker(self, run: JobRun, error: BaseException) -> Failed:
         """Return the outcome of a run that failed outside the code of the task."""
+        run.is_ending = True
         if run.stopping is not None:
             # Raises EndedWithoutThread if the run has ended already.
             run.stopping.close()

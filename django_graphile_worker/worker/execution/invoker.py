@@ -14,7 +14,7 @@ from django_graphile_worker.jobs import Job
 from django_graphile_worker.registry import Task
 from django_graphile_worker.worker import fork_guard
 from django_graphile_worker.worker.execution.binding import Binding, bind
-from django_graphile_worker.worker.execution.coroutines.awaiting import awaited, holds_awaitables
+from django_graphile_worker.worker.execution.coroutines.awaiting import awaited, coroutine_of, holds_awaitables
 from django_graphile_worker.worker.execution.coroutines.event_loop import EventLoop
 from django_graphile_worker.worker.execution.job_run import JobRun
 from django_graphile_worker.worker.execution.stops.abort import Aborts
@@ -63,6 +63,8 @@ class TaskInvoker:
         self._invokes: dict[Task[Any, Any] | None, Invoke] = {None: _raise_unknown_task}
         # How each task is called. The executor for tests keeps them for the next executor.
         self.bindings: MutableMapping[Task[Any, Any] | None, Binding] = {}
+        # The ids of tasks whose first job has run, and whose next jobs ``start()`` can start.
+        self.coroutine_tasks: set[int] = set()
         self._chains: dict[bool, Handler] | None = None
         self._raise_failures: Callable[[JobRun, Any], None] | None = None
 
@@ -84,6 +86,16 @@ class TaskInvoker:
         """Return the function that runs a job of this task and returns its result; it raises whatever went wrong."""
         return self._invokes.get(task) or self._prepare(task)
 
+    def can_start(self, task: Task[Any, Any]) -> bool:
+        """Return True if ``start()`` can start jobs of this task: a coroutine, around which nothing needs a thread."""
+        is_limited = task.time_limit(self._settings.timeout) is not None
+        return task.is_async and not (self._chains or task.atomic or is_limited)
+
+    def start(self, run: JobRun) -> None:
+        """Start the coroutine of a job, and do not wait for it: the function of ``of()`` does that later."""
+        self.of(run.task)
+        self._event_loop.start(coroutine_of(run, self.bindings[run.task], self._helpers(run)), run)
+
     def _prepare(self, task: Task[Any, Any] | None) -> Invoke:
         assert task is not None
         binding = self.bindings.get(task)
@@ -101,10 +113,9 @@ class TaskInvoker:
     def _choose(self, task: Task[Any, Any], binding: Binding) -> Invoke:
         if self._chains is not None:
             return self._through_middleware(self._chains[task.is_async])
-        is_limited = task.time_limit(self._settings.timeout) is not None
-        helpers = self._limited_helpers if is_limited else self._helpers
+        helpers = self._helpers if task.time_limit(self._settings.timeout) is None else self._limited_helpers
         if task.is_async:
-            return self._on_loop(binding, helpers)
+            return self._on_loop(binding, helpers, self.can_start(task))
         return self._with_payload(binding.function) if binding.is_plain else self._with_arguments(binding, helpers)
 
     def _with_payload(self, function: Callable[[Any], Any]) -> Invoke:
@@ -120,10 +131,12 @@ class TaskInvoker:
 
         return invoke
 
-    def _on_loop(self, binding: Binding, helpers: Callable[[JobRun], Helpers]) -> Invoke:
+    def _on_loop(self, binding: Binding, helpers: Callable[[JobRun], Helpers], can_start: bool) -> Invoke:
         def invoke(run: JobRun) -> Any:
-            payload, own_helpers = run.decode(), helpers(run)
-            return self._finish(run, self._event_loop.run(lambda: awaited(binding.call(payload, own_helpers))))
+            if can_start:
+                self.coroutine_tasks.add(run.claim.task_id)
+            coroutine = run.coroutine or self._event_loop.start(coroutine_of(run, binding, helpers(run)))
+            return self._finish(run, self._event_loop.wait_for(coroutine))
 
         return invoke
 

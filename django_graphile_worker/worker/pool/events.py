@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Container
+from typing import Any, Protocol
 
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.releases import HeldQueue
@@ -12,8 +13,21 @@ from django_graphile_worker.worker.outcomes import Outcome
 class PoolEvents(Protocol):
     """What the pool calls, on the threads that run jobs. The pool reads each method once, when it is made."""
 
+    @property
+    def coroutine_tasks(self) -> Container[int]:
+        """The ids of tasks whose jobs need no thread while they run: ``start_job()`` starts them."""
+
     def run(self, claim: Claim, /) -> Outcome:
         """Run a job."""
+
+    def start_job(self, claim: Claim, /) -> Outcome | None:
+        """Start a job without a thread and return None; return the outcome of a job that could not start.
+
+        Each job that was started is passed to ``SlotPool.coroutines`` once.
+        """
+
+    def resume_job(self, run: Any, /) -> Outcome:
+        """Wait on this thread for the end of a job that was started."""
 
     def may_begin(self, claim: Claim, /) -> bool:
         """Return True if this worker certainly still holds the claim."""

@@ -14,91 +14,28 @@ from typing import TYPE_CHECKING
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.releases import HeldQueue
 from django_graphile_worker.worker.outcomes import EndedWithoutThread, Interrupted, Outcome
+from django_graphile_worker.worker.pool.coroutine_pool import LONE_JOB, CoroutinePool
 from django_graphile_worker.worker.pool.fetch_turns import Turn, Turns
-from django_graphile_worker.worker.pool.line import Line
-from django_graphile_worker.worker.pool.threads import PoolThreads
-from django_graphile_worker.worker.pool.totals import PoolTotals
 from django_graphile_worker.worker.work_units import WorkUnit
 
 if TYPE_CHECKING:
     from django_graphile_worker.worker.pool.events import PoolEvents
 
-# What the slots that run a job without a queue have in common: no other job of theirs waits, and they hold no queue.
-LONE_JOB = WorkUnit([], None, 0.0)
 
-
-class SlotPool:
+class SlotPool(CoroutinePool):
     """The threads that run jobs, started as they are needed: at most ``concurrency`` jobs run at once."""
 
     def __init__(self, concurrency: int, events: PoolEvents) -> None:
-        self.concurrency = concurrency
+        super().__init__(concurrency, self._work, events)
         # Bound here, which saves an attribute look-up for every job.
         self._run = events.run
-        self._may_begin = events.may_begin
-        self._refuse = events.refuse
-        self._on_outcome = events.on_outcome
         self._on_queue_done = events.on_queue_done
-        self._on_wants_jobs = events.on_wants_jobs
         self._on_thread_end = events.on_thread_end
-        # What waits, in order. Slots take from it; a slot that finds nothing rests until it is called.
-        self._line = Line()
-        self._waiting = self._line.waiting
-        # What each thread runs. There is one more thread than jobs may run at once: a thread may run the fetcher.
-        self._current: list[WorkUnit | None] = [None] * (concurrency + 1)
-        self._threads = PoolThreads(self._work, most=concurrency)
         self._turns = Turns(self._threads, self._current)
-        self._totals = PoolTotals(concurrency + 1)
-        # The length of the line at which the pool calls for jobs, and whether it has called: set once per refill, reset
-        # by the fetcher before it claims.
-        self.low_water = 0
-        self.wants_jobs = True
-        self._is_interrupted = False
         self._is_ending = False
-        self._changed = threading.Event()
-        self._is_change_awaited = False
         # Held while jobs are removed and returned: a slot whose work unit is empty must not release the queue before
         # the removed jobs of the queue have been passed to the releaser.
         self.removal_lock = threading.Lock()
-
-    @property
-    def backlog(self) -> int:
-        """The number of jobs without a queue, and of work units, that wait for a slot."""
-        return len(self._line)
-
-    @property
-    def free(self) -> int:
-        """The number of slots with nothing to do, less the work units that wait for them."""
-        return max(self.concurrency - self.running() - self.backlog, 0)
-
-    @property
-    def vacant(self) -> int:
-        """The number of slots with nothing to do, if no job waits at all; else zero."""
-        if not any(self._current):
-            return 0 if self._line else self.concurrency
-        return 0 if self.has_waiting else self.concurrency - self.running()
-
-    @property
-    def waiting_size(self) -> int:
-        """The size of the payloads of jobs that are claimed and have not begun, in characters."""
-        return self._totals.waiting_size
-
-    @property
-    def is_idle(self) -> bool:
-        return self._totals.have_all_ended and not any(self._current)
-
-    def totals(self) -> tuple[int, float]:
-        """Return the number of jobs that have finished so far, and the seconds that they took together."""
-        return self._totals.measured()
-
-    @property
-    def has_waiting(self) -> bool:
-        """Is there a claimed job that has not begun?"""
-        return self.backlog > 0 or any(unit is not None and unit.claims for unit in self._current)
-
-    @property
-    def could_do_more(self) -> bool:
-        """Does a work unit wait although a slot rests or can be started?"""
-        return bool(self._line) and self._threads.could_do_more
 
     def submit(self, units: Sequence[Claim | WorkUnit], *, callers: int) -> None:
         """Put jobs and work units in the line, and call this many slots: for short jobs a few are quicker than all.
@@ -108,11 +45,7 @@ class SlotPool:
         """
         self._totals.submit(units)
         self._line.extend(units)
-        self._threads.call(min(callers, len(units)))
-
-    def call(self, slots: int) -> None:
-        """Wake this many resting slots, and start slots if too few rest."""
-        self._threads.call(slots)
+        self._threads.call(1 if self._are_coroutines(units) else min(callers, len(units)))
 
     def share(self, turn: Turn) -> None:
         """Have the threads run this loop in turns, beside the jobs; see ``fetch_turns``."""
@@ -180,9 +113,6 @@ class SlotPool:
         self._call_for_jobs()
         return rest
 
-    def running(self) -> int:
-        return sum(unit is not None for unit in self._current)
-
     def stop(self) -> None:
         """Have every thread end, as soon as the line is empty and it has finished its work unit or turn."""
         self._is_ending = True
@@ -207,6 +137,9 @@ class SlotPool:
 
     def _work(self, place: int) -> None:
         take, current, open_turns = self._waiting.popleft, self._current, self._turns.open
+        coroutines, coroutine_tasks = self.coroutines, self._coroutine_tasks
+        # The slots that this thread has freed for others: no thread was called for them.
+        freed = 0
         try:
             self._threads.wait_for_call()
             while True:
@@ -216,19 +149,30 @@ class SlotPool:
                     if self._take_turn(place):
                         continue
                     return
+                if coroutines.ended or coroutines.calling:
+                    freed = self._resume_next(place, freed)
+                    continue
+                # Before the check: a thread that counts the slots beside the coroutines counts this slot, or this
+                # thread finds the coroutines.
+                current[place] = LONE_JOB
                 try:
-                    unit = take()
+                    unit = self._take_beside_coroutines(place) if coroutines.count else take()
                 except IndexError:
+                    freed, current[place] = 0, None
                     if self._is_ending:
                         return
                     self._threads.rest(unless=self._has_work)
                     continue
-                if isinstance(unit, Claim):
-                    current[place] = LONE_JOB
-                    self._run_lone(place, unit)
-                else:
+                if not isinstance(unit, Claim):
+                    freed = freed and self._call_for_freed(freed - 1)
                     current[place] = unit
                     self._run_in(place, unit)
+                elif unit.task_id in coroutine_tasks:
+                    freed = max(freed - 1, 0)
+                    self._start_coroutine(place, unit)
+                else:
+                    freed = freed and self._call_for_freed(freed - 1)
+                    self._run_lone(place, unit)
                 # Not kept while the thread rests: its payload may be large.
                 del unit
         except EndedWithoutThread:
@@ -238,23 +182,20 @@ class SlotPool:
             self._on_thread_end()
 
     def _has_work(self) -> bool:
-        return bool(self._line or self._turns.open or self._is_ending)
+        return bool((self._line and self._has_room) or self._turns.open or self.coroutines.has_work or self._is_ending)
 
     def _take_turn(self, place: int) -> bool:
         """Take the turn, then run the work unit that the thread kept; return False when there are no more turns."""
         goes_on = self._turns.take(place)
         unit = self._current[place]
-        if unit is not None:
+        if unit is not None and not self._start_kept(place, unit):
             self._run_in(place, unit)
         return goes_on
 
     def _run_in(self, place: int, unit: WorkUnit) -> None:
         self._call_for_jobs()
         self._run_unit(place, unit)
-        self._current[place] = None
-        if self._is_change_awaited:
-            self._changed.set()
-        self._call_for_jobs()
+        self._leave(place)
 
     def _run_lone(self, place: int, claim: Claim) -> None:
         # Compared here as well, because nearly every job comes this way and a call costs as much as ten comparisons.
@@ -266,11 +207,6 @@ class SlotPool:
             self._changed.set()
         if not self.wants_jobs and len(self._waiting) <= self.low_water:
             self._call_for_jobs()
-
-    def _call_for_jobs(self) -> None:
-        if not self.wants_jobs and len(self._waiting) <= self.low_water:
-            self.wants_jobs = True
-            self._on_wants_jobs()
 
     def _run_unit(self, place: int, unit: WorkUnit) -> None:
         claims = unit.claims
@@ -287,14 +223,6 @@ class SlotPool:
                 self._on_queue_done(unit.queue)
 
     def _run_claim(self, place: int, claim: Claim) -> None:
-        totals = self._totals
-        totals.begun_size[place] += len(claim.payload_text)
+        self._totals.begun_size[place] += len(claim.payload_text)
         # While the process was suspended, another worker may have recovered and claimed the job.
-        outcome = self._run(claim) if self._may_begin(claim) else self._refuse(claim)
-        if self._is_interrupted:
-            return
-        totals.busy_seconds[place] += outcome.duration
-        # Not kept on this frame while the next job runs: the outcome has the task's result, which may be large.
-        self._on_outcome(outcome)
-        # Counted last: when another thread sees that the job has finished, its outcome must have been passed on.
-        totals.finished[place] += 1
+        self._pass_on(place, self._run(claim) if self._may_begin(claim) else self._refuse(claim))

@@ -1,9 +1,21 @@
-"""Awaits what a task returns, if it is awaitable."""
+"""Calls an async task, and awaits what a task returns, if it is awaitable."""
 
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from django_graphile_worker.worker.execution.binding import Binding
+    from django_graphile_worker.worker.execution.job_run import JobRun
+    from django_graphile_worker.worker.execution.task_helpers import Helpers
+
+
+def coroutine_of(run: JobRun, binding: Binding, helpers: Helpers) -> Callable[[], Awaitable[Any]]:
+    """Return the function that calls the async task of a job. The payload is decoded now."""
+    payload = run.decode()
+    return lambda: awaited(binding.call(payload, helpers))
 
 
 async def awaited(result: Any) -> Any:

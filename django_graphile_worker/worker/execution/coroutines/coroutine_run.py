@@ -1,7 +1,8 @@
 """One coroutine on the event loop, and the slot's thread that waits for it.
 
 While the thread waits, it runs what the coroutine passes to ``sync_to_async``. So a job's use of the ORM stays on one
-thread, with the connections of that thread, and async jobs need no more threads than ``CONCURRENCY``.
+thread, with the connections of that thread, and async jobs need no more threads than ``CONCURRENCY``. A coroutine can
+begin without a thread: the event loop calls a thread for its first synchronous call.
 """
 
 from __future__ import annotations
@@ -12,13 +13,26 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor, Future
 from contextvars import ContextVar
 from queue import Empty, SimpleQueue
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext
 
 from django_graphile_worker.exceptions import PermanentFailure, RetryLater
 from django_graphile_worker.worker import fork_guard
 from django_graphile_worker.worker.outcomes import CancelledByWorker
+
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    class CoroutineEvents(Protocol):
+        """What a coroutine reports to its event loop."""
+
+        def note_end(self, run: CoroutineRun, /) -> None:
+            """Have ``wake()`` called soon: the coroutine has ended. Called on the loop."""
+
+        def call_thread(self, run: CoroutineRun, /) -> None:
+            """Have a thread call ``serve()``."""
+
 
 _current: ContextVar[CoroutineRun | None] = ContextVar("graphile_worker_coroutine_run", default=None)
 
@@ -40,10 +54,11 @@ class CoroutineRun(Executor):
     It is an ``Executor`` because asgiref submits synchronous calls to an executor.
     """
 
-    def __init__(self, start: Callable[[], Awaitable[Any]], on_end: Callable[[CoroutineRun], None]) -> None:
+    def __init__(self, start: Callable[[], Awaitable[Any]], event_loop: CoroutineEvents, job_run: Any = None) -> None:
         self._start = start
-        # Called on the loop when the coroutine has ended; must have ``wake()`` called soon.
-        self._on_end = on_end
+        self._event_loop = event_loop
+        # The ``JobRun`` of the coroutine, while no thread waits for it and none has been called.
+        self.job_run = job_run
         self._context: contextvars.Context | None = contextvars.copy_context()
         # The key under which asgiref finds this executor.
         self._key = ThreadSensitiveContext()
@@ -121,7 +136,7 @@ class CoroutineRun(Executor):
             # The coroutine was cancelled before its first step, so _drive() has noted no error.
             self._error = asyncio.CancelledError()
         self._end()
-        self._on_end(self)
+        self._event_loop.note_end(self)
 
     def wake(self) -> None:
         """End the wait of the thread: the coroutine has ended."""
@@ -149,6 +164,9 @@ class CoroutineRun(Executor):
             return _ENDED.submit(function)
         future: Future[Any] = Future()
         self._calls.put((future, function, args, kwargs))
+        # After the call is in place: the thread that comes runs it.
+        if self.job_run is not None:
+            self._event_loop.call_thread(self)
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:

@@ -7,7 +7,7 @@ import contextlib
 import logging
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from django.db import connections
@@ -16,12 +16,30 @@ from django_graphile_worker.worker import fork_guard
 from django_graphile_worker.worker.outcomes import CancelledByWorker
 
 if TYPE_CHECKING:
+    from typing import Protocol
+
     from django_graphile_worker.worker.execution.coroutines.coroutine_run import CoroutineRun
+    from django_graphile_worker.worker.execution.job_run import JobRun
+
+    class ThreadCalls(Protocol):
+        """How runs whose coroutines began without a thread get one."""
+
+        def resume_ended(self, runs: Sequence[JobRun], /) -> None:
+            """Have a thread resume runs whose coroutines have ended."""
+
+        def look_again(self) -> bool:
+            """Call more threads if the runs have waited since the last look; return False if none waits."""
+
+        def resume(self, run: JobRun, /) -> None:
+            """Have a thread resume a run: it runs the synchronous calls of the coroutine until the coroutine ends."""
+
 
 logger = logging.getLogger("django_graphile_worker.worker")
 
 # A loop that no coroutine blocks closes in a few milliseconds.
 _CLOSE_TIMEOUT = 0.1
+# Seconds between two looks for runs that have ended and wait for a thread.
+LOOK_INTERVAL = 0.02
 
 
 class EventLoop:
@@ -32,12 +50,17 @@ class EventLoop:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._running: set[CoroutineRun] = set()
+        # The coroutines that no thread waits for yet, and how they get a thread.
+        self._without_thread: set[CoroutineRun] = set()
+        self.threads: ThreadCalls | None = None
         # The coroutines that the loop has to begin, and whether it has been called for them: one call wakes the loop
         # for all threads that start a coroutine before it runs again.
         self._waiting: deque[CoroutineRun] = deque()
         self._is_called = False
         # The coroutines that have ended, and whose threads the loop has to wake.
         self._ended: deque[CoroutineRun] = deque()
+        # Whether the loop looks again soon for runs that wait for a thread.
+        self._is_looking = False
         # How many requests to stop a coroutine the loop has not run yet.
         self._unanswered_stops = 0
         self._is_cancelled = False
@@ -46,13 +69,25 @@ class EventLoop:
 
     def run(self, start: Callable[[], Awaitable[Any]]) -> Any:
         """Run a coroutine to its end. Meanwhile the calling thread runs the synchronous calls of the coroutine."""
+        return self.wait_for(self.start(start))
+
+    def start(self, start: Callable[[], Awaitable[Any]], job_run: JobRun | None = None) -> CoroutineRun:
+        """Start a coroutine; ``wait_for()`` returns its result.
+
+        With ``job_run``, no thread need wait for it: when it ends, makes a synchronous call or has to stop, a thread is
+        called to resume this run. Two changes of threads for each job would take longer than many coroutines do.
+        """
         # Late import: a worker without async tasks never needs it.
         from django_graphile_worker.worker.execution.coroutines.coroutine_run import CoroutineRun
 
-        run = CoroutineRun(start, self._note_end)
+        run = CoroutineRun(start, self, job_run)
         with self._lock:
             loop = self._running_loop()
             self._running.add(run)
+            if job_run is not None:
+                # Before the coroutine can begin: a thread that resumes the run must not start another.
+                job_run.coroutine = run
+                self._without_thread.add(run)
             if self._is_cancelled:
                 run.was_cancelled = True
             # Under the lock, so that the coroutine begins before it can be cancelled and before the loop can be closed.
@@ -60,6 +95,10 @@ class EventLoop:
             if not self._is_called:
                 self._is_called = True
                 loop.call_soon_threadsafe(self._begin_waiting, loop)
+        return run
+
+    def wait_for(self, run: CoroutineRun) -> Any:
+        """Wait for the end of a coroutine, and run its synchronous calls on the calling thread; return its result."""
         try:
             return run.serve()
         finally:
@@ -87,6 +126,23 @@ class EventLoop:
             if self._loop is not None and not self._is_closed:
                 self._unanswered_stops += 1
                 self._loop.call_soon_threadsafe(self._stop, run)
+
+    def call_thread(self, run: CoroutineRun) -> None:
+        """Have a thread wait for a coroutine, unless a thread does or has been called."""
+        job_run = self._take_job_run(run)
+        if job_run is not None and self.threads is not None:
+            self.threads.resume(job_run)
+
+    def _take_job_run(self, run: CoroutineRun) -> JobRun | None:
+        try:
+            # One step, which no other thread can interrupt: one of several threads gets the run.
+            self._without_thread.remove(run)
+        except KeyError:
+            return None
+        # The run refers to the coroutine: without this line there would be a reference cycle.
+        job_run: JobRun | None = run.job_run
+        run.job_run = None
+        return job_run
 
     def _stop(self, run: CoroutineRun) -> None:
         """Cancel one coroutine. Called on the loop."""
@@ -125,6 +181,8 @@ class EventLoop:
         with self._lock:
             for run in self._running:
                 run.forget()
+        for run in list(self._without_thread):
+            self.call_thread(run)
 
     def _begin_waiting(self, loop: asyncio.AbstractEventLoop) -> None:
         """Begin the coroutines that wait. Called on the loop."""
@@ -138,7 +196,7 @@ class EventLoop:
                 # The task factory of a site raised an error: the others begin nevertheless.
                 loop.call_soon(self._begin_waiting, loop)
 
-    def _note_end(self, run: CoroutineRun) -> None:
+    def note_end(self, run: CoroutineRun) -> None:
         """Wake the thread of a coroutine after the callbacks that are due now. Called on the loop.
 
         A thread that wakes up earlier takes the lock of the interpreter away from the loop, at the next call of the
@@ -146,13 +204,32 @@ class EventLoop:
         """
         self._ended.append(run)
         if len(self._ended) == 1:
-            asyncio.get_running_loop().call_soon(self._wake_threads)
+            asyncio.get_running_loop().call_soon(self._serve_ended)
+
+    def _serve_ended(self) -> None:
+        self._wake_threads()
+        if self.threads is not None and not self._is_looking:
+            self._is_looking = True
+            asyncio.get_running_loop().call_later(LOOK_INTERVAL, self._look_again)
+
+    def _look_again(self) -> None:
+        """Have more threads resume runs, if they wait for a thread that does slow work. Called on the loop."""
+        assert self.threads is not None
+        self._is_looking = self.threads.look_again()
+        if self._is_looking:
+            asyncio.get_running_loop().call_later(LOOK_INTERVAL, self._look_again)
 
     def _wake_threads(self) -> None:
         # Two threads may do this at once: the loop, and the thread that stops the worker.
+        ended: list[JobRun] = []
         with contextlib.suppress(IndexError):
             while True:
-                self._ended.popleft().wake()
+                run = self._ended.popleft()
+                run.wake()
+                if self._without_thread and (job_run := self._take_job_run(run)) is not None:
+                    ended.append(job_run)
+        if ended and self.threads is not None:
+            self.threads.resume_ended(ended)
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         if self._is_closed:

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from queue import SimpleQueue
+from typing import Any
 
 import pytest
 
@@ -30,8 +31,16 @@ def unit(number: int) -> WorkUnit:
 class Calls:
     """What a pool calls, unless the test says otherwise."""
 
+    coroutine_tasks: frozenset[int] = frozenset()
+
     def run(self, claim: Claim) -> Outcome:
         return Succeeded(claim, 0.0)
+
+    def start_job(self, claim: Claim) -> Outcome | None:
+        raise AssertionError("expected a job with a thread")
+
+    def resume_job(self, run: Any) -> Outcome:
+        raise AssertionError("expected a job with a thread")
 
     def may_begin(self, claim: Claim) -> bool:
         return True

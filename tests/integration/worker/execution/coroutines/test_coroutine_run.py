@@ -6,7 +6,7 @@ import asyncio
 import gc
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
 
@@ -17,12 +17,18 @@ from django.db import connection
 
 from django_graphile_worker.worker.outcomes import Succeeded
 from tests.support.backends import execute
-from tests.support.slot import Slot, open_slot
+from tests.support.slot import Slot, SlotWithoutThread, open_slot
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
 aexecute = sync_to_async(execute)
+
+
+@pytest.fixture(params=[Slot, SlotWithoutThread], ids=["with a thread", "without a thread"])
+def slot(request: pytest.FixtureRequest, transactional_db: None) -> Iterator[Slot]:
+    with open_slot(request.param) as slot:
+        yield slot
 
 
 def test_orm__runs_on_the_slots_thread(slot: Slot) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -17,12 +17,18 @@ from django_graphile_worker.exceptions import RetryLater
 from django_graphile_worker.worker.outcomes import Failed, Interrupted, Succeeded
 from tests.conftest import RawConnection
 from tests.support.backends import execute
-from tests.support.slot import Slot, open_slot
+from tests.support.slot import Slot, SlotWithoutThread, open_slot
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
 aexecute = sync_to_async(execute)
+
+
+@pytest.fixture(params=[Slot, SlotWithoutThread], ids=["with a thread", "without a thread"])
+def slot(request: pytest.FixtureRequest, transactional_db: None) -> Iterator[Slot]:
+    with open_slot(request.param) as slot:
+        yield slot
 
 
 @pytest.mark.parametrize("error", [SystemExit(1), KeyboardInterrupt()])
