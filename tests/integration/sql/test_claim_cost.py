@@ -190,6 +190,30 @@ def test_cost__does_not_grow_with_known_tasks(connection: Connection, measure: M
     assert many < few + TOLERANCE
 
 
+@pytest.mark.parametrize("tasks", [(TASK,), (TASK, UNKNOWN)], ids=["one task", "two tasks"])
+def test_cost__of_jobs_that_another_claim_takes_is_that_of_their_scan(
+    tasks: Sequence[int], connection: Connection, measure: Measure
+) -> None:
+    """No row of the other claim is tried: a try reads one more buffer for each row."""
+    for task in tasks:
+        insert(connection, f"{task}, 0, {DUE}, null, null", f"generate_series(1, {2 * FEW})")
+    alone, _ = measure(tasks, max_jobs=FEW)
+    with psycopg.connect(connection.info.dsn) as other:
+        taken = claims.claim_jobs(
+            other.cursor(binary=True),
+            schema=SCHEMA,
+            token="other/1",
+            task_ids=tasks,
+            max_jobs=FEW,
+            max_queues=FEW,
+            max_per_queue=1,
+        )
+        beside, claimed = measure(tasks, max_jobs=FEW)
+    assert len(taken.claims) == len(claimed.claims) == FEW
+    assert not {claim.id for claim in taken.claims} & {claim.id for claim in claimed.claims}
+    assert beside < alone + FEW / 2
+
+
 def test_cost__of_a_scan_shows(connection: Connection) -> None:
     """The measure itself works: a scan of the whole table shows."""
     insert(connection, f"{TASK}, 0, {DUE}, null, null", f"generate_series(1, {MANY})")

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from django_graphile_worker.sql import claims, fast_claim
+from django_graphile_worker.sql import claims, fast_claim, releases
 from django_graphile_worker.sql.claims import Claimed
 from django_graphile_worker.sql.codecs import int_array
+from django_graphile_worker.sql.schema import statement
 from tests.conftest import RawConnection
 from tests.support.factories import make_job, make_task, minutes_ago
 
@@ -91,6 +92,27 @@ def test_first_jobs_that_another_claim_has__hide_no_task_behind_them(
     assert claim(other, "w/2", 10) == [behind]
 
 
+def test_job_that_the_same_transaction_has_locked__is_claimed(
+    claim: Claim, raw_connection: Connect, worker_schema: str
+) -> None:
+    """As in tests of projects, in which one transaction adds, locks and runs jobs."""
+    first, second = make_job(run_at=minutes_ago(2)), make_job(run_at=minutes_ago(1))
+    connection = raw_connection(autocommit=False)
+    lock(connection, first, worker_schema)
+    with connection.transaction():
+        lock(connection, second, worker_schema)
+    assert ids(claim(connection, max_jobs=100)) == [first, second]
+
+
+def test_job_whose_lock_was_rolled_back__is_claimed(claim: Claim, raw_connection: Connect, worker_schema: str) -> None:
+    """The row still names the transaction, which no longer runs."""
+    jobs = [make_job() for _ in range(100)]
+    site, worker = raw_connection(autocommit=False), raw_connection()
+    lock(site, jobs[0], worker_schema)
+    site.rollback()
+    assert ids(claim(worker, max_jobs=100)) == jobs
+
+
 def test_head_of_a_queue_that_is_locked__stops_the_queue(
     claim: Claim, raw_connection: Connect, worker_schema: str
 ) -> None:
@@ -148,7 +170,7 @@ def test_head_of_a_queue_that_is_put_off__lets_the_next_job_start(
 
 
 @pytest.fixture
-def gated_role(raw_connection: Connect, worker_schema: str) -> Iterator[Callable[[], RawConnection]]:
+def gated_role(raw_connection: Connect, worker_schema: str) -> Iterator[Callable[..., RawConnection]]:
     """Sessions of a role for which looking at a job waits for an advisory lock on the job's id."""
     owner = raw_connection()
     owner.execute("create role gated")
@@ -161,8 +183,8 @@ def gated_role(raw_connection: Connect, worker_schema: str) -> Iterator[Callable
     )
     owner.execute(f'create policy gate on "{worker_schema}"._private_jobs to gated using (public.gate(id))'.encode())
 
-    def connect() -> RawConnection:
-        connection = raw_connection()
+    def connect(**options: Any) -> RawConnection:
+        connection = raw_connection(**options)
         connection.execute("set role gated")
         return connection
 
@@ -175,7 +197,7 @@ def gated_role(raw_connection: Connect, worker_schema: str) -> Iterator[Callable
 
 def test_job_that_is_changed_between_look_and_lock__is_claimed_as_it_is_now(
     claim: Claim,
-    gated_role: Callable[[], RawConnection],
+    gated_role: Callable[..., RawConnection],
     raw_connection: Connect,
     worker_schema: str,
     wait_until: Callable[..., None],
@@ -198,6 +220,38 @@ def test_job_that_is_changed_between_look_and_lock__is_claimed_as_it_is_now(
     assert ids(claimed) == jobs[:3]
     assert [each.max_attempts for each in claimed.claims] == [25, 7, 7]
     assert claimed.has_more
+
+
+def test_jobs_that_another_claim_takes_after_the_look__can_be_deleted_at_once(
+    claim: Claim,
+    gated_role: Callable[..., RawConnection],
+    raw_connection: Connect,
+    worker_schema: str,
+    wait_until: Callable[..., None],
+) -> None:
+    """A claim that tried to lock them would lock what the other claim has written, and keep that until its end."""
+    jobs = [make_job(run_at=minutes_ago(300 - number)) for number in range(220)]
+    site, quick = raw_connection(), raw_connection()
+    site.execute(f"select pg_advisory_lock(4712, {jobs[1]})".encode())
+    with gated_role(autocommit=False) as slow, ThreadPoolExecutor() as threads:
+        under_way = threads.submit(claim, slow, "slow/1", max_jobs=100)
+        wait_until(
+            lambda: (
+                site.execute("select count(*) from pg_locks where classid = 4712 and not granted").fetchone() == (1,)
+            )
+        )
+        taken = claim(quick, "quick/1", max_jobs=100)
+        site.execute(f"select pg_advisory_unlock(4712, {jobs[1]})".encode())
+        claimed = under_way.result(60)
+        assert ids(taken) == jobs[1:101]
+        assert ids(claimed) == [jobs[0], *jobs[101:200]]
+        # Without the job at which the claim waited: it was looked at before.
+        assert is_completed_in_place(quick, taken.claims[1:], worker_schema)
+
+
+def is_completed_in_place(connection: RawConnection, ended: list[claims.Claim], schema: str) -> bool:
+    text = statement(releases.COMPLETE_IN_PLACE, schema)
+    return connection.execute(text.encode(), releases.places_of(ended)).fetchone() == (True,)
 
 
 def test_child_table__is_not_claimed_from(claim: Claim, raw_connection: Connect, worker_schema: str) -> None:

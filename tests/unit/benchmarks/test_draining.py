@@ -61,9 +61,26 @@ def test_drain__ends_when_nothing_is_left() -> None:
     left = Left(any=lambda: answers.pop(0), count=lambda: 0)
     commands = [worker("first {now}", "6", "4")]
     done = drain(commands, total=10, left=left, server=FakeServer(), report_every=1)  # type: ignore[arg-type]
-    assert (done.jobs, done.server_cpu, done.written) == (10, 1.0, 100)
+    # Read before each of the three questions.
+    assert (done.jobs, done.server_cpu, done.written) == (10, 3.0, 300)
     assert 0 < done.seconds < time.monotonic() - began
     assert answers == []
+
+
+def test_drain__does_not_count_the_question_that_nothing_is_left() -> None:
+    """The answer reads the index entries of all jobs."""
+    server, asked_at = FakeServer(), []
+
+    def has_any() -> bool:
+        asked_at.append(time.monotonic())
+        server.cpu_seconds()
+        return False
+
+    began = time.monotonic()
+    left = Left(any=has_any, count=lambda: 0)
+    done = drain([worker("first {now}", "1")], total=1, left=left, server=server, report_every=1)  # type: ignore[arg-type]
+    assert done.server_cpu == 1.0
+    assert began + done.seconds <= asked_at[0]
 
 
 def test_drain__opens_the_gate_when_the_workers_wait() -> None:
