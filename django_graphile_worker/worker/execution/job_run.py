@@ -15,7 +15,6 @@ from django_graphile_worker.registry import Task
 from django_graphile_worker.sql.claims import Claim
 
 if TYPE_CHECKING:
-    from django_graphile_worker.worker.execution.coroutines.coroutine_run import CoroutineRun
     from django_graphile_worker.worker.execution.stops.abort import Abort
     from django_graphile_worker.worker.execution.stops.stop_of_run import StopOfRun
 
@@ -59,8 +58,8 @@ class JobRun:
     deadline: float | None = None
     # The result as JSON, if the task keeps its results; "null" for the run of a schedule.
     value_text: str | None = None
-    # The coroutine of an async task that was started without a thread.
-    coroutine: CoroutineRun | None = None
+    # The ``CoroutineRun`` of an async task that was started without a thread.
+    coroutine: Any = None
     _job: Job | None = None
 
     def __init__(self, claim: Claim, started: float, task: Task[Any, Any] | None = None) -> None:
