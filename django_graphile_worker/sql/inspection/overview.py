@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from django_graphile_worker.sql.conditions import IS_DUE, IS_LOCKED, IS_PERMANENTLY_FAILED, IS_RETRYING
-from django_graphile_worker.sql.inspection.job_search.index_walks import MOST_LEVELS, MOST_TASKS, PARTS
+from django_graphile_worker.sql.inspection.job_search.level_walks import MOST_LEVELS, MOST_TASKS, PARTS
 from django_graphile_worker.sql.schema import statement
 from django_graphile_worker.sql.search_path import qualified
 
@@ -55,7 +55,8 @@ cross join lateral (
     where {IS_DUE}
 ) as ready
 cross join lateral (
-    select (exists ({_first(IS_RETRYING)}))::int as retrying, (exists ({_first(IS_PERMANENTLY_FAILED)}))::int as failed
+    select (select count(*) from ({_first(IS_RETRYING)}) as job) as retrying,
+        (select count(*) from ({_first(IS_PERMANENTLY_FAILED)}) as job) as failed
 ) as failing"""
 
 COUNTS = f"""/* gw:task-backlog */

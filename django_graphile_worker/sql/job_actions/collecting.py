@@ -15,7 +15,7 @@ from uuid import UUID
 from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.sql.inspection.job_search import search
 from django_graphile_worker.sql.inspection.job_search.criteria import STATES, Criteria, State
-from django_graphile_worker.sql.inspection.job_search.index_walks import LIMITS
+from django_graphile_worker.sql.inspection.job_search.level_walks import LIMITS
 from django_graphile_worker.sql.inspection.job_search.orders import order_of
 from django_graphile_worker.sql.schema import statement
 from django_graphile_worker.sql.search_path import qualified

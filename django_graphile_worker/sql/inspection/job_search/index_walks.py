@@ -12,10 +12,16 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from django_graphile_worker.sql.conditions import IS_AVAILABLE_IN_QUEUE, NOT_TRIED
+from django_graphile_worker.sql.conditions import NOT_TRIED
 from django_graphile_worker.sql.inspection.job_search.criteria import CONDITIONS, Criteria, State
+from django_graphile_worker.sql.inspection.job_search.level_walks import (
+    LIMITS,
+    TASKS,
+    select_range,
+    tasks_of,
+    walk_along_levels,
+)
 from django_graphile_worker.sql.inspection.job_search.orders import Order, Walk, order_of
-from django_graphile_worker.sql.inspection.job_search.range_bounds import Body, bounded
 from django_graphile_worker.sql.inspection.job_search.row_conditions import (
     Clauses,
     where_grouped,
@@ -26,37 +32,11 @@ from django_graphile_worker.sql.inspection.job_search.row_conditions import (
 )
 from django_graphile_worker.sql.inspection.job_search.walk_choice import (
     AVAILABLE,
-    MOST_QUEUES,
-    has_few_queues,
-    has_flags,
     is_possible,
     member_in,
     walkable_group,
 )
 from django_graphile_worker.sql.parked_jobs import TRUE_RUN_AT_OF_JOB
-
-# Three indexes hold the available jobs, each index the jobs of one kind. The first column of each index is the task.
-PARTS = {
-    1: "job.is_available and job.job_queue_id is null and job.flags is null",
-    2: "job.is_available and job.job_queue_id is null and job.flags is not null",
-    3: IS_AVAILABLE_IN_QUEUE,
-}
-# Usually few tasks and few priorities are in use. These limits only keep a page fast if a program has filled the tables
-# with names.
-MOST_TASKS = 2_000
-MOST_LEVELS = 5_000
-LIMITS = {"most_tasks": MOST_TASKS, "most_levels": MOST_LEVELS}
-
-
-TASKS = """task as materialized (
-    select id from :SCHEMA._private_tasks
-    where (%(tasks)s::text[] is null or identifier = any (%(tasks)s::text[]))
-        and (%(excluded_tasks)s::text[] is null or not identifier = any (%(excluded_tasks)s::text[]))
-    order by id limit %(most_tasks)s)"""
-
-QUEUES = f"""queue as materialized (
-    select id from :SCHEMA._private_job_queues where queue_name = any (%(queues)s::text[]) order by id
-    limit {MOST_QUEUES})"""
 
 
 def walk(criteria: Criteria, order: Order | None = None, *, has_place: bool = False, is_bounded: bool = False) -> Walk:
@@ -78,26 +58,8 @@ def walk(criteria: Criteria, order: Order | None = None, *, has_place: bool = Fa
     if has_place:
         conditions += [order.after("job"), *_bounds_of_place(criteria, order)]
     if criteria.state in AVAILABLE and not is_any:
-        return _along_levels(criteria, order, conditions, clauses.parameters, is_bounded=is_bounded)
+        return walk_along_levels(criteria, order, conditions, clauses.parameters, is_bounded=is_bounded)
     return _alone(criteria, order, conditions, clauses.parameters, has_place=has_place)
-
-
-def _along_levels(
-    criteria: Criteria, order: Order, conditions: list[str], parameters: dict[str, Any], *, is_bounded: bool
-) -> Walk:
-    """Return the walk to available jobs, whose indexes have a range for each task and level of priority."""
-    parameters = parameters | LIMITS | _tasks(criteria)
-    is_by_queue = has_few_queues(criteria)
-    ctes, body = _by_queue(order, conditions) if is_by_queue else _by_level(criteria, order, conditions)
-    if is_by_queue:
-        parameters["queues"] = list(criteria.queues)
-    if is_bounded:
-        further, text = bounded(body, order)
-        ctes = f"{ctes}, {further}"
-    else:
-        text = body("%(most)s", "", [])
-    covers_names = not criteria.error_names and (is_by_queue or not criteria.queues)
-    return Walk(ctes=ctes, body=text, parameters=parameters, covers_names=covers_names)
 
 
 def _alone(
@@ -109,15 +71,10 @@ def _alone(
     if criteria.state is State.LIMITED:
         return _parked(criteria, order, has_place=has_place)
     if criteria.state in (State.RETRYING, State.FAILED, State.FAILING):
-        return _by_task(criteria, order, conditions, parameters | LIMITS | _tasks(criteria))
+        return _by_task(criteria, order, conditions, parameters | LIMITS | tasks_of(criteria))
     if criteria.state is State.RUNNING:
         return _running(criteria, order, conditions, parameters)
     return _plain(order, conditions, parameters)
-
-
-def _tasks(criteria: Criteria) -> dict[str, Any]:
-    """Return the parameters of TASKS."""
-    return {"tasks": list(criteria.tasks) or None, "excluded_tasks": list(criteria.excluded_tasks) or None}
 
 
 def looked_at_by(criteria: Criteria, order: Order | None = None) -> Clauses:
@@ -134,7 +91,7 @@ def looked_at_by(criteria: Criteria, order: Order | None = None) -> Clauses:
 
 def _nowhere(criteria: Criteria, order: Order) -> Walk:
     """Return the walk of criteria that no job of the state can meet."""
-    body = _select(order, ["false"])
+    body = select_range(order, ["false"])
     return Walk(ctes="", body=body, parameters={}, covers_names=True, covers_groups=True)
 
 
@@ -180,14 +137,6 @@ def _bounds_of_place(criteria: Criteria, order: Order) -> list[str]:
     ]
 
 
-def _select(order: Order, conditions: list[str], limit: str = "%(most)s") -> str:
-    """Return the select of one range, always with its order: the order makes the planner choose the index."""
-    columns = ", ".join(f"job.{column}" for column in order.columns)
-    return f"""
-        select {columns} from :SCHEMA._private_jobs as job
-        where {" and ".join(conditions)} order by {order.by("job")} limit {limit}"""
-
-
 def _straight(criteria: Criteria, order: Order, conditions: list[str], parameters: dict[str, Any]) -> Walk:
     """Look up each id or key; otherwise the planner could read along the primary key until it finds them."""
     ids = "job.id = any (%(ids)s::bigint[])"
@@ -204,7 +153,7 @@ def _straight(criteria: Criteria, order: Order, conditions: list[str], parameter
 
 def _plain(order: Order, conditions: list[str], parameters: dict[str, Any]) -> Walk:
     """Walk along the primary key."""
-    return Walk(ctes="", body=_select(order, conditions), parameters=parameters, covers_names=False)
+    return Walk(ctes="", body=select_range(order, conditions), parameters=parameters, covers_names=False)
 
 
 def _running(criteria: Criteria, order: Order, conditions: list[str], parameters: dict[str, Any]) -> Walk:
@@ -212,7 +161,7 @@ def _running(criteria: Criteria, order: Order, conditions: list[str], parameters
     clauses = where_named(criteria)
     clauses.add_all(where_matched(criteria))
     clauses.add_all(where_grouped(criteria))
-    body = _select(order, [*conditions, *clauses.conditions])
+    body = select_range(order, [*conditions, *clauses.conditions])
     return Walk(ctes="", body=body, parameters=parameters | clauses.parameters, covers_names=True, covers_groups=True)
 
 
@@ -230,7 +179,7 @@ def _parked(criteria: Criteria, order: Order, *, has_place: bool) -> Walk:
         cross join lateral (
             select * from :SCHEMA._private_jobs as job where job.id = parked.job_id offset 0) as job
         where {" and ".join(conditions)} order by parked.job_id{direction} limit %(most)s) as found"""
-    parameters = clauses.parameters | LIMITS | _tasks(criteria)
+    parameters = clauses.parameters | LIMITS | tasks_of(criteria)
     covers_names = not criteria.queues and not criteria.error_names
     return Walk(ctes=TASKS if has_tasks else "", body=body, parameters=parameters, covers_names=covers_names)
 
@@ -249,69 +198,5 @@ def _by_task(criteria: Criteria, order: Order, conditions: list[str], parameters
         parameters = parameters | {"error_names": list(criteria.error_names)}
     body = f"""
         select found.* from {ranges}
-        cross join lateral ({_select(order, conditions)}) as found"""
+        cross join lateral ({select_range(order, conditions)}) as found"""
     return Walk(ctes=TASKS, body=body, parameters=parameters, covers_names=not criteria.queues)
-
-
-def _by_level(criteria: Criteria, order: Order, conditions: list[str]) -> tuple[str, Body]:
-    """Walk to available jobs: on each level of priority, every task has its own range of an index."""
-    # A job with flags is in the second part, or it has a queue.
-    parts = {part: condition for part, condition in PARTS.items() if part != 1 or not has_flags(criteria)}
-    first = " union all ".join(
-        f"select {part}, task.id, ({_next_level(condition, 'task.id')}) from task" for part, condition in parts.items()
-    )
-    next_levels = " ".join(
-        f"when {part} then ({_next_level(condition, 'level.task_id', above='level.priority')})"
-        for part, condition in parts.items()
-    )
-    ctes = f"""{TASKS},
-    level (part, task_id, priority) as (
-        {first}
-        union all
-        select level.part, level.task_id, (case level.part {next_levels} end)::smallint
-        from level where level.priority is not null),
-    range as materialized (select * from level where priority is not null limit %(most_levels)s)"""
-    range_conditions = ["job.task_id = range.task_id", "job.priority = range.priority", *conditions]
-
-    def body(limit: str, joined: str, further: list[str]) -> str:
-        return " union all ".join(
-            f"""select found.* from range {joined} cross join lateral (
-            {_select(order, [condition, *range_conditions, *further], limit)}) as found where range.part = {part}"""
-            for part, condition in parts.items()
-        )
-
-    return ctes, body
-
-
-def _next_level(condition: str, task_id: str, *, above: str | None = None, queue_id: str | None = None) -> str:
-    further = f"and job.priority > {above}" if above else ""
-    queue = f"and job.job_queue_id = {queue_id}" if queue_id else ""
-    return f"""select job.priority from :SCHEMA._private_jobs as job
-            where job.task_id = {task_id} {queue} and {condition} {further}
-            order by job.priority, job.run_at, job.id limit 1"""
-
-
-def _by_queue(order: Order, conditions: list[str]) -> tuple[str, Body]:
-    """Walk to available jobs of some queues: each task has a range for each queue and level."""
-    queued = PARTS[3]
-    ctes = f"""{TASKS}, {QUEUES},
-    level (task_id, queue_id, priority) as (
-        select task.id, queue.id, ({_next_level(queued, "task.id", queue_id="queue.id")}) from task cross join queue
-        union all
-        select level.task_id, level.queue_id, (
-            {_next_level(queued, "level.task_id", above="level.priority", queue_id="level.queue_id")})
-        from level where level.priority is not null),
-    range as materialized (select * from level where priority is not null limit %(most_levels)s)"""
-    range_conditions = [
-        queued,
-        "job.task_id = range.task_id",
-        "job.job_queue_id = range.queue_id",
-        "job.priority = range.priority",
-        *conditions,
-    ]
-
-    def body(limit: str, joined: str, further: list[str]) -> str:
-        return f"""select found.* from range {joined}
-        cross join lateral ({_select(order, [*range_conditions, *further], limit)}) as found"""
-
-    return ctes, body

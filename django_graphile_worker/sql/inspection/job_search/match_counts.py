@@ -11,7 +11,8 @@ from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.sql.conditions import HAS_FAILED, NOT_TRIED
 from django_graphile_worker.sql.inspection.job_search import search
 from django_graphile_worker.sql.inspection.job_search.criteria import CONDITIONS, STATES, Criteria, State
-from django_graphile_worker.sql.inspection.job_search.index_walks import LIMITS, looked_at_by, walk
+from django_graphile_worker.sql.inspection.job_search.index_walks import looked_at_by, walk
+from django_graphile_worker.sql.inspection.job_search.level_walks import LIMITS
 from django_graphile_worker.sql.inspection.job_search.priority_walk import walk_by_priority
 from django_graphile_worker.sql.inspection.job_search.row_conditions import where_whole
 from django_graphile_worker.sql.inspection.job_search.walk_choice import is_narrowed, is_possible

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django_graphile_worker.sql.inspection.job_search.criteria import CONDITIONS, Criteria
-from django_graphile_worker.sql.inspection.job_search.index_walks import LIMITS
+from django_graphile_worker.sql.inspection.job_search.level_walks import LIMITS
 from django_graphile_worker.sql.inspection.job_search.orders import Order, Walk
 from django_graphile_worker.sql.inspection.job_search.row_conditions import where_in_order
 

@@ -93,6 +93,8 @@ def test_a_large_backlog__is_counted_by_the_samples(admin_page: Client) -> None:
 
 
 def test_a_large_backlog_without_samples__is_estimated(admin_page: Client) -> None:
+    # Without the pages of rows that earlier tests have rolled back: the estimate reads some of all pages.
+    execute("truncate {schema}._private_jobs")
     make_many(6000)
     ready = tile(admin_page.get(pages.OVERVIEW), "Ready")
     assert ready.note.startswith("Estimated")

@@ -113,10 +113,10 @@ class TestAllThatMatch:
         assert sum("gw:retry-all" in statement for statement in recorder.statements) == 1
 
     def test_include_tasks_that_a_page_leaves_out(self, admin_page: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-        from django_graphile_worker.sql.inspection.job_search import index_walks
+        from django_graphile_worker.sql.inspection.job_search import level_walks
 
-        monkeypatch.setitem(index_walks.LIMITS, "most_tasks", 1)
-        monkeypatch.setitem(index_walks.LIMITS, "most_levels", 1)
+        monkeypatch.setitem(level_walks.LIMITS, "most_tasks", 1)
+        monkeypatch.setitem(level_walks.LIMITS, "most_levels", 1)
         make_many()
         said = messages(act_on_all(admin_page, "delete", state="ready", confirmed="1"))
         assert said == ["36 jobs were deleted."]
