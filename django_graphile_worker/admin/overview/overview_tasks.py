@@ -73,7 +73,14 @@ def read_figures(
         page,
         ages,
         {each.task_identifier: each for each in task_backlogs(cursor, shown, schema=schema)},
-        statistics.read_runs(cursor, page.names, schema=schema, period=span.period, starts=span.starts(now)),
+        statistics.read_runs(
+            cursor,
+            page.names,
+            schema=schema,
+            period=span.period,
+            starts=span.starts(now),
+            number_of_tasks=len(totals),
+        ),
         statistics.read_durations(cursor, page.names, schema=schema, period=span.coarse_period, since=since),
     )
 

@@ -95,13 +95,20 @@ def test_all_tasks_together_are_kept_in_rows_of_their_own(worker_schema: str) ->
 def test_the_figures_of_some_tasks_are_read_without_those_of_others(worker_schema: str) -> None:
     hour = int(time.time() // HOUR * HOUR)
     record([row(hour, "a", 3), row(hour + 60, "a", 2, failed=1), row(hour, "b", 9), row(hour, "c", 4)], worker_schema)
+    record([row(hour - 120, "c", 1), row(hour + 120, "c", 1)], worker_schema)
     with connection.cursor() as cursor:
         assert statistics.busiest_tasks(cursor, schema=worker_schema, period=HOUR, since=THEN, limit=2) == ["b", "a"]
-        starts = [hour - 60, hour, hour + 60]
-        assert statistics.read_runs(cursor, ["a", "c", "d"], schema=worker_schema, period=MINUTE, starts=starts) == {
-            "a": ({hour: 3, hour + 60: 3}, 1),
-            "c": ({hour: 4}, 0),
-        }
+        expected = {"a": ({hour: 3, hour + 60: 3}, 1), "c": ({hour: 4}, 0)}
+        for number_of_tasks in (3, 1000):
+            runs = statistics.read_runs(
+                cursor,
+                ["a", "c", "d"],
+                schema=worker_schema,
+                period=MINUTE,
+                starts=[hour - 60, hour, hour + 60],
+                number_of_tasks=number_of_tasks,
+            )
+            assert runs == expected
         durations = statistics.read_durations(cursor, ["a", "d"], schema=worker_schema, period=MINUTE, since=THEN)
     assert durations == {"a": (0, 5, *([0] * (BUCKETS - 2)))}
 
