@@ -57,7 +57,7 @@ class CoroutinePool(SlotCounts):
     def _take_beside_coroutines(self, place: int) -> Claim | WorkUnit:
         """Take the next of the line; raise IndexError if there is none, or if as many jobs run as may."""
         with self.coroutines.lock:
-            if self.running() > self.concurrency:
+            if self._running() > self.concurrency:
                 # Under the lock: otherwise two threads could give way to each other.
                 self._current[place] = None
                 raise IndexError
@@ -80,13 +80,12 @@ class CoroutinePool(SlotCounts):
         self._call_for_jobs()
         self._totals.begun_size[place] += len(claim.payload_text)
         if self._may_begin(claim):
-            # First: a thread may resume the run before start_job() returns.
-            self.coroutines.add(1)
+            # First: a thread may resume the run before start_job() returns, and the receivers of a signal may be slow.
+            self._give_slot_up(place)
             outcome = self._start_job(claim)
             if outcome is None:
-                self._current[place] = None
                 return
-            self.coroutines.add(-1)
+            self._take_slot_back(place)
         else:
             outcome = self._refuse(claim)
         self._pass_on(place, outcome)
@@ -121,9 +120,23 @@ class CoroutinePool(SlotCounts):
         self._leave(place)
 
     def _resume_run(self, place: int, run: Any) -> None:
-        self._current[place] = LONE_JOB
-        self.coroutines.add(-1)
+        self._take_slot_back(place)
         self._pass_on(place, self._resume_job(run))
+
+    def _give_slot_up(self, place: int) -> None:
+        """Count a job that has a slot and no thread. In one step: a job that counts twice keeps another from its slot.
+
+        The thread that takes a job counts, and rests if no slot is free. Nobody would call it a moment later.
+        """
+        with self.coroutines.lock:
+            self.coroutines.count += 1
+            self._current[place] = None
+
+    def _take_slot_back(self, place: int) -> None:
+        """Count a job that has got a thread, in one step as well."""
+        with self.coroutines.lock:
+            self._current[place] = LONE_JOB
+            self.coroutines.count -= 1
 
     def _leave(self, place: int) -> None:
         self._current[place] = None

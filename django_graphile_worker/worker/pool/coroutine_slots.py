@@ -20,6 +20,7 @@ class CoroutineSlots:
 
     def __init__(self, threads: PoolThreads) -> None:
         self._threads = threads
+        # Held while a job gets or loses its thread, and while the jobs are counted.
         self.lock = threading.Lock()
         self.count = 0
         # The runs whose coroutines have ended, and the runs that keep a thread until they end.
@@ -31,11 +32,6 @@ class CoroutineSlots:
     @property
     def has_work(self) -> bool:
         return bool(self.ended or self.calling)
-
-    def add(self, number: int) -> None:
-        """Count a job that has got or lost its thread: the number is 1 or -1."""
-        with self.lock:
-            self.count += number
 
     def resume_ended(self, runs: Sequence[Any]) -> None:
         """Have a thread resume these runs, one after the other."""

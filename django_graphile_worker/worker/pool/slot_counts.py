@@ -38,9 +38,10 @@ class SlotCounts:
     @property
     def vacant(self) -> int:
         """The number of slots with nothing to do, if no job waits at all; else zero."""
-        if not (any(self._current) or self.coroutines.count):
+        running = self.running()
+        if not running:
             return 0 if self._line else self.concurrency
-        return 0 if self.has_waiting else self.concurrency - self.running()
+        return 0 if self.has_waiting else self.concurrency - running
 
     @property
     def waiting_size(self) -> int:
@@ -72,4 +73,9 @@ class SlotCounts:
 
     def running(self) -> int:
         """Return the number of jobs without a queue, and of work units, that have a slot."""
+        with self.coroutines.lock:
+            return self._running()
+
+    def _running(self) -> int:
+        """Return the same number. Called under the lock: a job that gets or loses its thread meanwhile counts once."""
         return len(self._current) - self._current.count(None) + self.coroutines.count

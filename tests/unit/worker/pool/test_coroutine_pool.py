@@ -163,6 +163,57 @@ def test_start_that_takes_long__delays_no_other(wait_until: Wait) -> None:
     assert site.pool.join(WAIT_TIMEOUT)
 
 
+def test_start_that_takes_long__has_one_slot(wait_until: Wait) -> None:
+    class Slow(Site):
+        def start_job(self, claim: Claim) -> Outcome | None:
+            self.started.append(claim)
+            assert self.may_resume.wait(WAIT_TIMEOUT)
+            return None
+
+    site = Slow(2)
+    site.may_resume.clear()
+    site.pool.submit(coroutines(1), callers=1)
+    wait_until(lambda: len(site.started) == 1)
+    assert site.pool.running() == 1
+    site.pool.submit(plain(2), callers=1)
+    wait_until(lambda: site.ran == [2])
+    site.may_resume.set()
+    site.may_end.set()
+    site.pool.coroutines.resume_ended(site.started[:])
+    wait_until(lambda: site.pool.is_idle)
+    site.pool.stop()
+    assert site.pool.join(WAIT_TIMEOUT)
+
+
+class NotingLock:
+    """A lock that notes when a thread wants it."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.is_wanted = threading.Event()
+
+    def __enter__(self) -> None:
+        self.is_wanted.set()
+        self.lock.acquire()
+
+    def __exit__(self, *error: object) -> None:
+        self.lock.release()
+
+
+def test_run_that_gets_a_thread__never_counts_twice(site: Site, wait_until: Wait) -> None:
+    """A thread that counts it twice finds no slot for a job that waits, and rests: nobody would call it again."""
+    site.pool.submit(coroutines(1), callers=1)
+    wait_until(lambda: len(site.started) == 1)
+    wait_until(lambda: site.pool._threads.resting == 1)
+    lock = NotingLock()
+    site.pool.coroutines.lock = lock  # type: ignore[assignment]
+    with lock.lock:
+        site.pool.coroutines.resume(site.started[0])
+        assert lock.is_wanted.wait(WAIT_TIMEOUT)
+        assert site.pool._running() == 1
+    wait_until(lambda: site.ended == [1])
+
+
 class RandomSite(Calls):
     """Coroutines that end in random order on another thread, beside plain jobs, and the most jobs at once."""
 
