@@ -39,8 +39,8 @@ class CoroutineExecutor(Executor):
         outcome = self._start(run)
         if outcome is not None:
             self._running.discard(run)
-        elif run.is_marked:
-            # request_stop() may have come before the coroutine.
+        elif run.stopping is not None:
+            # request_stop() may have come before the coroutine. A report of progress marks the run, too.
             self.request_stop(run)
         return outcome
 

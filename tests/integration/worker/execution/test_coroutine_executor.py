@@ -13,6 +13,7 @@ from asgiref.sync import sync_to_async
 
 from django_graphile_worker import Worker, add_job, cancel_jobs, signals, task
 from django_graphile_worker.models import Job
+from django_graphile_worker.worker.execution.coroutines.event_loop import EventLoop
 from tests.conftest import WAIT_TIMEOUT
 from tests.support.backends import execute
 from tests.support.stepped_worker import own_tasks
@@ -128,3 +129,31 @@ def test_jobs_of_a_worker_that_stops__are_returned(site: Site, wait_until: Wait)
     assert list(Job.objects.order_by("id").values_list("id", "attempts", "locked_by")) == [
         (job.id, 0, None) for job in jobs
     ]
+
+
+def test_report_of_progress__is_no_request_to_stop(monkeypatch: pytest.MonkeyPatch, wait_until: Wait) -> None:
+    reported = threading.Event()
+    aborts: list[bool] = []
+    start = EventLoop.start
+
+    def start_slowly(*arguments: Any) -> Any:
+        """Return when the coroutine has reported: mostly the thread is as slow as that only now and then."""
+        run = start(*arguments)
+        assert reported.wait(WAIT_TIMEOUT)
+        return run
+
+    async def reports(payload: Any, helpers: Any) -> None:
+        helpers.progress(1)
+        reported.set()
+        # On the thread that started the job, the only thread beside that of the fetcher.
+        await sync_to_async(lambda: aborts.append(helpers.abort.is_set()))()
+
+    monkeypatch.setattr(EventLoop, "start", start_slowly)
+    with own_tasks():
+        task(reports)
+        with Worker(concurrency=1):
+            for _ in range(3):
+                reported.clear()
+                add_job("reports")
+                wait_until(lambda: not Job.objects.exists())
+    assert aborts == [False] * 3
