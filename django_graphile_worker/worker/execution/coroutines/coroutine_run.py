@@ -55,7 +55,7 @@ class CoroutineRun(Executor):
     """
 
     def __init__(self, start: Callable[[], Awaitable[Any]], event_loop: CoroutineEvents, job_run: Any = None) -> None:
-        self._start = start
+        self._start: Callable[[], Awaitable[Any]] | None = start
         self._event_loop = event_loop
         # The ``JobRun`` of the coroutine, while no thread waits for it and none has been called.
         self.job_run = job_run
@@ -127,6 +127,7 @@ class CoroutineRun(Executor):
         SyncToAsync.thread_sensitive_context.set(self._key)
         SyncToAsync.context_to_thread_executor[self._key] = self
         try:
+            assert self._start is not None
             self._result = await self._start()
         except BaseException as error:  # SystemExit would end the loop
             self._error = error
@@ -152,8 +153,9 @@ class CoroutineRun(Executor):
 
     def _end(self) -> None:
         self._is_over = True
-        # The context refers to this object. asgiref would keep both forever, with the job's payload and its result.
-        self._task = self._context = None
+        # The context refers to this object. asgiref would keep both forever, with the job's payload and its result. The
+        # function refers to the run of the job, which refers to this object: they would wait for the garbage collector.
+        self._task = self._context = self._start = None
         if self._key in SyncToAsync.context_to_thread_executor:
             SyncToAsync.context_to_thread_executor[self._key] = _ENDED
 

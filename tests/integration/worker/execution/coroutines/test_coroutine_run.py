@@ -158,3 +158,25 @@ def test_coroutine_that_has_ended__is_not_kept_with_what_it_had(slot: Slot) -> N
     assert isinstance(slot.run(has_none), Succeeded)
     gc.collect()
     assert [thing() for thing in kept] == [None] * 6
+
+
+def test_payload_of_a_coroutine_that_has_ended__does_not_wait_for_the_garbage_collector(slot: Slot) -> None:
+    kept: list[weakref.ref[Thing]] = []
+
+    async def has_thing(payload: Any) -> None:
+        payload["thing"] = Thing()
+        kept.append(weakref.ref(payload["thing"]))
+        await asyncio.sleep(0)
+
+    async def has_none(payload: Any) -> None:
+        await asyncio.sleep(0)
+
+    gc.disable()
+    try:
+        for _ in range(3):
+            assert isinstance(slot.run(has_thing), Succeeded)
+        # The loop refers to its last task for a moment longer, and the thread to its last job.
+        assert isinstance(slot.run(has_none), Succeeded)
+        assert [thing() for thing in kept] == [None] * 3
+    finally:
+        gc.enable()
