@@ -63,9 +63,8 @@ def test_oldest_job__may_be_behind_more_urgent_jobs_than_are_counted(admin_page:
         " select task_id, priority, run_at, job_queue_id from {schema}._private_jobs, generate_series(1, 250)"
         " where priority = -1"
     )
-    make_job("waits", run_at=minutes_ago(120), queue_name="eu")
     (line,) = admin_page.get(pages.OVERVIEW).context["tasks"]
-    assert (line.identifier, line.ready, line.oldest) == ("waits", "200+", "2 h")
+    assert (line.identifier, line.ready, line.oldest) == ("waits", "200+", "1 h 30 min")
 
 
 def test_tasks_that_fail__come_first_and_the_rest_is_announced(admin_page: Client, worker_schema: str) -> None:
