@@ -64,6 +64,19 @@ def until(payload: Any, helpers: Helpers) -> None:
             _never.wait(POLL)
 
 
+@task
+def recurses_until(payload: Any, helpers: Helpers) -> None:
+    """Call functions inside each other, often enough to take and free stack memory, until the test says the word."""
+
+    def recurse(depth: int) -> int:
+        return 0 if depth == 0 else recurse(depth - 1)
+
+    with history.recording(helpers.job):
+        while not history.is_recorded("go", payload["word"]):
+            for _ in range(300):
+                recurse(400)
+
+
 @task(timeout=False)
 def unlimited_until(payload: Any, helpers: Helpers) -> None:
     """Run until the test lets jobs with this word continue, whatever the setting TIMEOUT says."""

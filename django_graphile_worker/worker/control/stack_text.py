@@ -41,7 +41,7 @@ def _own_frames(innermost: FrameType | None) -> Iterator[FrameType]:
 
 def _frames_of(task: AsyncioTask[Any]) -> list[FrameType]:
     """Return the frames of a coroutine, from the outermost to the place where it is."""
-    frames = list(_awaiting_frames(task))
+    frames = list(awaiting_frames(task))
     if not frames:
         return []
     for innermost in frames_by_thread().values():
@@ -52,7 +52,7 @@ def _frames_of(task: AsyncioTask[Any]) -> list[FrameType]:
     return frames
 
 
-def _awaiting_frames(waiting: Any) -> Iterator[FrameType]:
+def awaiting_frames(waiting: Any) -> Iterator[FrameType]:
     """Yield the frames of a coroutine that waits, from the outermost to its await."""
     seen: set[int] = set()
     while waiting is not None and id(waiting) not in seen:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-import faulthandler
 import signal
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from django_graphile_worker.worker import fork_guard
+from django_graphile_worker.worker.process import stack_dump
 from django_graphile_worker.worker.stop_request import StopState
 
 # SIGQUIT counts twice: it stops the worker at once.
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
-# Writes the stacks of all threads to standard error, and changes nothing.
+# Writes the stacks of all threads and coroutines to standard error, and changes nothing.
 DUMP_SIGNAL = signal.SIGUSR1
 
 
@@ -49,11 +47,13 @@ def handled_signals(request: StopState) -> Iterator[None]:
     _stack.append(before)
     for number in STOP_SIGNALS:
         before.handlers[number] = signal.signal(number, request.handle_signal)
+    # A handler of the project stays.
+    if signal.getsignal(DUMP_SIGNAL) is signal.SIG_DFL and stack_dump.register(DUMP_SIGNAL):
+        before.handlers[DUMP_SIGNAL] = signal.SIG_DFL
     fork_guard.watch()
     fork_guard.call_in_child("signals", _restore_in_child)
     try:
-        with dumped_stacks():
-            yield
+        yield
     finally:
         _stack.remove(before)
         before.restore()
@@ -61,30 +61,8 @@ def handled_signals(request: StopState) -> Iterator[None]:
             fork_guard.call_in_child("signals", None)
 
 
-@contextmanager
-def dumped_stacks() -> Iterator[None]:
-    """Have SIGUSR1 write the stacks of all threads, unless the project handles the signal itself."""
-    if signal.getsignal(DUMP_SIGNAL) is not signal.SIG_DFL or not _register_dump():
-        yield
-        return
-    try:
-        yield
-    finally:
-        faulthandler.unregister(DUMP_SIGNAL)
-
-
-def _register_dump() -> bool:
-    """Register a handler in C, which works even while a job holds the interpreter's lock; return True on success."""
-    for out in (sys.stderr, sys.__stderr__):
-        with contextlib.suppress(AttributeError, OSError, ValueError, RuntimeError):
-            faulthandler.register(DUMP_SIGNAL, file=out, all_threads=True)  # type: ignore[arg-type]
-            return True
-    return False
-
-
 def _restore_in_child() -> None:
     """Restore the handlers in a forked process, which is no worker: its signals must not wake its parent."""
     if _stack:
-        faulthandler.unregister(DUMP_SIGNAL)
         _stack[0].restore()
         _stack.clear()

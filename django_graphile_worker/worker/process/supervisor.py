@@ -14,6 +14,7 @@ from multiprocessing.context import SpawnProcess
 from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker.exceptions import BreakingMigrationError, GraphileWorkerError
+from django_graphile_worker.worker.process import stack_dump
 from django_graphile_worker.worker.process.child import Child, ChildMain, send_signal
 from django_graphile_worker.worker.process.signal_handlers import DUMP_SIGNAL
 from django_graphile_worker.worker.process.worker_process import exit_code
@@ -81,7 +82,7 @@ class Supervisor:
     @contextmanager
     def _passing_on(self, number: signal.Signals) -> Iterator[None]:
         """Pass on a signal that stops nothing to the children; only the main thread may handle signals."""
-        if threading.current_thread() is not threading.main_thread() or signal.getsignal(number) != signal.SIG_DFL:
+        if threading.current_thread() is not threading.main_thread() or not stack_dump.is_free(number):
             yield
             return
         # The handler only notes the signal: it may interrupt the loop while the loop reads a message of a child.
