@@ -57,7 +57,7 @@ def write_stacks(descriptor: int) -> None:
 
 
 def _stacks() -> Iterator[str]:
-    # Late import: the modules are needed only here and when a run is stopped.
+    # Late import: a worker that gets no such signal and stops no run does without the module.
     from django_graphile_worker.worker.control.position import frames_by_thread
 
     yield f"Stacks of process {os.getpid()}:"
@@ -79,6 +79,7 @@ def _running_loop(frame: FrameType | None) -> asyncio.AbstractEventLoop | None:
 
 
 def _stacks_of_coroutines(loop: asyncio.AbstractEventLoop) -> Iterator[str]:
+    # Late import: a worker that gets no such signal and stops no run does without the module.
     from django_graphile_worker.worker.control.stack_text import awaiting_frames
 
     for task in asyncio.all_tasks(loop):
