@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Never, Protocol, TypedDict, runtime_checkable
+from typing import TYPE_CHECKING, Any, Never, Protocol, TypedDict
 
 from django_graphile_worker.exceptions import InvalidTypeError
 from django_graphile_worker.expiry import Expires, as_time, own_expiry, valid_expires
@@ -131,7 +131,6 @@ class JobDefaults(Frozen):
         return self.job_key(payload) if callable(self.job_key) else self.job_key
 
 
-@runtime_checkable
 class TaskLike(Protocol):
     """The part of a registered task that this module uses: its identifier, and the defaults of its jobs."""
 
@@ -213,8 +212,10 @@ def unknown_option(name: str) -> InvalidTypeError:
 
 
 def _defaults_of(task: object) -> JobDefaults:
-    if not isinstance(task, TaskLike):
+    # Not isinstance(): for a protocol it takes as long as the rest of the constructor, several times over.
+    defaults = getattr(task, "defaults", None)
+    if not isinstance(defaults, JobDefaults):
         raise InvalidTypeError(
             f"identifier: expected a task identifier (str) or a function decorated with @task, got {task!r}."
         )
-    return task.defaults
+    return defaults
