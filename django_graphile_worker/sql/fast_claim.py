@@ -88,9 +88,11 @@ returning job.id, job.task_id, job.attempts, job.payload::text, job.priority,
 # identifier of the task. So it needs no statement before it that reads the ids.
 FAST_CLAIM_BY_IDENTIFIERS = (
     FAST_CLAIM.replace(
-        "($2::int[])",
-        "(array(select task.id from :SCHEMA._private_tasks as task where task.identifier = any ($2::text[])))",
-    )
+        "with first",
+        """with wanted as materialized (
+    select array(select task.id from :SCHEMA._private_tasks as task where task.identifier = any ($2::text[])) as ids
+), first""",
+    ).replace("($2::int[])", "((select wanted.ids from wanted)::int[])")
     + ", (select task.identifier from :SCHEMA._private_tasks as task where task.id = job.task_id)"
 )
 

@@ -70,5 +70,12 @@ class CallerDatabase(Database):
             self._session_cursor = SessionCursor(connection, prepares=self._prepares)
         yield self._session_cursor
 
+    @contextmanager
+    def cursor_of_job(self) -> Iterator[Any]:
+        """Yield a cursor in the transaction of a job, which refuses and raises what Django's cursor does."""
+        self.wrapper.validate_no_broken_transaction()
+        with self.wrapper.wrap_database_errors, self.cursor() as cursor:
+            yield cursor
+
     def close(self) -> None:
         """Leave the connection open: it belongs to the test."""

@@ -24,6 +24,7 @@ from django_graphile_worker.testing.in_process.job_connections import JobConnect
 from django_graphile_worker.testing.in_process.recording_executor import RecordingExecutor
 from django_graphile_worker.testing.in_process.single_claims import LearningDirectory, SingleClaims
 from django_graphile_worker.testing.ran_jobs import RanJob, outcome_name
+from django_graphile_worker.worker import fork_guard
 from django_graphile_worker.worker.django_connections import lifecycle
 from django_graphile_worker.worker.execution.job_control import JobControl
 from django_graphile_worker.worker.execution.job_run import JobRun
@@ -130,11 +131,16 @@ class InProcessWorker:
             limit_clock=self._time,
         )
         self._releaser = Releaser(statements=statements, events=self._released)
+        self._generation = fork_guard.generation
+        # Kept for the next call of run_jobs(), unless it has middleware or an event loop.
+        self._kept_executor: RecordingExecutor | None = None
 
     def is_for(self, place: Place, tasks: Sequence[Task[Any, Any]]) -> bool:
         """Return whether another call of ``run_jobs()`` can use this worker: nothing that it depends on has changed."""
         return (
             self._place.settings is place.settings
+            # A process that the tests forked, to run side by side, makes its own.
+            and self._generation == fork_guard.generation
             and self._tasks == tasks
             and self.database.wrapper is queue_connection(place.using)
             # What it knows about Django tasks may be out of date.
@@ -160,9 +166,22 @@ class InProcessWorker:
     def _time(self) -> datetime:
         return self._now()
 
+    def _started_executor(self) -> RecordingExecutor:
+        executor = self._new_executor()
+        executor.start()
+        executor.warm_up()
+        return executor
+
+    def _end_executor(self) -> None:
+        if self._place.settings.middleware or self._executor.event_loop.has_started:
+            self._executor.close(0.0)
+        else:
+            self._kept_executor = self._executor
+
     def _new_executor(self) -> RecordingExecutor:
         place = self._place
         return RecordingExecutor(
+            self.database,
             settings=place.settings,
             using=place.using,
             installation=place.installation,
@@ -184,17 +203,15 @@ class InProcessWorker:
         self._now = now
         self.database.begin()
         self._claims.begin(ForbiddenFlags(self._place.settings))
-        # A new one each time, as it loads the middleware, and ends with its event loop.
-        self._executor = self._new_executor()
-        self._executor.start()
-        self._executor.warm_up()
+        self._executor = self._kept_executor or self._started_executor()
+        self._kept_executor = None
         # Connections that are open already belong to the test. Those that a job opens are watched, and closed at the
         # end.
         lifecycle.this_thread.watched = []
         try:
             yield
         finally:
-            self._executor.close(0.0)
+            self._end_executor()
             lifecycle.thread_finished()
             lifecycle.this_thread.watched = watched_before
 

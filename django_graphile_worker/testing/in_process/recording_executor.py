@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 from django_graphile_worker.exceptions import LeftoverStateError
 from django_graphile_worker.registry import Task
 from django_graphile_worker.sql.claims import Claim
+from django_graphile_worker.testing.in_process.caller_database import CallerDatabase
 from django_graphile_worker.testing.in_process.job_connections import JobConnections
 from django_graphile_worker.worker.execution.binding import Binding
 from django_graphile_worker.worker.execution.executor import Executor
@@ -51,11 +52,12 @@ class _CheckedInvoker:
 class RecordingExecutor(Executor):
     """An executor that keeps the exception of the last job, and looks for transactions that the job left open."""
 
-    def __init__(self, **arguments: Any) -> None:
+    def __init__(self, database: CallerDatabase, **arguments: Any) -> None:
         super().__init__(**arguments)
         self.error: BaseException | None = None
         self._connections = JobConnections()
         self._invoker.bindings = _bindings
+        self._invoker.open_cursor = database.cursor_of_job
         self._invoker: Any = _CheckedInvoker(self._invoker, lambda: self._connections.roll_back_leftovers())
 
     def run(self, claim: Claim) -> Outcome:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
-from django.db import InterfaceError, OperationalError, connections, transaction
+from django.db import InterfaceError, OperationalError, transaction
 
 from django_graphile_worker.conf import Settings
 from django_graphile_worker.sql.releases import complete_in_transaction
@@ -21,7 +22,14 @@ _IN_DOUBT = (
 )
 
 
-def run_atomically(run: JobRun, invoke: Callable[[JobRun], Any], *, using: str, settings: Settings) -> Any:
+def run_atomically(
+    run: JobRun,
+    invoke: Callable[[JobRun], Any],
+    open_cursor: Callable[[], AbstractContextManager[Any]],
+    *,
+    using: str,
+    settings: Settings,
+) -> Any:
     """Run a job and delete its row in one transaction; return the result of the task."""
     is_completed, is_committed = False, False
     result: Any = None
@@ -38,7 +46,7 @@ def run_atomically(run: JobRun, invoke: Callable[[JobRun], Any], *, using: str, 
             if run.stopping is not None:
                 # A step that found the task at work must not interrupt the commit, or the hooks after it.
                 run.stopping.leave_task()
-            _complete(run, using=using, settings=settings)
+            _complete(run, open_cursor, settings=settings)
             is_completed = True
     except BaseException as error:
         if not is_committed:
@@ -50,9 +58,9 @@ def run_atomically(run: JobRun, invoke: Callable[[JobRun], Any], *, using: str, 
     return result
 
 
-def _complete(run: JobRun, *, using: str, settings: Settings) -> None:
+def _complete(run: JobRun, open_cursor: Callable[[], AbstractContextManager[Any]], *, settings: Settings) -> None:
     is_recorded = settings.history is not None or run.value_text is not None
-    with connections[using].cursor() as cursor:
+    with open_cursor() as cursor:
         if is_recorded:
             is_completed = _complete_recorded(cursor, run, settings=settings)
         else:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable, MutableMapping
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
+
+from django.db import connections
 
 from django_graphile_worker import conf
 from django_graphile_worker.exceptions import GraphileWorkerError, UnknownTaskError
@@ -63,6 +66,8 @@ class TaskInvoker:
         self._invokes: dict[Task[Any, Any] | None, Invoke] = {None: _raise_unknown_task}
         # How each task is called. The executor for tests keeps them for the next executor.
         self.bindings: MutableMapping[Task[Any, Any] | None, Binding] = {}
+        # Opens a cursor in the transaction of an atomic task. The executor for tests has a faster cursor.
+        self.open_cursor: Callable[[], AbstractContextManager[Any]] = lambda: connections[using].cursor()
         # The ids of tasks whose first job has run, and whose next jobs ``start()`` can start.
         self.coroutine_tasks: set[int] = set()
         self._chains: dict[bool, Handler] | None = None
@@ -181,7 +186,9 @@ class TaskInvoker:
         from django_graphile_worker.worker.execution.atomic import run_atomically
 
         def invoke_atomically(run: JobRun) -> Any:
-            return run_atomically(run, invoke_in_this_process, using=self._using, settings=self._settings)
+            return run_atomically(
+                run, invoke_in_this_process, self.open_cursor, using=self._using, settings=self._settings
+            )
 
         def invoke_in_this_process(run: JobRun) -> Any:
             # A process that the task forked shares the connection: it must end before it completes the job or rolls

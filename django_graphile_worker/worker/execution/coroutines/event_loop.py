@@ -106,6 +106,11 @@ class EventLoop:
                 self._running.discard(run)
 
     @property
+    def has_started(self) -> bool:
+        """Whether the loop has ever run a coroutine."""
+        return self._loop is not None
+
+    @property
     def has_coroutines(self) -> bool:
         """Whether a thread waits for a coroutine."""
         return bool(self._running)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
 from django.db import connections
-from django.test import TestCase, override_settings
+from django.test import TestCase, TransactionTestCase, override_settings
 
 from django_graphile_worker import add_job
 from django_graphile_worker.routing import place_of
@@ -41,6 +42,22 @@ class TestIdleWorkers(TestCase):
             add_job("note", 1)
             assert [ran.result for ran in run_jobs()] == [1]
             assert the_idle_worker() is first is not None
+
+    def test_executor__is_kept_until_a_task_needs_an_event_loop(self) -> None:
+        async def wait(payload: Any) -> Any:
+            return payload
+
+        executors = []
+        with own_tasks(note, wait):
+            for identifier in ("note", "note", "wait", "wait"):
+                add_job(identifier, identifier)
+                assert [ran.result for ran in run_jobs()] == [identifier]
+                worker = the_idle_worker()
+                assert worker is not None
+                executors.append((worker._executor, worker._kept_executor is not None))
+        assert executors[0] == executors[1] == (executors[0][0], True)
+        assert not executors[2][1]
+        assert executors[2][0] is not executors[3][0], "the loop of the executor before is closed"
 
     def test_changed_tasks_and_settings__have_another(self) -> None:
         with own_tasks(note):
@@ -90,3 +107,19 @@ class TestIdleWorkers(TestCase):
                 assert not first.is_for(place, tasks)
             finally:
                 connections["default"] = wrapper
+
+
+class TestForks(TransactionTestCase):
+    def test_forked_process__makes_a_worker_of_its_own(self) -> None:
+        """A worker takes a process that a job forked for a copy of itself, and ends it."""
+        with own_tasks(note):
+            add_job("note", 1)
+            assert len(run_jobs()) == 1
+            process = os.fork()
+            if process == 0:
+                # The connection is the parent's: drop it, and send nothing on it.
+                connections["default"].connection = None
+                add_job("note", 2)
+                os._exit(len(run_jobs()))
+            _, status = os.waitpid(process, 0)
+        assert os.waitstatus_to_exitcode(status) == 1
