@@ -7,8 +7,8 @@ from typing import Any
 
 from django_graphile_worker.admin import databases
 from django_graphile_worker.redaction import redact_text
-from django_graphile_worker.sql.inspection import history
-from django_graphile_worker.sql.inspection.history_criteria import HistoryCriteria
+from django_graphile_worker.sql.inspection.history_search import past_attempts
+from django_graphile_worker.sql.inspection.history_search.criteria import HistoryCriteria
 from django_graphile_worker.sql.records.history import HistoryOutcome
 
 STEP = 500
@@ -34,14 +34,14 @@ def read_attempts(alias: str, criteria: HistoryCriteria, *, sees_payloads: bool)
     token: str | None = None
     while True:
         with databases.reading(alias) as (cursor, schema):
-            page = history.find(cursor, criteria, schema=schema, limit=STEP, after=token)
+            page = past_attempts.find(cursor, criteria, schema=schema, limit=STEP, after=token)
         yield [_row(row, sees_payloads=sees_payloads) for row in page.rows]
         token = page.next_token
         if token is None:
             return
 
 
-def _row(row: history.PastAttempt, *, sees_payloads: bool) -> dict[str, Any]:
+def _row(row: past_attempts.PastAttempt, *, sees_payloads: bool) -> dict[str, Any]:
     return {
         "job_id": row.job_id,
         "attempt": row.attempt,

@@ -22,8 +22,8 @@ from django_graphile_worker.admin.search.search_criteria import job_id as parse_
 from django_graphile_worker.admin.search.search_query import SearchTerm, join_terms
 from django_graphile_worker.payloads import RawPayload, decode_leniently
 from django_graphile_worker.redaction import HIDDEN, redact_text
-from django_graphile_worker.sql.inspection import history
-from django_graphile_worker.sql.inspection.history import PastAttempt
+from django_graphile_worker.sql.inspection.history_search import past_attempts
+from django_graphile_worker.sql.inspection.history_search.past_attempts import PastAttempt
 from django_graphile_worker.sql.records.history import HistoryOutcome
 
 PAGE_SIZE = 50
@@ -58,7 +58,7 @@ class PastAttemptAdmin(PageAdmin):
         criteria = of_day(query.criteria, day)
         with databases.reading(alias) as (cursor, schema):
             after = request.GET.get("after")
-            page = history.find(cursor, criteria, schema=schema, limit=PAGE_SIZE, after=after)
+            page = past_attempts.find(cursor, criteria, schema=schema, limit=PAGE_SIZE, after=after)
         next_url = self.url(request, "pastattempt", q=text, day=day, after=page.next_token) if page.next_token else ""
         return {
             "rows": [self._row(request, row) for row in page.rows],
@@ -68,7 +68,7 @@ class PastAttemptAdmin(PageAdmin):
             "json_url": self._export_url(request, query, q=text, day=day, format="json"),
             "is_cut_off": page.is_cut_off,
             "is_day_cut_off": page.is_day_cut_off,
-            "most_examined": formatting.number(history.MOST_EXAMINED),
+            "most_examined": formatting.number(past_attempts.MOST_EXAMINED),
         }
 
     def _export_url(self, request: HttpRequest, query: HistoryQuery, **parameters: str) -> str:
@@ -106,13 +106,13 @@ class PastAttemptAdmin(PageAdmin):
             raise Http404 from None
         self.require(self.visible_ids(request, alias) is None)
         with databases.reading(alias) as (cursor, schema):
-            attempts = history.attempts_of_job(cursor, job_id, schema=schema)
+            attempts = past_attempts.attempts_of_job(cursor, job_id, schema=schema)
         context = {
             "title": _("History of job %(id)s") % {"id": job_id},
             "rows": [self._row(request, row) | self._details(request, row) for row in attempts],
             "job_url": self.url(request, "job", "change", job_id),
             "list_url": self.url(request, "pastattempt"),
-            "most": history.MOST_ATTEMPTS if len(attempts) >= history.MOST_ATTEMPTS else 0,
+            "most": past_attempts.MOST_ATTEMPTS if len(attempts) >= past_attempts.MOST_ATTEMPTS else 0,
         }
         return self.render(request, "job_history.html", context, status=200 if attempts else 404)
 

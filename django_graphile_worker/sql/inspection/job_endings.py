@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from django_graphile_worker.sql.inspection import history
-from django_graphile_worker.sql.inspection.history import PastAttempt
+from django_graphile_worker.sql.inspection.history_search import past_attempts
+from django_graphile_worker.sql.inspection.history_search.past_attempts import PastAttempt
 from django_graphile_worker.sql.records.history import HistoryOutcome
 from django_graphile_worker.sql.schema import statement
 
@@ -27,10 +27,10 @@ def last_job_id(cursor: Any, *, schema: str) -> int | None:
 
 def last_attempt(cursor: Any, job_id: int, *, schema: str) -> PastAttempt | None:
     """Return the attempt of a job that ended last, if the history has one."""
-    return next(iter(history.attempts_of_job(cursor, job_id, schema=schema)), None)
+    return next(iter(past_attempts.attempts_of_job(cursor, job_id, schema=schema)), None)
 
 
 def last_failure(cursor: Any, job_id: int, *, schema: str) -> datetime | None:
     """Return when the last attempt of a job failed, if the history has it."""
-    attempts = history.attempts_of_job(cursor, job_id, schema=schema)
+    attempts = past_attempts.attempts_of_job(cursor, job_id, schema=schema)
     return next((attempt.ended_at for attempt in attempts if attempt.outcome in FAILURES), None)

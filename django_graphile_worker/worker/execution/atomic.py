@@ -11,6 +11,7 @@ from django.db import InterfaceError, OperationalError, transaction
 
 from django_graphile_worker.conf import Settings
 from django_graphile_worker.sql.releases import complete_in_transaction
+from django_graphile_worker.worker import fork_guard
 from django_graphile_worker.worker.execution.job_run import JobRun, LostAtomicClaimError
 from django_graphile_worker.worker.outcomes import Recorded
 
@@ -22,7 +23,40 @@ _IN_DOUBT = (
 )
 
 
-def run_atomically(
+def atomically(
+    invoke: Callable[[JobRun], Any],
+    finish_progress: Callable[[JobRun], None],
+    open_cursor: Callable[[], AbstractContextManager[Any]],
+    *,
+    using: str,
+    settings: Settings,
+) -> Callable[[JobRun], Any]:
+    """Return the function that runs a job of an atomic task; ``invoke`` runs the task, with its middleware."""
+
+    def invoke_atomically(run: JobRun) -> Any:
+        return _run(run, invoke_in_this_process, open_cursor, using=using, settings=settings)
+
+    def invoke_in_this_process(run: JobRun) -> Any:
+        # A process that the task forked shares the connection: it must end before it completes the job or rolls
+        # back the transaction.
+        generation, error = fork_guard.generation, None
+        try:
+            result = invoke(run)
+            if run.has_progress:
+                # Before the row of the job is deleted: the last report is stored only while the claim exists.
+                finish_progress(run)
+            return result
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
+            fork_guard.end_child(generation, error)
+            error = None
+
+    return invoke_atomically
+
+
+def _run(
     run: JobRun,
     invoke: Callable[[JobRun], Any],
     open_cursor: Callable[[], AbstractContextManager[Any]],

@@ -15,7 +15,6 @@ from django_graphile_worker import conf
 from django_graphile_worker.exceptions import GraphileWorkerError, UnknownTaskError
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.registry import Task
-from django_graphile_worker.worker import fork_guard
 from django_graphile_worker.worker.execution.binding import Binding, bind
 from django_graphile_worker.worker.execution.coroutines.awaiting import awaited, coroutine_of, holds_awaitables
 from django_graphile_worker.worker.execution.coroutines.event_loop import EventLoop
@@ -183,31 +182,9 @@ class TaskInvoker:
 
     def _atomically(self, invoke: Invoke) -> Invoke:
         # Late import: only atomic tasks need it.
-        from django_graphile_worker.worker.execution.atomic import run_atomically
+        from django_graphile_worker.worker.execution.atomic import atomically
 
-        def invoke_atomically(run: JobRun) -> Any:
-            return run_atomically(
-                run, invoke_in_this_process, self.open_cursor, using=self._using, settings=self._settings
-            )
-
-        def invoke_in_this_process(run: JobRun) -> Any:
-            # A process that the task forked shares the connection: it must end before it completes the job or rolls
-            # back the transaction.
-            generation, error = fork_guard.generation, None
-            try:
-                result = invoke(run)
-                if run.has_progress:
-                    # Before the row of the job is deleted: the last report is stored only while the claim exists.
-                    self.finish_progress(run)
-                return result
-            except BaseException as raised:
-                error = raised
-                raise
-            finally:
-                fork_guard.end_child(generation, error)
-                error = None
-
-        return invoke_atomically
+        return atomically(invoke, self.finish_progress, self.open_cursor, using=self._using, settings=self._settings)
 
     # The innermost handlers, inside all middleware. Middleware may drop a result. So the awaitables in a result are
     # awaited here, and its failures are raised here, as if the task had raised them.

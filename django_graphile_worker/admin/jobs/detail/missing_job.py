@@ -17,7 +17,7 @@ from django_graphile_worker.admin.pages import PageAdmin
 from django_graphile_worker.admin.search.search_query import SearchTerm
 from django_graphile_worker.results.values import Result
 from django_graphile_worker.sql.inspection import job_endings
-from django_graphile_worker.sql.inspection.history import PastAttempt
+from django_graphile_worker.sql.inspection.history_search.past_attempts import PastAttempt
 
 
 def missing_job_context(

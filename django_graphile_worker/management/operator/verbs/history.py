@@ -12,9 +12,9 @@ from django_graphile_worker.management.operator import arguments, tables, times
 from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.tables import Column
 from django_graphile_worker.management.operator.verb import Options, Verb
-from django_graphile_worker.sql.inspection import history
-from django_graphile_worker.sql.inspection.history import PastAttempt
-from django_graphile_worker.sql.inspection.history_criteria import HistoryCriteria
+from django_graphile_worker.sql.inspection.history_search import past_attempts
+from django_graphile_worker.sql.inspection.history_search.criteria import HistoryCriteria
+from django_graphile_worker.sql.inspection.history_search.past_attempts import PastAttempt
 from django_graphile_worker.sql.records.history import HistoryOutcome
 
 DEFAULT_LIMIT = 50
@@ -54,7 +54,7 @@ class History(Verb):
                 "the workers."
             )
         with console.reading() as (cursor, schema, now):
-            page = history.find(cursor, _criteria(options, now), schema=schema, limit=options["limit"])
+            page = past_attempts.find(cursor, _criteria(options, now), schema=schema, limit=options["limit"])
         if console.is_json:
             console.dump([_as_dict(row) for row in page.rows])
         elif page.rows:

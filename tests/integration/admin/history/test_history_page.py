@@ -9,7 +9,7 @@ from django.db import connection
 from django.test import Client
 from django.urls import reverse
 
-from django_graphile_worker.sql.inspection import history
+from django_graphile_worker.sql.inspection.history_search import past_attempts
 from tests.integration.admin.conftest import MakeClient
 from tests.support import admin_pages as pages
 from tests.support.admin_pages import body, text
@@ -99,7 +99,7 @@ def test_pages__are_linked(admin_page: Client, attempts: None, monkeypatch: pyte
 def test_search_of_the_current_day__says_where_it_stopped(
     admin_page: Client, attempts: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(history, "MOST_EXAMINED", 2)
+    monkeypatch.setattr(past_attempts, "MOST_EXAMINED", 2)
     assert "the newest 2 attempts were searched" in text(admin_page.get(pages.HISTORY, {"q": "task:nothing"}))
 
 

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from django_graphile_worker.sql.inspection import history, limits
-from django_graphile_worker.sql.inspection.history import find
-from django_graphile_worker.sql.inspection.history_criteria import HistoryCriteria
+from django_graphile_worker.sql.inspection import limits
+from django_graphile_worker.sql.inspection.history_search import past_attempts
+from django_graphile_worker.sql.inspection.history_search.criteria import HistoryCriteria
+from django_graphile_worker.sql.inspection.history_search.past_attempts import find
 from django_graphile_worker.sql.records.history import HistoryOutcome
 from tests.support.factories import minutes_ago
 from tests.support.history import make_attempt
@@ -105,7 +106,7 @@ def test_pages__have_every_attempt_once_and_in_order(cursor: Any, worker_schema:
 def test_search_for_rare_rows__stops_and_continues(
     cursor: Any, worker_schema: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(history, "MOST_EXAMINED", 3)
+    monkeypatch.setattr(past_attempts, "MOST_EXAMINED", 3)
     page = find(cursor, HistoryCriteria(workers=("w-2",)), schema=worker_schema, limit=10)
     assert (page.rows, page.is_cut_off) == ([], True)
     page = find(cursor, HistoryCriteria(workers=("w-2",)), schema=worker_schema, limit=10, after=page.next_token)
@@ -121,8 +122,8 @@ def test_foreign_token__begins_at_the_start(cursor: Any, worker_schema: str, tok
 def test_rows__tell_how_long_the_attempt_took_and_the_beginning_of_the_error(cursor: Any, worker_schema: str) -> None:
     make_attempt(cursor, worker_schema, 8, error="E" * 1000, payload={"a": 1})
     (row,) = find(cursor, HistoryCriteria(ids=(8,)), schema=worker_schema, limit=1).rows
-    assert (row.seconds, len(row.error or ""), row.payload_text) == (2.0, history.LONGEST_ERROR, None)
-    (whole,) = history.attempts_of_job(cursor, 8, schema=worker_schema)
+    assert (row.seconds, len(row.error or ""), row.payload_text) == (2.0, past_attempts.LONGEST_ERROR, None)
+    (whole,) = past_attempts.attempts_of_job(cursor, 8, schema=worker_schema)
     assert (len(whole.error or ""), whole.payload_text) == (1000, '{"a": 1}')
     assert whole.ended_at - whole.added_at == timedelta(seconds=5)
 

@@ -1,6 +1,6 @@
 """Searches the history of attempts, newest first.
 
-Each search reads ranges of indexes, or the rows of a span of time (``history_spans``), and no more than a few thousand
+Each search reads ranges of indexes, or the rows of a span of time (``spans``), and no more than a few thousand
 rows, however many days the history has: a search whose other conditions few rows meet returns what it has found, and
 where to continue.
 """
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from django_graphile_worker.sql.codecs import within_python_years as readable
 from django_graphile_worker.sql.inspection import limits
-from django_graphile_worker.sql.inspection.history_criteria import (
+from django_graphile_worker.sql.inspection.history_search.criteria import (
     IN_SPAN,
     OPEN,
     HistoryCriteria,
@@ -25,7 +25,7 @@ from django_graphile_worker.sql.inspection.history_criteria import (
     parameters_of,
     reads_open_days,
 )
-from django_graphile_worker.sql.inspection.history_spans import find_beginning
+from django_graphile_worker.sql.inspection.history_search.spans import find_beginning
 from django_graphile_worker.sql.inspection.job_search.search import PLACES
 from django_graphile_worker.sql.schema import statement
 
