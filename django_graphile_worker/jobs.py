@@ -214,7 +214,7 @@ def unknown_option(name: str) -> InvalidTypeError:
 def _defaults_of(task: object) -> JobDefaults:
     # Not isinstance(): for a protocol it takes as long as the rest of the constructor, several times over.
     defaults = getattr(task, "defaults", None)
-    if not isinstance(defaults, JobDefaults):
+    if not isinstance(defaults, JobDefaults) or not hasattr(task, "identifier"):
         raise InvalidTypeError(
             f"identifier: expected a task identifier (str) or a function decorated with @task, got {task!r}."
         )

@@ -5,6 +5,7 @@ import dataclasses
 import enum
 import pickle
 from datetime import UTC, date, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -113,6 +114,9 @@ def test_a_value_out_of_range_is_refused(options: dict[str, Any], message: str) 
 def a_function() -> None: ...
 
 
+HAS_NO_IDENTIFIER = SimpleNamespace(defaults=JobDefaults())
+
+
 REFUSED_TYPES = [
     (
         {"identifier": None},
@@ -121,6 +125,10 @@ REFUSED_TYPES = [
     (
         {"identifier": a_function},
         f"identifier: expected a task identifier (str) or a function decorated with @task, got {a_function!r}.",
+    ),
+    (
+        {"identifier": HAS_NO_IDENTIFIER},
+        f"identifier: expected a task identifier (str) or a function decorated with @task, got {HAS_NO_IDENTIFIER!r}.",
     ),
     ({"queue_name": 5}, "queue_name: expected a string, got 5 (int)."),
     ({"job_key": b"k"}, "job_key: expected a string, got b'k' (bytes)."),

@@ -73,8 +73,10 @@ class CallerDatabase(Database):
     @contextmanager
     def cursor_of_job(self) -> Iterator[Any]:
         """Yield a cursor in the transaction of a job, which refuses and raises what Django's cursor does."""
-        self.wrapper.validate_no_broken_transaction()
         with self.wrapper.wrap_database_errors, self.cursor() as cursor:
+            if cursor.connection.closed:
+                raise psycopg.OperationalError("the connection is closed")
+            self.wrapper.validate_no_broken_transaction()
             yield cursor
 
     def close(self) -> None:

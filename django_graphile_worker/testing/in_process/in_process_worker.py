@@ -166,12 +166,6 @@ class InProcessWorker:
     def _time(self) -> datetime:
         return self._now()
 
-    def _started_executor(self) -> RecordingExecutor:
-        executor = self._new_executor()
-        executor.start()
-        executor.warm_up()
-        return executor
-
     def _end_executor(self) -> None:
         if self._place.settings.middleware or self._executor.event_loop.has_started:
             self._executor.close(0.0)
@@ -203,8 +197,12 @@ class InProcessWorker:
         self._now = now
         self.database.begin()
         self._claims.begin(ForbiddenFlags(self._place.settings))
-        self._executor = self._kept_executor or self._started_executor()
+        self._executor = self._kept_executor or self._new_executor()
         self._kept_executor = None
+        # Settings of caches, options of tasks and receivers of signals may have changed since the last call.
+        self._executor.forget_tasks()
+        self._executor.start()
+        self._executor.warm_up()
         # Connections that are open already belong to the test. Those that a job opens are watched, and closed at the
         # end.
         lifecycle.this_thread.watched = []

@@ -60,6 +60,10 @@ class RecordingExecutor(Executor):
         self._invoker.open_cursor = database.cursor_of_job
         self._invoker: Any = _CheckedInvoker(self._invoker, lambda: self._connections.roll_back_leftovers())
 
+    def forget_tasks(self) -> None:
+        """Read the options of the tasks again."""
+        self._invoker.forget()
+
     def run(self, claim: Claim) -> Outcome:
         self.error = None
         with JobConnections() as self._connections:

@@ -92,7 +92,7 @@ def expect(result: PGresult, status: ExecStatus) -> PGresult:
 
 def error_of(result: PGresult) -> psycopg.Error:
     """Return the error that a cursor would raise. An error without a code comes from the connection."""
-    message = result.error_message.decode(errors="replace")
+    message = result.get_error_message()
     code = result.error_field(DiagnosticField.SQLSTATE)
     if code is None:
         return psycopg.OperationalError(message)

@@ -62,7 +62,8 @@ class TaskInvoker:
         self._progress: ProgressReports | None = None
         # None where time limits are not enforced, as in tests.
         self._build_deadlines = build_deadlines
-        self._invokes: dict[Task[Any, Any] | None, Invoke] = {None: _raise_unknown_task}
+        self._invokes: dict[Task[Any, Any] | None, Invoke] = {}
+        self.forget()
         # How each task is called. The executor for tests keeps them for the next executor.
         self.bindings: MutableMapping[Task[Any, Any] | None, Binding] = {}
         # Opens a cursor in the transaction of an atomic task. The executor for tests has a faster cursor.
@@ -71,6 +72,10 @@ class TaskInvoker:
         self.coroutine_tasks: set[int] = set()
         self._chains: dict[bool, Handler] | None = None
         self._raise_failures: Callable[[JobRun, Any], None] | None = None
+
+    def forget(self) -> None:
+        """Forget how tasks are called: the executor for tests reads their options again."""
+        self._invokes = {None: _raise_unknown_task}
 
     def load_middleware(self) -> None:
         """Build a chain of middleware for plain tasks and for async tasks; may raise ConfigurationError."""

@@ -17,28 +17,51 @@ import traceback
 from asyncio.base_events import BaseEventLoop
 from collections.abc import Iterator
 from types import FrameType
+from typing import IO, Any
 
 _RUN_FOREVER = BaseEventLoop.run_forever.__code__
 
 
 class StackDump:
-    """A signal handler that writes the stacks."""
+    """A signal handler that writes the stacks. A signal that comes while they are written does nothing more."""
 
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
+    def __init__(self, out: IO[Any]) -> None:
+        # The file and not its descriptor: when the file is closed, another file may get the number.
+        self._out = out
+        self._is_writing = _thread.allocate_lock()
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        # On a thread of its own: the main thread may hold a lock that the writing needs. `_thread`, because
-        # `threading` takes such a lock to start a thread.
-        _thread.start_new_thread(write_stacks, (self._descriptor,))
+        if not self._is_writing.acquire(blocking=False):
+            return
+        try:
+            # On a thread of its own: the main thread may hold a lock that the writing needs. `_thread`, because
+            # `threading` takes such a lock to start a thread.
+            _thread.start_new_thread(self._write_stacks, ())
+        except RuntimeError as error:
+            # No memory for another thread. That must not end the worker.
+            self._write(f"The stacks cannot be written: {error}.\n")
+            self._is_writing.release()
+
+    def _write_stacks(self) -> None:
+        try:
+            self._write("\n".join(_stacks()))
+        finally:
+            self._is_writing.release()
+
+    def _write(self, text: str) -> None:
+        left = memoryview(text.encode(errors="backslashreplace"))
+        with contextlib.suppress(OSError, ValueError):
+            while left:
+                left = left[os.write(self._out.fileno(), left) :]
 
 
 def register(number: signal.Signals) -> bool:
     """Have a signal write the stacks to standard error; return False if there is no such stream."""
     for out in (sys.stderr, sys.__stderr__):
         with contextlib.suppress(AttributeError, OSError, ValueError):
-            signal.signal(number, StackDump(out.fileno()))  # type: ignore[union-attr]
-            return True
+            if out is not None and out.fileno() >= 0:
+                signal.signal(number, StackDump(out))
+                return True
     return False
 
 
@@ -48,22 +71,15 @@ def is_free(number: signal.Signals) -> bool:
     return handler is signal.SIG_DFL or isinstance(handler, StackDump)
 
 
-def write_stacks(descriptor: int) -> None:
-    """Write the stacks of the other threads, and of the coroutines that wait."""
-    text = memoryview("\n".join(_stacks()).encode(errors="backslashreplace"))
-    with contextlib.suppress(OSError):
-        while text:
-            text = text[os.write(descriptor, text) :]
-
-
 def _stacks() -> Iterator[str]:
+    """Yield the stacks of the other threads, and of the coroutines that wait."""
     # Late import: a worker that gets no such signal and stops no run does without the module.
     from django_graphile_worker.worker.control.position import frames_by_thread
 
     yield f"Stacks of process {os.getpid()}:"
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     frames = frames_by_thread()
-    frames.pop(threading.get_ident())
+    frames.pop(threading.get_ident(), None)
     for ident, frame in frames.items():
         yield f"Thread {names.get(ident, ident)} (most recent call last):"
         yield "".join(traceback.format_stack(frame))
@@ -72,7 +88,7 @@ def _stacks() -> Iterator[str]:
 
 
 def _running_loop(frame: FrameType | None) -> asyncio.AbstractEventLoop | None:
-    """Return the event loop that a thread runs, None if it runs none."""
+    """Return the event loop of asyncio that a thread runs, None if it runs none."""
     while frame is not None and frame.f_code is not _RUN_FOREVER:
         frame = frame.f_back
     return None if frame is None else frame.f_locals["self"]

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 from typing import Any
+from unittest import mock
 
 import pytest
+from django.core.cache import caches
+from django.core.cache.backends.base import BaseCache
 from django.db import connections
 from django.test import TestCase, TransactionTestCase, override_settings
 
 from django_graphile_worker import add_job
 from django_graphile_worker.routing import place_of
-from django_graphile_worker.testing import run_jobs
+from django_graphile_worker.testing import jobs, run_jobs
 from django_graphile_worker.testing.in_process import idle_workers
 from django_graphile_worker.testing.in_process.in_process_worker import InProcessWorker
 from tests.support.stepped_worker import own_tasks
@@ -27,6 +30,20 @@ def other(payload: Any) -> None:
 
 def fails(payload: Any) -> None:
     raise ValueError("no")
+
+
+class InstanceCache(BaseCache):
+    """A cache whose values are gone with the object."""
+
+    def __init__(self, location: str, params: dict[str, Any]) -> None:
+        super().__init__(params)
+        self.values: dict[str, Any] = {}
+
+    def get(self, key: str, default: Any = None, version: int | None = None) -> Any:
+        return self.values.get(key, default)
+
+    def add(self, key: str, value: Any, timeout: Any = None, version: int | None = None) -> bool:
+        return self.values.setdefault(key, value) is value
 
 
 def the_idle_worker() -> InProcessWorker | None:
@@ -58,6 +75,26 @@ class TestIdleWorkers(TestCase):
         assert executors[0] == executors[1] == (executors[0][0], True)
         assert not executors[2][1]
         assert executors[2][0] is not executors[3][0], "the loop of the executor before is closed"
+
+    def test_changed_options_of_a_task__count_for_the_next_call(self) -> None:
+        with own_tasks(note) as (task,):
+            for is_atomic in (False, True, False):
+                with mock.patch.object(task, "atomic", is_atomic):
+                    add_job("note")
+                    assert [ran.outcome for ran in run_jobs()] == ["succeeded"]
+                    assert jobs() == [], "its row is gone"
+
+    def test_changed_caches__are_those_of_the_test(self) -> None:
+        def remembers(payload: Any) -> Any:
+            return caches["default"].get_or_set("first", payload)
+
+        with own_tasks(remembers):
+            run_jobs()
+            with override_settings(CACHES={"default": {"BACKEND": f"{__name__}.{InstanceCache.__name__}"}}):
+                add_job("remembers", 1)
+                add_job("remembers", 2)
+                assert [ran.result for ran in run_jobs()] == [1, 1]
+                assert caches["default"].get("first") == 1
 
     def test_changed_tasks_and_settings__have_another(self) -> None:
         with own_tasks(note):
