@@ -94,6 +94,8 @@ class RunRecordsWriter:
         self._free = deque(range(MOST_RUNS))
         if STACKS_SIGNAL is not None:
             os.lseek(self._descriptor, _LENGTH, os.SEEK_SET)
+            # In C, because a job keeps the lock of the interpreter. Reading the stacks of running threads without the
+            # lock can end the process; the supervisor, which sends the signal, kills it anyway.
             faulthandler.register(STACKS_SIGNAL, file=self._descriptor, all_threads=True)
 
     def of_worker(self, number: int) -> WorkerRecords:

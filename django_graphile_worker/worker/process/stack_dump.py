@@ -66,7 +66,7 @@ def register(number: signal.Signals) -> bool:
 
 
 def is_free(number: signal.Signals) -> bool:
-    """Does nobody but this module handle the signal?"""
+    """Return whether the signal has no handler, or the handler of this module."""
     handler = signal.getsignal(number)
     return handler is signal.SIG_DFL or isinstance(handler, StackDump)
 
