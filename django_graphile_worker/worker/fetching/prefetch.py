@@ -9,9 +9,12 @@ from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.worker.pool.slot_pool import SlotPool
 from django_graphile_worker.worker.work_units import size_of
 
-# Seconds: claim ahead the jobs that the slots finish in this time. Longer jobs are
-# never claimed ahead: that would only keep them from other workers.
+# Seconds: claim ahead the jobs that the slots finish in this time.
 HORIZON = 0.05
+# Seconds: jobs that take longer than the horizon, and no longer than this, are claimed ahead only while the last claim
+# found as many jobs as it asked for. Otherwise other workers may have free slots, and could start them sooner. Longer
+# jobs are never claimed ahead.
+LONGEST_AHEAD = 0.5
 # Seconds that a claim takes at most, with few exceptions: the waiting jobs must last as long.
 CLAIM_SECONDS = 0.0125
 # Seconds of work that is claimed from a queue at once; then other workers and queues have their turn.
@@ -28,6 +31,8 @@ class Prefetch:
 
     def __init__(self, pool: SlotPool) -> None:
         self._pool = pool
+        # Whether the last claim found as many jobs as it asked for.
+        self.has_backlog = False
         self._seconds: float | None = None
         self._size = 1
         self._finished = 0
@@ -36,7 +41,7 @@ class Prefetch:
     def ahead(self, limit: int) -> int:
         """Return how many jobs to claim beyond the free slots."""
         seconds = self._measure()
-        if seconds is None or seconds > HORIZON:
+        if seconds is None or seconds > (LONGEST_AHEAD if self.has_backlog else HORIZON):
             return 0
         room = min(limit, BYTES_AHEAD // self._size)
         return min(room, int(self._pool.concurrency * HORIZON / max(seconds, 1e-6)))

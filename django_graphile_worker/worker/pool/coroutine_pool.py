@@ -103,6 +103,7 @@ class CoroutinePool(SlotCounts):
     def _resume_ended(self, place: int) -> int:
         """Take the outcomes of the coroutines that have ended; return their number."""
         ended, freed = self.coroutines.ended, 0
+        self.coroutines.attendant = place
         for _ in range(len(ended)):
             try:
                 run = ended.popleft()
@@ -115,6 +116,7 @@ class CoroutinePool(SlotCounts):
 
     def _resume_calling(self, place: int) -> None:
         """Run the synchronous calls of a coroutine until it has ended."""
+        self.coroutines.leave(place)
         with contextlib.suppress(IndexError):
             self._resume_run(place, self.coroutines.calling.popleft())
         self._leave(place)

@@ -5,78 +5,99 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from queue import SimpleQueue
 
 
 class PoolThreads:
     """Threads that rest until they are called.
 
-    ``resting`` counts the threads that rest and have not been called. A thread that is about to rest checks for work
-    and counts itself under the lock. ``call()`` runs after the work has been put in place, and counts under the lock.
-    So either the caller finds the thread, or the thread finds the work.
+    A thread that is about to rest checks for work and notes itself as resting under the lock. ``call()`` runs after the
+    work has been put in place, and takes the noted threads under the lock. So either the caller finds the thread, or
+    the thread finds the work.
+
+    Each thread rests at a gate of its own, a lock that ``call()`` releases. If all of them waited at one queue, a call
+    would wake two threads: the thread that gets the item releases the lock of the queue, so another thread wakes up,
+    finds nothing and waits again. The thread that began to rest last is called first: what it needs is still in the
+    caches of the processor, and fewer threads open connections to the database.
     """
 
     def __init__(self, work: Callable[[int], None], *, most: int) -> None:
         self._work = work
         # The largest number of threads.
         self.most = most
-        self.resting = 0
         self._counting = threading.Lock()
-        self._calls: SimpleQueue[bool] = SimpleQueue()
+        # The gates of the threads that rest and have not been called, and of the threads that are reserved.
+        self._resting: list[threading.Lock] = []
+        self._reserved: list[threading.Lock] = []
+        self._are_all_called = False
+        # One for each place.
+        self._gates: list[threading.Lock] = []
         self._threads: list[threading.Thread] = []
 
     def __len__(self) -> int:
         return len(self._threads)
 
     @property
+    def resting(self) -> int:
+        """The number of threads that rest and have not been called."""
+        return len(self._resting)
+
+    @property
     def could_do_more(self) -> bool:
         """Does a thread rest, or can another thread be started?"""
-        return self.resting > 0 or len(self._threads) < self.most
+        return bool(self._resting) or len(self._threads) < self.most
 
     def call(self, count: int) -> None:
         """Wake this many resting threads, and start threads if too few rest.
 
         A thread that does not rest checks for work by itself.
         """
+        resting = self._resting
         with self._counting:
-            while self.resting < count and self._add():
+            while len(resting) < count and self._add():
                 pass
-            called = min(count, self.resting)
-            self.resting -= called
-            for _ in range(called):
-                self._calls.put(True)
+            for _ in range(min(count, len(resting))):
+                resting.pop().release()
 
     def call_all(self) -> None:
-        for _ in self._threads:
-            self._calls.put(True)
+        """Wake every resting thread, and have none rest that is reserved now: the work has ended."""
+        with self._counting:
+            self._are_all_called = True
+            while self._resting:
+                self._resting.pop().release()
 
-    def wait_for_call(self) -> None:
-        self._calls.get()
+    def wait_for_call(self, place: int) -> None:
+        """Wait for the first call. Called by a new thread of the pool."""
+        self._gates[place].acquire()
 
-    def rest(self, *, unless: Callable[[], object]) -> None:
-        """Wait for a call, unless there is work. Called by a thread of the pool."""
+    def rest(self, place: int, *, unless: Callable[[], object]) -> None:
+        """Wait for a call, unless there is work. Called by the thread of this place."""
+        gate = self._gates[place]
         with self._counting:
             if unless():
                 return
-            self.resting += 1
-        self._calls.get()
+            self._resting.append(gate)
+        gate.acquire()
 
     def reserve(self) -> bool:
         """Reserve a resting thread, so that ``call()`` does not count on it; return False if no thread is available."""
         with self._counting:
-            if not self.resting and not self._add():
+            if not self._resting and not self._add():
                 return False
-            self.resting -= 1
+            self._reserved.append(self._resting.pop())
             return True
 
     def call_reserved(self) -> None:
-        """Wake the reserved thread."""
-        self._calls.put(True)
+        """Wake a reserved thread."""
+        self._reserved.pop().release()
 
     def release_reserved(self) -> None:
-        """Cancel the reservation: the thread rests like the others."""
+        """Cancel a reservation: the thread rests like the others."""
         with self._counting:
-            self.resting += 1
+            gate = self._reserved.pop()
+            if self._are_all_called:
+                gate.release()
+            else:
+                self._resting.append(gate)
 
     def place_of(self, thread_id: int) -> int | None:
         """Return the place of a thread of the pool; None for another thread."""
@@ -88,9 +109,10 @@ class PoolThreads:
     def replace(self, place: int) -> None:
         """Start another thread in a place. The pool forgets the old thread, which must not return to the pool."""
         with self._counting:
+            # A gate that is open: the new thread has work.
+            self._gates[place] = threading.Lock()
             self._threads[place] = self._new(place)
             self._threads[place].start()
-        self._calls.put(True)
 
     def _new(self, place: int) -> threading.Thread:
         return threading.Thread(target=self._work, args=(place,), name=f"graphile-worker-slot-{place}", daemon=True)
@@ -107,16 +129,19 @@ class PoolThreads:
         place = len(self._threads)
         if place >= self.most:
             return False
-        thread = self._new(place)
-        # Appended before the start: the new thread itself may add the next thread.
+        thread, gate = self._new(place), threading.Lock()
+        gate.acquire()
+        # Appended before the start: the new thread waits at its gate, and may itself add the next thread.
         self._threads.append(thread)
+        self._gates.append(gate)
         try:
             thread.start()
         except RuntimeError:
             # The system allows no more threads; the existing threads do the work.
             self._threads.remove(thread)
+            self._gates.remove(gate)
             if not self._threads:
                 raise
             return False
-        self.resting += 1
+        self._resting.append(gate)
         return True

@@ -69,6 +69,8 @@ class CoroutineRun(Executor):
         self._error: BaseException | None = None
         self._generation = fork_guard.generation
         self.was_cancelled = False
+        # Whether the coroutine was to stop before it began.
+        self._must_stop = False
         self.is_protected = False
 
     # Called on the waiting thread.
@@ -102,17 +104,20 @@ class CoroutineRun(Executor):
     def begin(self, loop: asyncio.AbstractEventLoop) -> None:
         self._task = loop.create_task(self._drive(), context=self._context)
         self._task.add_done_callback(self._finish)
-        if self.was_cancelled:
+        if self.was_cancelled or self._must_stop:
             self._task.cancel()
 
     def cancel(self) -> None:
-        if self._task is not None and not self.is_protected:
+        """Cancel the coroutine, because the worker stops; before its first step, if it has not begun."""
+        if not self._is_over and not self.is_protected:
             self.was_cancelled = True
-            self._task.cancel()
+            self.stop()
 
     def stop(self) -> None:
         """Cancel the coroutine, because its job has to stop: it raises ``CancelledError`` at its next await."""
-        if self._task is not None and not self.is_protected:
+        if self._task is None:
+            self._must_stop = True
+        elif not self.is_protected:
             self._task.cancel()
 
     @property

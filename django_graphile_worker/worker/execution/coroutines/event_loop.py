@@ -49,6 +49,7 @@ class EventLoop:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        # Copied before it is read: threads remove from it without the lock.
         self._running: set[CoroutineRun] = set()
         # The coroutines that no thread waits for yet, and how they get a thread.
         self._without_thread: set[CoroutineRun] = set()
@@ -90,10 +91,12 @@ class EventLoop:
                 self._without_thread.add(run)
             if self._is_cancelled:
                 run.was_cancelled = True
-            # Under the lock, so that the coroutine begins before it can be cancelled and before the loop can be closed.
             self._waiting.append(run)
-            if not self._is_called:
-                self._is_called = True
+            is_called, self._is_called = self._is_called, True
+        if not is_called:
+            # After the lock: the call gives the interpreter to the loop, and all threads that start or end a coroutine
+            # meanwhile would wait for the lock. If the loop has been closed since, ``forget_running()`` ends the run.
+            with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(self._begin_waiting, loop)
         return run
 
@@ -102,8 +105,7 @@ class EventLoop:
         try:
             return run.serve()
         finally:
-            with self._lock:
-                self._running.discard(run)
+            self._running.discard(run)
 
     @property
     def has_started(self) -> bool:
@@ -122,7 +124,7 @@ class EventLoop:
         with self._lock:
             self._is_cancelled = True
             if self._loop is not None and not self._is_closed:
-                for run in self._running:
+                for run in list(self._running):
                     self._loop.call_soon_threadsafe(run.cancel)
 
     def stop(self, run: CoroutineRun) -> None:
@@ -173,7 +175,7 @@ class EventLoop:
         with self._lock:
             was_closed, self._is_closed = self._is_closed, True
             self._cleanup_timeout = seconds
-            for run in self._running:
+            for run in list(self._running):
                 # The worker is the cause of every end from now on, even if a coroutine is protected from cancellation.
                 run.was_cancelled = True
             if self._loop is not None and not was_closed:
@@ -184,7 +186,7 @@ class EventLoop:
     def forget_running(self) -> None:
         """End the wait of every thread whose coroutine did not end before the loop was closed."""
         with self._lock:
-            for run in self._running:
+            for run in list(self._running):
                 run.forget()
         for run in list(self._without_thread):
             self.call_thread(run)
@@ -193,6 +195,8 @@ class EventLoop:
         """Begin the coroutines that wait. Called on the loop."""
         # In this order: a coroutine that is added after the assignment calls again.
         self._is_called = False
+        if self._is_closed:
+            return
         try:
             while self._waiting:
                 self._waiting.popleft().begin(loop)

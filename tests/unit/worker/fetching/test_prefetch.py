@@ -26,10 +26,19 @@ class Pool(SimpleNamespace):
         (0.00001, 2000, 1500),
         # 25 jobs of ten milliseconds are claimed when six are left, so a claim brings about twenty.
         (0.01, 25, 6),
-        (0.1, 0, 0),
+        (0.1, 2, 0),
+        (0.6, 0, 0),
     ],
 )
 def test_low_water__is_what_the_slots_run_during_a_claim(seconds: float, ahead: int, low_water: int) -> None:
     prefetch = Prefetch(cast("Any", Pool(seconds=seconds)))
+    prefetch.has_backlog = True
     assert prefetch.ahead(2000) == ahead
     assert prefetch.low_water(ahead) == low_water
+
+
+@pytest.mark.parametrize(("seconds", "ahead"), [(0.01, 25), (0.05, 5), (0.06, 0), (0.1, 0)])
+def test_long_jobs__are_not_claimed_ahead_while_other_workers_may_be_idle(seconds: float, ahead: int) -> None:
+    prefetch = Prefetch(cast("Any", Pool(seconds=seconds)))
+    assert not prefetch.has_backlog
+    assert prefetch.ahead(2000) == ahead

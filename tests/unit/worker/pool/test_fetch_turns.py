@@ -17,12 +17,15 @@ class CountedThreads(PoolThreads):
 
     def __init__(self, *, resting: int) -> None:
         super().__init__(lambda place: None, most=resting + 1)
-        self.resting = resting
         self._threads = [threading.Thread() for _ in range(self.most)]
+        self._gates = [threading.Lock() for _ in range(self.most)]
+        for gate in self._gates:
+            gate.acquire()
+        self._resting = self._gates[:resting]
 
     @property
     def called(self) -> int:
-        return self._calls.qsize()
+        return sum(not gate.locked() for gate in self._gates)
 
 
 def kept_turn(turns: Turns) -> Callable[[], bool]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -149,28 +148,19 @@ def test_two_threads_are_enough_for_one_job_after_the_other(site: Callable[..., 
     assert len(here.fetchers) == 6
 
 
-class SlowQueue:
-    """A queue from which a thread gets nothing before the gate opens."""
-
-    def __init__(self, queue: SimpleQueue[bool]) -> None:
-        self._queue = queue
-        self.gate = threading.Event()
-        self.put = queue.put
-        self.qsize = queue.qsize
-
-    def get(self) -> bool:
-        item = self._queue.get()
-        assert self.gate.wait(WAIT_TIMEOUT)
-        return item
-
-
 def test_a_thread_that_was_called_for_a_job_is_not_counted_upon_for_the_turn(
-    site: Callable[..., Site], wait_until: Wait
+    site: Callable[..., Site], wait_until: Wait, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = site(3)
-    calls = SlowQueue(here.slots._threads._calls)
-    here.slots._threads._calls = calls  # type: ignore[assignment]
-    calls.gate.set()
+    threads = here.slots._threads
+    may_wake, rest = threading.Event(), threads.rest
+    may_wake.set()
+
+    def rest_long(place: int, *, unless: Callable[[], object]) -> None:
+        rest(place, unless=unless)
+        assert may_wake.wait(WAIT_TIMEOUT)
+
+    monkeypatch.setattr(threads, "rest", rest_long)
     here.slots.share(here.fetch)
     # Two threads: one fetches, the other rests.
     here.submit(1)
@@ -180,10 +170,10 @@ def test_a_thread_that_was_called_for_a_job_is_not_counted_upon_for_the_turn(
     here.may_end.clear()
 
     def submit_and_keep() -> bool:
-        calls.gate.clear()
+        may_wake.clear()
         here.slots.submit([unit(2)], callers=1)
         assert here.slots.keep(unit(3))
-        calls.gate.set()
+        may_wake.set()
         wait_until(lambda: 2 in here.began)
         return False
 
@@ -265,7 +255,7 @@ def test_calls_do_not_pile_up_while_all_are_busy(site: Callable[..., Site], wait
     for number in range(500):
         here.slots.submit([unit(number)], callers=2)
     wait_until(lambda: len(here.began) == 2)
-    assert here.slots._threads._calls.qsize() <= 2
+    assert (len(here.slots._threads), here.slots._threads.resting) == (2, 0)
     here.may_end.set()
     wait_until(lambda: here.slots.is_idle)
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from django_graphile_worker.worker.pool.threads import PoolThreads
+from tests.conftest import WAIT_TIMEOUT
+
+Wait = Callable[..., None]
 
 
 def test_the_system_allows_no_more_threads__the_existing_ones_do_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    threads = PoolThreads(lambda place: threads.wait_for_call(), most=3)
+    threads = PoolThreads(lambda place: threads.wait_for_call(place), most=3)
     threads.call(1)
     start = threading.Thread.start
 
@@ -37,6 +43,101 @@ def test_the_system_allows_no_thread_at_all__is_an_error(monkeypatch: pytest.Mon
 
 
 def test_work_that_came_before_the_rest__is_not_missed() -> None:
-    threads = PoolThreads(lambda place: None, most=1)
-    threads.rest(unless=lambda: True)
+    threads = PoolThreads(lambda place: threads.wait_for_call(place), most=1)
+    threads.call(1)
+    assert threads.join(WAIT_TIMEOUT)
+    threads.rest(0, unless=lambda: True)
     assert threads.resting == 0
+
+
+class Working(PoolThreads):
+    """Threads that note their places when they are called, and rest again until all are called."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(self._note, most=most)
+        self.called: list[int] = []
+        self.has_called = threading.Semaphore(0)
+        self.has_ended = False
+
+    def _note(self, place: int) -> None:
+        self.wait_for_call(place)
+        while not self.has_ended:
+            self.called.append(place)
+            self.has_called.release()
+            self.rest(place, unless=lambda: self.has_ended)
+
+    def call_and_wait(self, count: int, wait_until: Wait) -> None:
+        self.call(count)
+        for _ in range(count):
+            assert self.has_called.acquire(timeout=WAIT_TIMEOUT)
+        wait_until(lambda: self.resting == len(self))
+
+    def end(self) -> None:
+        self.has_ended = True
+        self.call_all()
+        assert self.join(WAIT_TIMEOUT)
+
+
+@pytest.fixture
+def working(wait_until: Wait) -> Iterator[Working]:
+    """Twenty threads that rest."""
+    threads = Working(20)
+    threads.call_and_wait(20, wait_until)
+    threads.called.clear()
+    yield threads
+    threads.end()
+
+
+def test_call__wakes_the_thread_that_began_to_rest_last(working: Working, wait_until: Wait) -> None:
+    for _ in range(30):
+        working.call_and_wait(1, wait_until)
+    assert len(working.called) == 30
+    assert len(set(working.called)) == 1
+
+
+def test_call__wakes_no_other_thread(working: Working, wait_until: Wait) -> None:
+    """With one queue for all of them, a call woke two, and the second had to wait for Python's global lock in vain."""
+    before = switches(working)
+    for _ in range(100):
+        working.call_and_wait(1, wait_until)
+    after = switches(working)
+    # A thread that was noted as resting may have begun its wait after the first look.
+    woken = [place for place in before if after[place] > before[place] + 1]
+    assert woken == [working.called[0]]
+
+
+def switches(threads: PoolThreads) -> dict[int, int]:
+    """Return how often each thread has waited for something, by its place."""
+    counts = {}
+    for place, thread in enumerate(threads._threads):
+        status = Path(f"/proc/self/task/{thread.native_id}/status").read_text(encoding="ascii")
+        found = re.search(r"^voluntary_ctxt_switches:\s+(\d+)$", status, flags=re.MULTILINE)
+        assert found is not None
+        counts[place] = int(found[1])
+    return counts
+
+
+def test_reserved_thread__is_called_by_nothing_else(working: Working, wait_until: Wait) -> None:
+    assert working.reserve()
+    working.call(25)
+    wait_until(lambda: len(working.called) == 19 and working.resting == 19)
+    working.call_reserved()
+    wait_until(lambda: len(working.called) == 20)
+
+
+def test_reservation_that_is_cancelled_after_all_were_called__does_not_keep_the_thread(working: Working) -> None:
+    assert working.reserve()
+    working.has_ended = True
+    working.call_all()
+    working.release_reserved()
+    assert working.join(WAIT_TIMEOUT)
+
+
+def test_replaced_thread__has_work(working: Working, wait_until: Wait) -> None:
+    old = working._threads[3]
+    working.replace(3)
+    wait_until(lambda: working.called == [3])
+    assert working._threads[3] is not old
+    working.has_ended = True
+    working.call_all()
+    assert working.join(WAIT_TIMEOUT)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from django_graphile_worker.worker.execution.coroutines.event_loop import EventLoop
+from django_graphile_worker.worker.outcomes import CancelledByWorker
 
 DEADLINE = 60.0
 
@@ -110,3 +111,86 @@ def test_cancel__wakes_the_thread_of_a_coroutine_that_has_ended_though_the_loop_
         assert run.result(DEADLINE) == 7
     finally:
         go_on.set()
+
+
+class LateCall:
+    """Keeps the thread that starts a coroutine from calling the loop until the test lets it."""
+
+    def __init__(self, event_loop: EventLoop, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._event_loop = event_loop
+        self._call = event_loop._loop.call_soon_threadsafe  # type: ignore[union-attr]
+        self.is_due, self.may_call = threading.Event(), threading.Event()
+        monkeypatch.setattr(event_loop._loop, "call_soon_threadsafe", self)
+
+    def __call__(self, function: Any, *arguments: Any) -> Any:
+        if function == self._event_loop._begin_waiting:
+            self.is_due.set()
+            assert self.may_call.wait(DEADLINE)
+        return self._call(function, *arguments)
+
+    def wait_for_loop(self) -> None:
+        """Wait until the loop has done all that it was called for."""
+        is_done = threading.Event()
+        self._call(is_done.set)
+        assert is_done.wait(DEADLINE)
+
+
+@pytest.fixture
+def late_call(event_loop: EventLoop, monkeypatch: pytest.MonkeyPatch) -> LateCall:
+    assert event_loop.run(answer) == 42
+    return LateCall(event_loop, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("end", "error"),
+    [
+        (lambda event_loop: event_loop.cancel(), CancelledByWorker),
+        (lambda event_loop: event_loop.stop(*event_loop._running), asyncio.CancelledError),
+    ],
+    ids=["cancel", "stop"],
+)
+def test_coroutine_that_has_to_end_before_the_loop_was_called__does_not_begin(
+    event_loop: EventLoop,
+    pool: ThreadPoolExecutor,
+    late_call: LateCall,
+    end: Callable[[EventLoop], None],
+    error: type[BaseException],
+) -> None:
+    """A thread calls the loop without the lock, so another thread may cancel what the loop has not begun."""
+    began: list[bool] = []
+
+    async def work() -> None:
+        began.append(True)
+
+    ended = pool.submit(event_loop.run, work)
+    assert late_call.is_due.wait(DEADLINE)
+    end(event_loop)
+    late_call.wait_for_loop()
+    late_call.may_call.set()
+    with pytest.raises(error):
+        ended.result(DEADLINE)
+    assert began == []
+
+
+def test_loop_that_is_closed_before_it_was_called__ends_the_wait(
+    event_loop: EventLoop, pool: ThreadPoolExecutor, late_call: LateCall
+) -> None:
+    ended = pool.submit(event_loop.run, answer)
+    assert late_call.is_due.wait(DEADLINE)
+    event_loop.close(1.0)
+    late_call.may_call.set()
+    event_loop.forget_running()
+    with pytest.raises(CancelledByWorker):
+        ended.result(DEADLINE)
+
+
+def test_start__does_not_wait_for_a_thread_that_calls_the_loop(
+    event_loop: EventLoop, pool: ThreadPoolExecutor, late_call: LateCall, wait_until: Callable[..., None]
+) -> None:
+    """The call gives Python's global lock to the loop: threads that wait for another lock meanwhile wait in line."""
+    first = pool.submit(event_loop.run, answer)
+    assert late_call.is_due.wait(DEADLINE)
+    second = pool.submit(event_loop.run, answer)
+    wait_until(lambda: len(event_loop._waiting) == 2)
+    late_call.may_call.set()
+    assert (first.result(DEADLINE), second.result(DEADLINE)) == (42, 42)
