@@ -34,6 +34,8 @@ class CalledFunctions:
         self._functions: dict[str, list[tuple[SiteFunction, Traits]]] = {}
         # The names of trigger functions; None until they are first needed.
         self._triggers: frozenset[str] | None = None
+        # What ``suspects()`` has found, by its arguments. Most jobs of a site call the same functions.
+        self._answers: dict[tuple[frozenset[str], bool], frozenset[str] | None] = {}
 
     def suspects(self, open_cursor: OpenCursor, names: Iterable[str], *, has_written: bool) -> frozenset[str] | None:
         """Return the custom settings that these functions may have changed; None if they change nothing.
@@ -41,6 +43,15 @@ class CalledFunctions:
         An empty set means that they may have changed settings of PostgreSQL.
         """
         self._expire()
+        # Kept here: another thread may replace it meanwhile, together with the functions that the answer is about.
+        answers, question = self._answers, (frozenset(names), has_written)
+        if question not in answers:
+            answers[question] = self._find_suspects(open_cursor, names, has_written=has_written)
+        return answers[question]
+
+    def _find_suspects(
+        self, open_cursor: OpenCursor, names: Iterable[str], *, has_written: bool
+    ) -> frozenset[str] | None:
         found: list[tuple[SiteFunction, Traits]] = []
         seen: set[str] = set()
         pending = set(names) | (self._trigger_names(open_cursor) if has_written else set())
@@ -58,9 +69,9 @@ class CalledFunctions:
         return frozenset(setting for function, _ in found for setting in custom_settings_in(function.text, ()))
 
     def _expire(self) -> None:
-        if monotonic() >= self._expires_at or len(self._functions) > _MAX_NAMES:
+        if monotonic() >= self._expires_at or max(len(self._functions), len(self._answers)) > _MAX_NAMES:
             self._expires_at = monotonic() + MAX_AGE
-            self._functions, self._triggers = {}, None
+            self._functions, self._triggers, self._answers = {}, None, {}
 
     def _load(self, open_cursor: OpenCursor, names: Iterable[str]) -> None:
         unknown = [name for name in names if name not in self._functions]
