@@ -92,4 +92,5 @@ class CalledFunctions:
         added: dict[str, list[tuple[SiteFunction, Traits]]] = {name: [] for name in names}
         for function in found:
             added[function.name].append((function, traits_of_body(function.language, function.text)))
-        self._functions |= added
+        # In place: another thread may have replaced the functions, which an assignment would bring back.
+        self._functions.update(added)

@@ -166,7 +166,8 @@ class Fetcher(PoolLoop):
         seconds_until_next = self._start_due_jobs()
         if seconds_until_next is None:
             return False
-        self.last_claim_was_empty = self._prefetch.has_backlog = False
+        self.last_claim_was_empty = False
+        self._prefetch.note_claim(is_full=False)
         self._expected_at = min(self._expected_at, time.monotonic() + seconds_until_next)
         return True
 
@@ -193,7 +194,7 @@ class Fetcher(PoolLoop):
             max_bytes=self._prefetch.bytes_left(),
         )
         self.last_claim_was_empty = not claimed.claims and not claimed.has_more
-        self._prefetch.has_backlog = len(claimed.claims) >= room
+        self._prefetch.note_claim(is_full=len(claimed.claims) >= room)
         self._submit(claimed.claims, time.perf_counter() - started)
         return self._delay_after(claimed)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.worker.pool.slot_pool import SlotPool
@@ -11,9 +12,9 @@ from django_graphile_worker.worker.work_units import size_of
 
 # Seconds: claim ahead the jobs that the slots finish in this time.
 HORIZON = 0.05
-# Seconds: jobs that take longer than the horizon, and no longer than this, are claimed ahead only while the last claim
-# found as many jobs as it asked for. Otherwise other workers may have free slots, and could start them sooner. Longer
-# jobs are never claimed ahead.
+# Seconds: jobs that take longer than the horizon, and no longer than this, are claimed ahead only while there is a
+# backlog: all claims have been full for as long as a job takes. After one full claim, other workers may have free
+# slots, which would start the next jobs sooner. Longer jobs are never claimed ahead.
 LONGEST_AHEAD = 0.5
 # Seconds that a claim takes at most, with few exceptions: the waiting jobs must last as long.
 CLAIM_SECONDS = 0.0125
@@ -29,10 +30,11 @@ WORTH_A_SLOT = 0.0001
 class Prefetch:
     """Limits of the next claim, from what the pool has measured."""
 
-    def __init__(self, pool: SlotPool) -> None:
+    def __init__(self, pool: SlotPool, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._pool = pool
-        # Whether the last claim found as many jobs as it asked for.
-        self.has_backlog = False
+        self._clock = clock
+        # Since when each claim has found as many jobs as it asked for.
+        self._full_since: float | None = None
         self._seconds: float | None = None
         self._size = 1
         self._finished = 0
@@ -41,10 +43,22 @@ class Prefetch:
     def ahead(self, limit: int) -> int:
         """Return how many jobs to claim beyond the free slots."""
         seconds = self._measure()
-        if seconds is None or seconds > (LONGEST_AHEAD if self.has_backlog else HORIZON):
+        if seconds is None or (seconds > HORIZON and not self._has_backlog(seconds)):
             return 0
         room = min(limit, BYTES_AHEAD // self._size)
         return min(room, int(self._pool.concurrency * HORIZON / max(seconds, 1e-6)))
+
+    def _has_backlog(self, seconds: float) -> bool:
+        """Return whether jobs that take this long wait for all workers, and may be claimed ahead."""
+        since = self._full_since
+        return since is not None and seconds <= LONGEST_AHEAD and self._clock() - since > seconds
+
+    def note_claim(self, *, is_full: bool) -> None:
+        """Note whether a claim has found as many jobs as it asked for."""
+        if not is_full:
+            self._full_since = None
+        elif self._full_since is None:
+            self._full_since = self._clock()
 
     def low_water(self, ahead: int) -> int:
         """Return how many waiting jobs are so few that the next claim must begin, if ``ahead`` jobs may wait.

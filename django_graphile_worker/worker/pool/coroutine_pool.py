@@ -42,12 +42,13 @@ class CoroutinePool(SlotCounts):
         self._is_change_awaited = False
 
     def call(self, slots: int) -> None:
-        """Wake this many resting slots, and start slots if too few rest; one slot, if it can start what waits."""
+        """Wake this many slots, but no more than jobs wait; one slot, if it can start what waits."""
         try:
             is_coroutine = self._are_coroutines([self._waiting[0]])
         except IndexError:
-            is_coroutine = False
-        self._threads.call(1 if is_coroutine else slots)
+            # Nothing waits any more.
+            return
+        self._threads.call(1 if is_coroutine else min(slots, len(self._waiting)))
 
     def _are_coroutines(self, units: Sequence[Claim | WorkUnit]) -> bool:
         """Whether one thread can start all of these jobs in a moment."""
@@ -103,7 +104,6 @@ class CoroutinePool(SlotCounts):
     def _resume_ended(self, place: int) -> int:
         """Take the outcomes of the coroutines that have ended; return their number."""
         ended, freed = self.coroutines.ended, 0
-        self.coroutines.attendant = place
         for _ in range(len(ended)):
             try:
                 run = ended.popleft()
@@ -116,7 +116,6 @@ class CoroutinePool(SlotCounts):
 
     def _resume_calling(self, place: int) -> None:
         """Run the synchronous calls of a coroutine until it has ended."""
-        self.coroutines.leave(place)
         with contextlib.suppress(IndexError):
             self._resume_run(place, self.coroutines.calling.popleft())
         self._leave(place)

@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from django_graphile_worker.worker.pool.threads import PoolThreads
 
 
-CALLED = -1
-
-
 class CoroutineSlots:
     """How many jobs run without a thread, and which runs a thread has to resume."""
 
@@ -29,9 +26,6 @@ class CoroutineSlots:
         # The runs whose coroutines have ended, and the runs that keep a thread until they end.
         self.ended: deque[Any] = deque()
         self.calling: deque[Any] = deque()
-        # The place of the thread that resumes the runs that end, and looks for more of them before it rests or does
-        # slow work; ``CALLED`` if a thread has been called for them. Several threads would mostly wait for each other.
-        self.attendant: int | None = None
         # The first run that had ended at the last look.
         self._first: Any = None
 
@@ -42,20 +36,6 @@ class CoroutineSlots:
     def resume_ended(self, runs: Sequence[Any]) -> None:
         """Have a thread resume these runs, one after the other."""
         self.ended.extend(runs)
-        # After the runs are in place: a thread that leaves looks for them after it has left.
-        if self.attendant is None:
-            self._call()
-
-    def leave(self, place: int) -> None:
-        """Note that the thread of this place rests or does slow work, and have another resume the runs that wait."""
-        # If a thread was called after others had resumed the runs, it finds nothing: then this ends the call.
-        if self.attendant in (place, CALLED):
-            self.attendant = None
-            if self.ended:
-                self._call()
-
-    def _call(self) -> None:
-        self.attendant = CALLED
         self._threads.call(1)
 
     def look_again(self) -> bool:

@@ -161,7 +161,7 @@ class SlotPool(CoroutinePool):
                     freed, current[place] = 0, None
                     if self._is_ending:
                         return
-                    self._rest(place)
+                    self._threads.rest(place, unless=self._has_work)
                     continue
                 if not isinstance(unit, Claim):
                     freed = freed and self._call_for_freed(freed - 1)
@@ -179,21 +179,13 @@ class SlotPool(CoroutinePool):
             # replace_thread() has given the slot to another thread.
             return
         finally:
-            self.coroutines.leave(place)
             self._on_thread_end()
-
-    def _rest(self, place: int) -> None:
-        # First: the thread rests only if no coroutine has ended after it has left.
-        if self.coroutines.attendant is not None:
-            self.coroutines.leave(place)
-        self._threads.rest(place, unless=self._has_work)
 
     def _has_work(self) -> bool:
         return bool((self._line and self._has_room) or self._turns.open or self.coroutines.has_work or self._is_ending)
 
     def _take_turn(self, place: int) -> bool:
         """Take the turn, then run the work unit that the thread kept; return False when there are no more turns."""
-        self.coroutines.leave(place)
         goes_on = self._turns.take(place)
         unit = self._current[place]
         if unit is not None and not self._start_kept(place, unit):
@@ -201,14 +193,11 @@ class SlotPool(CoroutinePool):
         return goes_on
 
     def _run_in(self, place: int, unit: WorkUnit) -> None:
-        self.coroutines.leave(place)
         self._call_for_jobs()
         self._run_unit(place, unit)
         self._leave(place)
 
     def _run_lone(self, place: int, claim: Claim) -> None:
-        if self.coroutines.attendant is not None:
-            self.coroutines.leave(place)
         # Compared here as well, because nearly every job comes this way and a call costs as much as ten comparisons.
         if not self.wants_jobs and len(self._waiting) <= self.low_water:
             self._call_for_jobs()

@@ -49,16 +49,14 @@ class EventLoop:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        # Copied before it is read: threads remove from it without the lock.
-        self._running: set[CoroutineRun] = set()
+        self._running: set[CoroutineRun] = set()  # copied before a loop over it: threads change it without the lock
         # The coroutines that no thread waits for yet, and how they get a thread.
         self._without_thread: set[CoroutineRun] = set()
         self.threads: ThreadCalls | None = None
-        # The coroutines that the loop has to begin, and whether it has been called for them: one call wakes the loop
-        # for all threads that start a coroutine before it runs again.
+        # The coroutines that the loop has to begin, and whether it has been called for all of them.
         self._waiting: deque[CoroutineRun] = deque()
         self._is_called = False
-        # The coroutines that have ended, and whose threads the loop has to wake.
+        # The coroutines that have ended and whose threads the loop has to wake.
         self._ended: deque[CoroutineRun] = deque()
         # Whether the loop looks again soon for runs that wait for a thread.
         self._is_looking = False
@@ -94,8 +92,8 @@ class EventLoop:
             self._waiting.append(run)
             is_called, self._is_called = self._is_called, True
         if not is_called:
-            # After the lock: the call gives the interpreter to the loop, and all threads that start or end a coroutine
-            # meanwhile would wait for the lock. If the loop has been closed since, ``forget_running()`` ends the run.
+            # Not under the lock: the call lets the loop run, and threads that start a coroutine would wait meanwhile.
+            # If the loop has been closed since, ``forget_running()`` ends the run.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(self._begin_waiting, loop)
         return run

@@ -31,14 +31,32 @@ class Pool(SimpleNamespace):
     ],
 )
 def test_low_water__is_what_the_slots_run_during_a_claim(seconds: float, ahead: int, low_water: int) -> None:
-    prefetch = Prefetch(cast("Any", Pool(seconds=seconds)))
-    prefetch.has_backlog = True
+    now = [0.0]
+    prefetch = Prefetch(cast("Any", Pool(seconds=seconds)), clock=lambda: now[0])
+    prefetch.note_claim(is_full=True)
+    now[0] = 1.0
     assert prefetch.ahead(2000) == ahead
     assert prefetch.low_water(ahead) == low_water
 
 
 @pytest.mark.parametrize(("seconds", "ahead"), [(0.01, 25), (0.05, 5), (0.06, 0), (0.1, 0)])
-def test_long_jobs__are_not_claimed_ahead_while_other_workers_may_be_idle(seconds: float, ahead: int) -> None:
+def test_long_jobs__are_not_claimed_ahead_without_a_backlog(seconds: float, ahead: int) -> None:
     prefetch = Prefetch(cast("Any", Pool(seconds=seconds)))
-    assert not prefetch.has_backlog
     assert prefetch.ahead(2000) == ahead
+
+
+def test_long_jobs__are_claimed_ahead_when_claims_have_been_full_for_as_long_as_a_job() -> None:
+    """After one full claim, another worker may have free slots for the rest of the jobs."""
+    now = [0.0]
+    prefetch = Prefetch(cast("Any", Pool(seconds=0.1)), clock=lambda: now[0])
+    prefetch.note_claim(is_full=True)
+    assert prefetch.ahead(2000) == 0
+    now[0] = 0.09
+    prefetch.note_claim(is_full=True)
+    assert prefetch.ahead(2000) == 0
+    now[0] = 0.11
+    assert prefetch.ahead(2000) == 2
+    prefetch.note_claim(is_full=False)
+    assert prefetch.ahead(2000) == 0
+    prefetch.note_claim(is_full=True)
+    assert prefetch.ahead(2000) == 0

@@ -134,57 +134,17 @@ def test_end_that_takes_long__delays_no_other(site: Site, wait_until: Wait) -> N
     assert not slots.look_again()
 
 
-def test_runs_that_end_while_others_are_resumed__need_no_other_thread(site: Site, wait_until: Wait) -> None:
-    site.pool.submit(coroutines(1, 2, 3, 4), callers=4)
-    wait_until(lambda: len(site.started) == 4)
-    wait_until(lambda: site.pool._threads.resting == len(site.pool._threads))
-    site.may_resume.clear()
-    site.pool.coroutines.resume_ended(site.started[:1])
-    wait_until(lambda: site.pool.coroutines.count == 3)
-    for run in site.started[1:]:
-        site.pool.coroutines.resume_ended([run])
-    assert site.pool._threads.resting == len(site.pool._threads) - 1
-    site.may_resume.set()
-    wait_until(lambda: sorted(site.ended) == [1, 2, 3, 4])
-    wait_until(lambda: site.pool.coroutines.attendant is None)
+def test_call_for_jobs_that_have_begun_meanwhile__starts_no_thread(site: Site) -> None:
+    site.pool.call(4)
+    assert len(site.pool._threads) == 0
 
 
-def test_run_that_ends_while_the_thread_does_slow_work__gets_another_thread(site: Site, wait_until: Wait) -> None:
-    site.pool.submit(coroutines(1, 2), callers=1)
-    wait_until(lambda: len(site.started) == 2)
-    site.pool.submit(plain(3), callers=1)
-    wait_until(lambda: site.ran == [3])
-    site.may_resume.clear()
-    site.pool.coroutines.resume_ended(site.started[:1])
-    wait_until(lambda: site.pool.coroutines.count == 1)
-    site.pool.submit(plain(4), callers=0)
-    site.may_resume.set()
-    # The thread that resumed the first run takes the job that waits, and keeps it until the end.
-    wait_until(lambda: site.ran == [3, 4])
-    site.pool.coroutines.resume_ended(site.started[1:])
-    wait_until(lambda: sorted(site.ended) == [1, 2])
-
-
-def test_thread_that_leaves__has_another_resume_the_runs_that_wait(site: Site, wait_until: Wait) -> None:
-    site.pool.submit(coroutines(1), callers=1)
-    wait_until(lambda: len(site.started) == 1)
-    wait_until(lambda: site.pool._threads.resting == len(site.pool._threads))
-    slots = site.pool.coroutines
-    slots.attendant = 9
-    slots.resume_ended(site.started[:])
-    slots.leave(8)
-    assert (site.pool._threads.resting, len(slots.ended)) == (len(site.pool._threads), 1)
-    slots.leave(9)
-    wait_until(lambda: site.ended == [1])
-
-
-def test_call_for_runs_that_others_have_resumed__does_not_keep_later_runs_waiting(site: Site, wait_until: Wait) -> None:
-    site.pool.submit(coroutines(1), callers=1)
-    wait_until(lambda: len(site.started) == 1)
-    site.pool.coroutines._call()
-    wait_until(lambda: site.pool.coroutines.attendant is None)
-    site.pool.coroutines.resume_ended(site.started[:])
-    wait_until(lambda: site.ended == [1])
+def test_call_for_a_job_that_waits__starts_one_thread(site: Site, wait_until: Wait) -> None:
+    """Its task may be async, which is known when its first job has begun: the other threads would never be used."""
+    site.pool.submit(plain(1), callers=0)
+    site.pool.call(4)
+    assert len(site.pool._threads) == 1
+    wait_until(lambda: site.ran == [1])
 
 
 def test_job_that_could_not_start__frees_its_slot(site: Site, wait_until: Wait) -> None:
