@@ -57,6 +57,8 @@ def test_prefetched_jobs__are_returned_with_their_attempt(world: World, fleet: F
     wait_until(lambda: world.count_events("start") == 2)
     worker.signal(signal.SIGTERM)
     worker.wait_for("is stopping")
+    # A slot that becomes free before that would run one of them.
+    wait_until(lambda: sum(job.locked_by is not None for job in world.jobs()) == 2)
     world.continue_jobs("go")
     assert worker.wait() == 0
     world.check_nothing_is_held()

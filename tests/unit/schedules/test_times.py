@@ -141,8 +141,12 @@ def test_zone__that_does_not_exist_is_refused() -> None:
 def test_next_time__is_fast(definition: Definition) -> None:
     now = at("2026-11-16T10:00:07")
     next_time(definition, now)
-    started = time.process_time()
-    for _ in range(200):
-        next_time(definition, now)
-    # It takes less than 20 µs on an idle machine; the rest is for a busy one.
-    assert (time.process_time() - started) / 200 < 0.000_1
+
+    def seconds() -> float:
+        started = time.thread_time()
+        for _ in range(50):
+            next_time(definition, now)
+        return (time.thread_time() - started) / 50
+
+    # It takes less than 20 µs on an idle machine; the rest, and the best of several, are for a busy one.
+    assert min(seconds() for _ in range(8)) < 0.000_1
