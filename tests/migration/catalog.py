@@ -50,7 +50,9 @@ with space as (
 )
 
 select format('relation %%s %%s rls=%%s forced=%%s options=%%s',
-  relkind, relname, relrowsecurity, relforcerowsecurity, reloptions)
+  relkind, relname, relrowsecurity, relforcerowsecurity,
+  -- How full the pages of jobs are belongs to this package.
+  case when %(everything)s then reloptions else nullif(array_remove(reloptions, 'fillfactor=40'), '{}') end)
 from relations where relkind in ('r', 'v', 'c', 'S')
 
 union all

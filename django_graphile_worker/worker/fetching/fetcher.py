@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from django_graphile_worker.sql.claims import Claim, Claimed
 from django_graphile_worker.worker.fetching.pool_loop import PoolLoop
 from django_graphile_worker.worker.fetching.prefetch import Prefetch
+from django_graphile_worker.worker.fetching.slot_demand import SECOND_LOOK, SlotDemand
 from django_graphile_worker.worker.pool.slot_pool import SlotPool
 from django_graphile_worker.worker.work_units import WorkUnit, line_up
 
@@ -57,8 +58,6 @@ if TYPE_CHECKING:
             """Close what the fetcher used: it has ended."""
 
 
-# Seconds until all slots are called, if only a few were called and a job takes longer than expected.
-SECOND_LOOK = 0.002
 # Seconds after which claimed jobs that have not begun are returned.
 WAITING_TIMEOUT = 0.5
 
@@ -97,6 +96,7 @@ class Fetcher(PoolLoop):
         self._local_queue_size = local_queue_size
         self._listener = listener
         self._prefetch = Prefetch(pool)
+        self._demand = SlotDemand(pool)
         self._expected_at = math.inf
         self._look_at = -math.inf
         self._waiting_timeout = WAITING_TIMEOUT
@@ -114,9 +114,7 @@ class Fetcher(PoolLoop):
             # The next step decides how long to wait. This thread may have a job to run first.
             return 0.0
         self._return_waiting()
-        if self._pool.could_do_more:
-            # The jobs take longer than expected.
-            self._pool.call(self._pool.concurrency)
+        self._demand.adjust()
         self.last_claim_was_empty = True
         if not self.was_called and self._until_next_look() > 0:
             # This step only had to check the slots.
@@ -201,7 +199,7 @@ class Fetcher(PoolLoop):
     def _submit(self, claims: list[Claim], duration: float) -> None:
         if claims:
             self._prefetch.weigh(claims)
-            self._pool.submit(line_up(claims), callers=self._prefetch.callers())
+            self._pool.submit(line_up(claims), callers=self._demand.callers())
             self._on_claimed(claims, duration)
 
     def _delay_after(self, claimed: Claimed) -> float:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Sequence
 
 from django_graphile_worker.sql.claims import Claim
+from django_graphile_worker.worker.fetching.mean_duration import MeanDuration
 from django_graphile_worker.worker.pool.slot_pool import SlotPool
 from django_graphile_worker.worker.work_units import size_of
 
@@ -23,8 +23,6 @@ QUEUE_HORIZON = 0.1
 # The largest total size of the payloads of claimed jobs that have not begun. The claim statement counts bytes; here,
 # characters stand for bytes.
 BYTES_AHEAD = 16 * 1024 * 1024
-# Seconds: a job of this length is worth another thread; threads for shorter jobs only wait for each other.
-WORTH_A_SLOT = 0.0001
 
 
 class Prefetch:
@@ -35,7 +33,7 @@ class Prefetch:
         self._clock = clock
         # Since when each claim has found as many jobs as it asked for.
         self._full_since: float | None = None
-        self._seconds: float | None = None
+        self._duration = MeanDuration()
         self._size = 1
         self._finished = 0
         self._busy = 0.0
@@ -66,14 +64,10 @@ class Prefetch:
         They keep the slots busy during the claim. The fewer they are, the more jobs a claim brings.
         """
         most = ahead * 3 // 4
-        if self._seconds is None:
+        seconds = self._duration.seconds
+        if seconds is None:
             return most
-        return min(most, int(self._pool.concurrency * CLAIM_SECONDS / max(self._seconds, 1e-6)))
-
-    def callers(self) -> int:
-        """Return how many slots to call for new jobs: all, unless jobs are so short that a few keep up."""
-        seconds = self._measure()
-        return self._pool.concurrency if seconds is None else math.ceil(seconds / WORTH_A_SLOT) + 1
+        return min(most, int(self._pool.concurrency * CLAIM_SECONDS / max(seconds, 1e-6)))
 
     def per_queue(self, limit: int) -> int:
         """Return how many jobs of one queue to claim at once."""
@@ -96,12 +90,11 @@ class Prefetch:
 
     def slow_down(self) -> None:
         """Forget the measurement: claimed jobs did not begin in time, so it is no longer valid."""
-        self._seconds = None
+        self._duration.forget()
 
     def _measure(self) -> float | None:
         finished, busy = self._pool.totals()
         if finished > self._finished:
-            recent = (busy - self._busy) / (finished - self._finished)
-            self._seconds = recent if self._seconds is None else (self._seconds + recent) / 2
+            self._duration.add(finished - self._finished, busy - self._busy)
             self._finished, self._busy = finished, busy
-        return self._seconds
+        return self._duration.seconds

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.worker.outcomes import Outcome
 from django_graphile_worker.worker.pool.slot_counts import SlotCounts
+from django_graphile_worker.worker.pool.totals import LONGEST_TYPICAL
 from django_graphile_worker.worker.work_units import WorkUnit
 
 if TYPE_CHECKING:
@@ -159,7 +160,9 @@ class CoroutinePool(SlotCounts):
         if self._is_interrupted:
             return
         totals = self._totals
-        totals.busy_seconds[place] += outcome.duration
+        duration = outcome.duration
+        totals.busy_seconds[place] += duration
+        totals.typical_seconds[place] += duration if duration < LONGEST_TYPICAL else LONGEST_TYPICAL
         self._on_outcome(outcome)
         # Counted last: when another thread sees that the job has finished, its outcome must have been passed on.
         totals.finished[place] += 1

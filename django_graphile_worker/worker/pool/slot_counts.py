@@ -56,6 +56,19 @@ class SlotCounts:
         """Return the number of jobs that have finished so far, and the seconds that they took together."""
         return self._totals.measured()
 
+    def typical_seconds(self) -> float:
+        """Return the seconds that these jobs took together, with two milliseconds for each job that took longer."""
+        return sum(self._totals.typical_seconds)
+
+    def finished(self) -> list[int]:
+        """Return the number of jobs that each thread has finished so far."""
+        return self._totals.finished.copy()
+
+    def running_since(self, finished: list[int]) -> int:
+        """Return how many threads have finished a job since ``finished()`` returned this, and run another job."""
+        now, current = self._totals.finished, self._current
+        return sum(before < after and unit is not None for before, after, unit in zip(finished, now, current, strict=True))
+
     @property
     def has_waiting(self) -> bool:
         """Is there a claimed job that has not begun?"""

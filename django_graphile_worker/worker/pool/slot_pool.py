@@ -33,19 +33,24 @@ class SlotPool(CoroutinePool):
         self._on_thread_end = events.on_thread_end
         self._turns = Turns(self._threads, self._current)
         self._is_ending = False
+        # How many slots are to rest although jobs wait.
+        self._surplus = 0
         # Held while jobs are removed and returned: a slot whose work unit is empty must not release the queue before
         # the removed jobs of the queue have been passed to the releaser.
         self.removal_lock = threading.Lock()
 
     def submit(self, units: Sequence[Claim | WorkUnit], *, callers: int) -> None:
-        """Put jobs and work units in the line, and call this many slots: for short jobs a few are quicker than all.
-
-        Python runs one thread at a time. Ten threads that wake up to run ten jobs of ten
-        microseconds mostly wait for each other, and so does the thread that claims.
-        """
+        """Put jobs and work units in the line, and call this many slots, or one slot if none runs a job."""
         self._totals.submit(units)
+        self._surplus = 0
         self._line.extend(units)
+        # Checked after the line has the jobs: a slot that has found the line empty looks again before it rests.
+        callers = callers or int(not self.running())
         self._threads.call(1 if self._are_coroutines(units) else min(callers, len(units)))
+
+    def rest(self, slots: int) -> None:
+        """Have this many slots rest when their jobs have ended, although jobs wait."""
+        self._surplus = slots
 
     def share(self, turn: Turn) -> None:
         """Have the threads run this loop in turns, beside the jobs; see ``fetch_turns``."""
@@ -152,6 +157,9 @@ class SlotPool(CoroutinePool):
                 if coroutines.ended or coroutines.calling:
                     freed = self._resume_next(place, freed)
                     continue
+                if self._surplus > 0:
+                    self._threads.rest(place, unless=self._is_needed)
+                    continue
                 # Before the check: a thread that counts the slots beside the coroutines counts this slot, or this
                 # thread finds the coroutines.
                 current[place] = LONE_JOB
@@ -183,6 +191,15 @@ class SlotPool(CoroutinePool):
 
     def _has_work(self) -> bool:
         return bool((self._line and self._has_room) or self._turns.open or self.coroutines.has_work or self._is_ending)
+
+    def _is_needed(self) -> bool:
+        """Return whether the calling thread must go on; if not, it rests. Called under the lock of the threads."""
+        if self._is_ending:
+            self._surplus = 0
+        is_needed = self._surplus < 1 or self._turns.open or self.coroutines.ended or self.coroutines.calling
+        if not is_needed:
+            self._surplus -= 1
+        return bool(is_needed)
 
     def _take_turn(self, place: int) -> bool:
         """Take the turn, then run the work unit that the thread kept; return False when there are no more turns."""

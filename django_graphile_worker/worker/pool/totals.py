@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.worker.work_units import WorkUnit, size_of
 
+# Seconds: a longer job counts as long as this for the typical duration of jobs.
+LONGEST_TYPICAL = 0.002
+
 
 class PoolTotals:
     """Counts of jobs, not of work units: a work unit that moves from the line to a slot is for a moment in neither.
@@ -24,6 +27,8 @@ class PoolTotals:
         self.begun_size = [0] * threads
         self.finished = [0] * threads
         self.busy_seconds = [0.0] * threads
+        # The same without most of the time of jobs that take long, or had to wait for other threads.
+        self.typical_seconds = [0.0] * threads
 
     def submit(self, units: Sequence[Claim | WorkUnit]) -> None:
         claims = [unit for unit in units if type(unit) is Claim]

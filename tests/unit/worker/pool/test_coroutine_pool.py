@@ -141,7 +141,8 @@ def test_call_for_jobs_that_have_begun_meanwhile__starts_no_thread(site: Site) -
 
 def test_call_for_a_job_that_waits__starts_one_thread(site: Site, wait_until: Wait) -> None:
     """Its task may be async, which is known when its first job has begun: the other threads would never be used."""
-    site.pool.submit(plain(1), callers=0)
+    site.pool._totals.submit(plain(1))
+    site.pool._line.extend(plain(1))
     site.pool.call(4)
     assert len(site.pool._threads) == 1
     wait_until(lambda: site.ran == [1])

@@ -436,3 +436,96 @@ def test_replaced_thread__leaves_its_slot_and_the_rest_of_its_queue(wait_until: 
     assert threads_ended == [stuck.ident], "the thread ends, and closes its connections"
     pool.stop()
     assert pool.join(WAIT_TIMEOUT)
+
+
+class Stepped(Calls):
+    """Slots whose jobs end one at a time, each when the test says so."""
+
+    def __init__(self, concurrency: int) -> None:
+        self.may_end: dict[int, threading.Event] = {}
+        self.began: list[int] = []
+        self.slots = SlotPool(concurrency, self)
+
+    def submit(self, *numbers: int, callers: int) -> None:
+        self.may_end |= {number: threading.Event() for number in numbers}
+        self.slots.submit([claim(number) for number in numbers], callers=callers)
+
+    def run(self, claim: Claim) -> Outcome:
+        self.began.append(claim.id)
+        assert self.may_end[claim.id].wait(WAIT_TIMEOUT)
+        return Succeeded(claim, 0.0)
+
+    def end(self, *numbers: int) -> None:
+        for number in numbers:
+            self.may_end[number].set()
+
+
+def test_slots_to_rest__rest_although_jobs_wait_and_can_be_called_again(wait_until: Wait) -> None:
+    here = Stepped(3)
+    here.submit(1, 2, 3, 4, 5, 6, 7, callers=3)
+    wait_until(lambda: len(here.began) == 3)
+    before = here.slots.finished()
+    here.slots.rest(2)
+    here.end(1, 2)
+    wait_until(lambda: here.slots._threads.resting == 2)
+    assert (here.slots.running(), here.slots.backlog, here.slots.running_since(before)) == (1, 4, 0)
+    here.end(3)
+    wait_until(lambda: here.began[3:] == [4])
+    assert here.slots.running_since(before) == 1
+    here.slots.call(2)
+    wait_until(lambda: len(here.began) == 6)
+    here.end(4, 5, 6, 7)
+    wait_until(lambda: here.slots.is_idle)
+    here.slots.stop()
+    assert here.slots.join(WAIT_TIMEOUT)
+
+
+def test_slots_to_rest__go_on_when_the_pool_ends(wait_until: Wait) -> None:
+    here = Stepped(2)
+    here.submit(1, 2, 3, callers=2)
+    wait_until(lambda: len(here.began) == 2)
+    here.slots.stop()
+    here.slots.rest(5)
+    here.end(1, 2, 3)
+    assert here.slots.join(WAIT_TIMEOUT)
+    assert sorted(here.began) == [1, 2, 3]
+
+
+def test_slot_to_rest__takes_an_open_turn(wait_until: Wait) -> None:
+    """Of three slots, one takes the turn and ends with it, one rests, and one runs the last job."""
+    here = Stepped(3)
+    turns: list[int] = []
+    here.submit(1, 2, 3, 4, callers=3)
+    wait_until(lambda: len(here.began) == 3)
+    here.slots.rest(1)
+    here.slots._turns.open.append(lambda: bool(turns.append(1)))
+    here.end(1, 2, 3, 4)
+    wait_until(lambda: turns == [1] and here.slots.is_idle)
+    here.slots.stop()
+    assert here.slots.join(WAIT_TIMEOUT)
+
+
+def test_new_jobs__are_not_left_to_slots_that_were_to_rest(wait_until: Wait) -> None:
+    """All slots have come to rest for want of jobs, before they were to rest for want of work for so many."""
+    here = Stepped(2)
+    here.submit(1, 2, callers=2)
+    wait_until(lambda: len(here.began) == 2)
+    here.end(1, 2)
+    wait_until(lambda: here.slots._threads.resting == 2)
+    here.slots.rest(1)
+    here.submit(3, callers=1)
+    here.end(3)
+    wait_until(lambda: here.slots.is_idle)
+    here.slots.stop()
+    assert here.slots.join(WAIT_TIMEOUT)
+
+
+def test_new_jobs_without_a_caller__get_a_slot_if_none_runs_a_job(wait_until: Wait) -> None:
+    """The slot that ran the jobs before them may have come to rest a moment ago."""
+    here = Stepped(2)
+    here.submit(1, 2, callers=0)
+    wait_until(lambda: here.began == [1])
+    here.end(1, 2)
+    wait_until(lambda: here.slots.is_idle)
+    here.slots.stop()
+    assert here.slots.join(WAIT_TIMEOUT)

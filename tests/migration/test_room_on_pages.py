@@ -1,0 +1,61 @@
+"""The pages of jobs have room for the versions of rows that claims write."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+
+from django_graphile_worker.sql import claims, tasks
+from tests.migration.conftest import Site
+from tests.support.worker_sql import WorkerSql
+
+BEFORE = "0030"
+OPTIONS = "select reloptions from pg_class where oid = '{schema}._private_jobs'::regclass"
+
+
+def test_new_schema__leaves_room(site: Site, worker: WorkerSql) -> None:
+    site.migrate()
+    assert worker.value(OPTIONS) == ["fillfactor=40"]
+    site.migrate(BEFORE)
+    assert worker.value(OPTIONS) is None
+
+
+def test_value_that_an_administrator_has_chosen__stays(site: Site, worker: WorkerSql) -> None:
+    site.migrate(BEFORE)
+    worker.query("alter table {schema}._private_jobs set (fillfactor = 80)")
+    site.migrate()
+    assert worker.value(OPTIONS) == ["fillfactor=80"]
+    site.migrate(BEFORE)
+    assert worker.value(OPTIONS) == ["fillfactor=80"]
+
+
+@pytest.mark.parametrize("size", [2, 40, 200, 1000])
+def test_claim__writes_rows_to_the_pages_where_they_were(
+    size: int, versioned_connection: psycopg.Connection[Any], worker_schema: str
+) -> None:
+    """The log has only what a claim changes, and no second page is read and written."""
+    worker = WorkerSql(versioned_connection, worker_schema)
+    worker.query(
+        "select count(*) from {schema}.add_jobs(array(select row('a_task', to_json(repeat('x', %s)), null, null, null, null,"
+        " null, null)::{schema}.job_spec from generate_series(1, 500)))",
+        size,
+    )
+    pages = "select array_agg((ctid::text::point)[0]::int order by id) from {schema}._private_jobs"
+    before = worker.value(pages)
+    with versioned_connection.cursor() as cursor:
+        task_ids = list(tasks.register_tasks(cursor, ["a_task"], schema=worker_schema))
+        claimed = claims.claim_jobs(
+            cursor,
+            schema=worker_schema,
+            token="django-worker-0123456789abcdef01/1234567",  # noqa: S106
+            task_ids=task_ids,
+            max_jobs=500,
+            max_queues=1,
+            max_per_queue=1,
+        )
+    assert len(claimed.claims) == 500
+    moved = sum(old != new for old, new in zip(before, worker.value(pages), strict=True))
+    # Of the smallest rows, a page may have one that does not fit.
+    assert moved <= 25
