@@ -38,8 +38,8 @@ def test_claim__writes_rows_to_the_pages_where_they_were(
     """The log has only what a claim changes, and no second page is read and written."""
     worker = WorkerSql(versioned_connection, worker_schema)
     worker.query(
-        "select count(*) from {schema}.add_jobs(array(select row('a_task', to_json(repeat('x', %s)), null, null, null, null,"
-        " null, null)::{schema}.job_spec from generate_series(1, 500)))",
+        "select count(*) from {schema}.add_jobs(array(select row('a_task', to_json(repeat('x', %s)), null, null, null,"
+        " null, null, null)::{schema}.job_spec from generate_series(1, 500)))",
         size,
     )
     pages = "select array_agg((ctid::text::point)[0]::int order by id) from {schema}._private_jobs"
@@ -49,7 +49,7 @@ def test_claim__writes_rows_to_the_pages_where_they_were(
         claimed = claims.claim_jobs(
             cursor,
             schema=worker_schema,
-            token="django-worker-0123456789abcdef01/1234567",  # noqa: S106
+            token="django-worker-0123456789abcdef01/1234567",
             task_ids=task_ids,
             max_jobs=500,
             max_queues=1,

@@ -1,9 +1,9 @@
 """How many slots run the jobs that wait: one slot, as long as jobs are so short that it keeps up.
 
-Python runs one thread at a time. A thread that computes gives Python's global lock up every five milliseconds, to one of
-the threads that wait for it. If ten slots run jobs of ten microseconds, each of them waits for nearly all of the time,
-and so do the thread that claims and the thread that releases. Until their turn, after fifty milliseconds, the slots have
-run all jobs that were claimed.
+Python runs one thread at a time. A thread that computes gives Python's global lock up every five milliseconds, to one
+of the threads that wait for it. If ten slots run jobs of ten microseconds, each of them waits for nearly all of the
+time, and so do the thread that claims and the thread that releases. Until their turn, after fifty milliseconds, the
+slots have run all jobs that were claimed.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class SlotDemand:
             self._pool.rest(slots - 1)
 
     def _look(self) -> tuple[int, float, int]:
-        """Return the jobs that have finished since the last look, their seconds, and how many slots go on running jobs."""
+        """Return how many jobs have finished since the last look, their seconds, and how many slots run more of them."""
         before, self._finished = self._finished, self._pool.finished()
         seconds_before, self._seconds = self._seconds, self._pool.typical_seconds()
         self._looked_at = self._clock()

@@ -67,7 +67,9 @@ class SlotCounts:
     def running_since(self, finished: list[int]) -> int:
         """Return how many threads have finished a job since ``finished()`` returned this, and run another job."""
         now, current = self._totals.finished, self._current
-        return sum(before < after and unit is not None for before, after, unit in zip(finished, now, current, strict=True))
+        return sum(
+            before < after and unit is not None for before, after, unit in zip(finished, now, current, strict=True)
+        )
 
     @property
     def has_waiting(self) -> bool:

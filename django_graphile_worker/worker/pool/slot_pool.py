@@ -154,11 +154,8 @@ class SlotPool(CoroutinePool):
                     if self._take_turn(place):
                         continue
                     return
-                if coroutines.ended or coroutines.calling:
-                    freed = self._resume_next(place, freed)
-                    continue
-                if self._surplus > 0:
-                    self._threads.rest(place, unless=self._is_needed)
+                if coroutines.ended or coroutines.calling or self._surplus > 0:
+                    freed = self._resume_or_rest(place, freed)
                     continue
                 # Before the check: a thread that counts the slots beside the coroutines counts this slot, or this
                 # thread finds the coroutines.
@@ -192,11 +189,19 @@ class SlotPool(CoroutinePool):
     def _has_work(self) -> bool:
         return bool((self._line and self._has_room) or self._turns.open or self.coroutines.has_work or self._is_ending)
 
+    def _resume_or_rest(self, place: int, freed: int) -> int:
+        """Resume runs that wait for a thread, or rest if slots are to rest; return as ``_resume_next()`` does."""
+        if self.coroutines.has_work:
+            return self._resume_next(place, freed)
+        freed = freed and self._call_for_freed(freed)
+        self._threads.rest(place, unless=self._is_needed)
+        return freed
+
     def _is_needed(self) -> bool:
         """Return whether the calling thread must go on; if not, it rests. Called under the lock of the threads."""
         if self._is_ending:
             self._surplus = 0
-        is_needed = self._surplus < 1 or self._turns.open or self.coroutines.ended or self.coroutines.calling
+        is_needed = self._surplus < 1 or self._turns.open or self.coroutines.has_work
         if not is_needed:
             self._surplus -= 1
         return bool(is_needed)
