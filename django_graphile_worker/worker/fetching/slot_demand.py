@@ -64,7 +64,7 @@ class SlotDemand:
             self._pool.rest(slots - 1)
 
     def _look(self) -> tuple[int, float, int]:
-        """Return how many jobs have finished since the last look, their seconds, and how many slots run more of them."""
+        """Return how many jobs have finished since the last look, their seconds, and how many slots run more."""
         before, self._finished = self._finished, self._pool.finished()
         seconds_before, self._seconds = self._seconds, self._pool.typical_seconds()
         self._looked_at = self._clock()
