@@ -3,9 +3,12 @@
 -- there is room, and otherwise to another page. On the same page, the log has only what differs between the two
 -- versions, the old one need not be locked a second time, and one page instead of two is read and written. So new rows
 -- leave more than half of each page free. A value that an administrator has chosen stays.
+--
+-- Before PostgreSQL 17, the planner takes the room for rows as long as the table has not been analyzed, and chooses
+-- worse plans for claims.
 do $do$
 begin
-  if not exists (
+  if current_setting('server_version_num')::int >= 170000 and not exists (
     select from pg_class
     where oid = ':SCHEMA._private_jobs'::regclass and reloptions::text ~ 'fillfactor='
   ) then

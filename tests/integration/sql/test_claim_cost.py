@@ -23,7 +23,7 @@ TASK, UNKNOWN = 1, 2
 # Queues 1 to 1,000 are free, the last of them has a job to run; the next is held.
 FREE, HELD = 1_000, 1_001
 # A scan that does not stop where it should reads some hundred buffers more of a large backlog.
-TOLERANCE = 40
+TOLERANCE = 60
 
 # What is inserted for each n, as (task_id, priority, run_at, job_queue_id, flags).
 SHAPES = {
@@ -198,6 +198,8 @@ def test_cost__of_jobs_that_another_claim_takes_is_that_of_their_scan(
     for task in tasks:
         insert(connection, f"{task}, 0, {DUE}, null, null", f"generate_series(1, {2 * FEW})")
     alone, _ = measure(tasks, max_jobs=FEW)
+    # The versions of rows that were rolled back take the room on the pages.
+    connection.execute(f"vacuum {JOBS}".encode())
     with psycopg.connect(connection.info.dsn) as other:
         taken = claims.claim_jobs(
             other.cursor(binary=True),

@@ -127,7 +127,7 @@ class TestALostLease:
         for _ in range(5):
             make_job("gated")
         worker = runner(concurrency=1)
-        worker.fetcher._prefetch._seconds = 0.001
+        worker.fetcher._prefetch._duration.add(50, 50 * 0.001)
         worker.fetcher.step()
         assert gates.begun.acquire(timeout=WAIT_TIMEOUT)
         raw_connection().execute(f"update \"{worker_schema}\"._private_jobs set locked_by = 'worker-node'".encode())

@@ -134,7 +134,7 @@ def test_job_that_was_claimed_before_the_pause__is_returned_and_does_not_begin(
     make_queue("mail")
     make_job("slow", queue_name="mail" if what == "queue" else None)
     waiting = make_job("quick", {"n": 1}, flags={"bulk": True}, queue_name="mail" if what == "queue" else None)
-    worker.fetcher._prefetch._seconds = 0.001
+    worker.fetcher._prefetch._duration.add(50, 50 * 0.001)
     worker.fetcher.step()
     assert gate.has_begun.acquire(timeout=WAIT_TIMEOUT)
     assert models.Job.objects.get(pk=waiting).locked_at is not None
@@ -252,7 +252,7 @@ class TestPausingTheOwnQueue:
     def test_queue_is_paused_until_the_retry(self, runner: Build, wait_until: Wait, ran: list[Any]) -> None:
         heard: list[Any] = []
         worker = runner(concurrency=1, local_queue_size=10)
-        worker.fetcher._prefetch._seconds = 0.001
+        worker.fetcher._prefetch._duration.add(50, 50 * 0.001)
         first = make_job("limited", {"n": 1}, queue_name="mail")
         second = make_job("limited", {"n": 2}, queue_name="mail")
         make_job("quick", {"n": 3}, queue_name="other")

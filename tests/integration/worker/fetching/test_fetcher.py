@@ -45,7 +45,7 @@ def test_gives_back_what_waits_too_long_for_a_slot(runner: Build, wait_until: Wa
         make_job("slow")
     worker = runner(concurrency=1, local_queue_size=10)
     worker.slots._totals.finished[0], worker.slots._totals.busy_seconds[0] = 0, 0.0
-    worker.fetcher._prefetch._seconds = 0.001
+    worker.fetcher._prefetch._duration.add(50, 50 * 0.001)
     worker.fetcher.step()
     assert gate.has_begun.acquire(timeout=WAIT_TIMEOUT)
     assert Job.objects.filter(locked_by=worker.worker_id).count() == 4

@@ -103,7 +103,7 @@ def test_a_forgotten_worker_begins_nothing_that_it_had_claimed(
     for _ in range(4):
         make_job("slow")
     worker = runner(concurrency=1)
-    worker.fetcher._prefetch._seconds = 0.001
+    worker.fetcher._prefetch._duration.add(50, 50 * 0.001)
     worker.fetcher.step()
     assert gate.has_begun.acquire(timeout=WAIT_TIMEOUT)
     assert worker.slots.backlog > 0

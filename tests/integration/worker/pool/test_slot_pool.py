@@ -72,7 +72,7 @@ def test_queue__is_not_released_while_the_rest_of_its_work_unit_is_on_its_way_ba
 
     worker.slots._on_queue_done = release
     worker.releaser.start()
-    worker.fetcher._prefetch._seconds = 0.033
+    worker.fetcher._prefetch._duration.add(50, 50 * 0.033)
     worker.fetcher.step()
     assert gate.has_begun.acquire(timeout=WAIT_TIMEOUT)
     return_jobs, seen = worker.releaser.return_jobs, []

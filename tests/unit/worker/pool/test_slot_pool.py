@@ -495,10 +495,15 @@ def test_slot_to_rest__takes_an_open_turn(wait_until: Wait) -> None:
     """Of three slots, one takes the turn and ends with it, one rests, and one runs the last job."""
     here = Stepped(3)
     turns: list[int] = []
+
+    def take_turn() -> bool:
+        turns.append(1)
+        return False
+
     here.submit(1, 2, 3, 4, callers=3)
     wait_until(lambda: len(here.began) == 3)
     here.slots.rest(1)
-    here.slots._turns.open.append(lambda: bool(turns.append(1)))
+    here.slots._turns.open.append(take_turn)
     here.end(1, 2, 3, 4)
     wait_until(lambda: turns == [1] and here.slots.is_idle)
     here.slots.stop()
