@@ -18,6 +18,7 @@ from django_graphile_worker.registry import tasks as registered_tasks
 from django_graphile_worker.routing import Place
 from django_graphile_worker.worker.database.connection import POOLER_CONFUSION
 from django_graphile_worker.worker.fetching.installation_check import check_installation
+from django_graphile_worker.worker.fetching.slot_demand import SECOND_LOOK
 from django_graphile_worker.worker.shutdown import CLEANUP_TIMEOUT, LOOK_INTERVAL, Shutdown
 from django_graphile_worker.worker.stop_request import Ending
 from django_graphile_worker.worker.task_selection import selected_tasks, task_finder, unmatched_patterns
@@ -230,8 +231,10 @@ class Runner:
 
     def _wait_until_quiet_or_woken(self, should_stop: Question) -> None:
         fetcher = self.parts.fetcher
+        slots = self.parts.slots
         while not self._is_quiet and not fetcher.was_woken() and not should_stop():
-            self._look_again()
+            slots.wait_for_change(SECOND_LOOK if slots.could_do_more else LOOK_INTERVAL)
+            fetcher.adjust_slots()
         fetcher.forget_wake()
 
     def _look_again(self) -> None:

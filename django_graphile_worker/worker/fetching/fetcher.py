@@ -114,7 +114,7 @@ class Fetcher(PoolLoop):
             # The next step decides how long to wait. This thread may have a job to run first.
             return 0.0
         self._return_waiting()
-        self._demand.adjust()
+        self.adjust_slots()
         self.last_claim_was_empty = True
         if not self.was_called and self._until_next_look() > 0:
             # This step only had to check the slots.
@@ -127,6 +127,10 @@ class Fetcher(PoolLoop):
             # Nothing wakes the fetcher when the worker has its lease again, and this check needs no statement.
             return min(WAITING_TIMEOUT, self._poll_interval)
         return self._claim(room)
+
+    def adjust_slots(self) -> None:
+        """Change the number of slots that run jobs, if these take longer or less long than expected."""
+        self._demand.adjust()
 
     def expect(self, seconds: float) -> None:
         """Claim again after this many seconds, when a job falls due."""

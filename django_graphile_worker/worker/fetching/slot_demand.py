@@ -15,8 +15,8 @@ from collections.abc import Callable
 from django_graphile_worker.worker.fetching.mean_duration import MeanDuration
 from django_graphile_worker.worker.pool.slot_pool import SlotPool
 
-# Seconds: one slot keeps up with jobs that are shorter than this.
-SHORT_JOB = 0.00005
+# Seconds: one slot keeps up with jobs that keep it busy for less than this.
+SHORT_JOB = 0.000075
 # Seconds: a job of this length is worth another slot.
 WORTH_A_SLOT = 0.0001
 # Seconds between two looks at the slots, while jobs wait and slots rest.

@@ -44,6 +44,7 @@ class CoroutinePool(SlotCounts):
 
     def call(self, slots: int) -> None:
         """Wake this many slots, but no more than jobs wait; one slot, if it can start what waits."""
+        self._surplus = 0
         try:
             is_coroutine = self._are_coroutines([self._waiting[0]])
         except IndexError:
@@ -156,13 +157,16 @@ class CoroutinePool(SlotCounts):
             self.wants_jobs = True
             self._on_wants_jobs()
 
-    def _pass_on(self, place: int, outcome: Outcome) -> None:
+    def _pass_on(self, place: int, outcome: Outcome, seconds: float | None = None) -> None:
+        """Pass an outcome on; ``seconds`` is how long the thread was busy with it, with the receivers of signals."""
         if self._is_interrupted:
             return
         totals = self._totals
         duration = outcome.duration
         totals.busy_seconds[place] += duration
-        totals.typical_seconds[place] += duration if duration < LONGEST_TYPICAL else LONGEST_TYPICAL
+        if seconds is None:
+            seconds = duration
+        totals.typical_seconds[place] += seconds if seconds < LONGEST_TYPICAL else LONGEST_TYPICAL
         self._on_outcome(outcome)
         # Counted last: when another thread sees that the job has finished, its outcome must have been passed on.
         totals.finished[place] += 1

@@ -16,6 +16,8 @@ class SlotCounts:
 
     def __init__(self, concurrency: int, work: Callable[[int], None]) -> None:
         self.concurrency = concurrency
+        # How many slots are to rest although jobs wait.
+        self._surplus = 0
         # What waits, in order. Slots take from it; a slot that finds nothing rests until it is called.
         self._line = Line()
         # What each thread runs. There is one more thread than jobs may run at once: a thread may run the fetcher.
@@ -57,7 +59,7 @@ class SlotCounts:
         return self._totals.measured()
 
     def typical_seconds(self) -> float:
-        """Return the seconds that these jobs took together, with two milliseconds for each job that took longer."""
+        """Return the seconds that threads were busy with these jobs, with two milliseconds for each longer job."""
         return sum(self._totals.typical_seconds)
 
     def finished(self) -> list[int]:
@@ -78,8 +80,8 @@ class SlotCounts:
 
     @property
     def could_do_more(self) -> bool:
-        """Does a work unit wait although a slot rests or can be started?"""
-        return bool(self._line) and self._threads.could_do_more and self._has_room
+        """Does a work unit wait although a slot rests, is about to rest, or can be started?"""
+        return bool(self._line) and (self._threads.could_do_more or self._surplus > 0) and self._has_room
 
     @property
     def _has_room(self) -> bool:

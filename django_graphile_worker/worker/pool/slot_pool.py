@@ -33,8 +33,6 @@ class SlotPool(CoroutinePool):
         self._on_thread_end = events.on_thread_end
         self._turns = Turns(self._threads, self._current)
         self._is_ending = False
-        # How many slots are to rest although jobs wait.
-        self._surplus = 0
         # Held while jobs are removed and returned: a slot whose work unit is empty must not release the queue before
         # the removed jobs of the queue have been passed to the releaser.
         self.removal_lock = threading.Lock()
@@ -247,4 +245,6 @@ class SlotPool(CoroutinePool):
     def _run_claim(self, place: int, claim: Claim) -> None:
         self._totals.begun_size[place] += len(claim.payload_text)
         # While the process was suspended, another worker may have recovered and claimed the job.
-        self._pass_on(place, self._run(claim) if self._may_begin(claim) else self._refuse(claim))
+        started = time.monotonic()
+        outcome = self._run(claim) if self._may_begin(claim) else self._refuse(claim)
+        self._pass_on(place, outcome, time.monotonic() - started)

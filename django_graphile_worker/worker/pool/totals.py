@@ -27,7 +27,8 @@ class PoolTotals:
         self.begun_size = [0] * threads
         self.finished = [0] * threads
         self.busy_seconds = [0.0] * threads
-        # The same without most of the time of jobs that take long, or had to wait for other threads.
+        # How long the threads were busy with jobs, with the receivers of signals, and without most of the time of jobs
+        # that take long or had to wait for other threads.
         self.typical_seconds = [0.0] * threads
 
     def submit(self, units: Sequence[Claim | WorkUnit]) -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from django.db import connection, connections
 
-from django_graphile_worker import signals
+from django_graphile_worker import JobSpec, add_jobs, run_once, signals
 from django_graphile_worker.exceptions import SchemaError
+from tests.conftest import WAIT_TIMEOUT
 from tests.support.stepped_worker import build, own_tasks
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -77,3 +79,18 @@ def test_tasks_that_do_not_exist__are_reported_when_the_worker_starts() -> None:
     finally:
         signals.tasks_not_found.disconnect(remember)
     assert received == [("TASKS", ("quik",)), ("EXCLUDE_TASKS", ("slow",))]
+
+
+def test_long_jobs_behind_short_jobs__run_at_the_same_time() -> None:
+    """One slot runs the short jobs. When it has come to a long job, the others are called."""
+    meeting, met = threading.Barrier(4), []
+
+    def quick(payload: Any) -> None: ...
+
+    def meet(payload: Any) -> None:
+        met.append(meeting.wait(WAIT_TIMEOUT))
+
+    add_jobs([JobSpec("quick")] * 2000 + [JobSpec("meet", max_attempts=1)] * 4)
+    with own_tasks(quick, meet):
+        run_once(concurrency=4)
+    assert sorted(met) == [0, 1, 2, 3]

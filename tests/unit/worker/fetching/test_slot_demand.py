@@ -57,7 +57,7 @@ class Pool:
         self.asked.append(("rest", slots))
 
 
-@pytest.mark.parametrize(("seconds", "callers"), [(None, 10), (SHORT, 1), (0.00006, 2), (0.00025, 4), (0.01, 101)])
+@pytest.mark.parametrize(("seconds", "callers"), [(None, 10), (SHORT, 1), (0.00008, 2), (0.00025, 4), (0.01, 101)])
 def test_new_jobs__call_as_many_slots_as_the_last_jobs_were_worth(seconds: float | None, callers: int) -> None:
     pool = Pool()
     if seconds is not None:

@@ -534,3 +534,33 @@ def test_new_jobs_without_a_caller__get_a_slot_if_none_runs_a_job(wait_until: Wa
     wait_until(lambda: here.slots.is_idle)
     here.slots.stop()
     assert here.slots.join(WAIT_TIMEOUT)
+
+
+def test_slots_to_rest__go_on_if_they_are_called_before_they_rest(wait_until: Wait) -> None:
+    here = Stepped(3)
+    here.submit(1, 2, 3, 4, 5, 6, callers=3)
+    wait_until(lambda: len(here.began) == 3)
+    here.slots.rest(2)
+    assert here.slots.could_do_more, "the fetcher looks again soon"
+    here.slots.call(3)
+    assert not here.slots.could_do_more
+    here.end(1, 2)
+    wait_until(lambda: len(here.began) == 5)
+    here.end(3, 4, 5, 6)
+    wait_until(lambda: here.slots.is_idle)
+    here.slots.stop()
+    assert here.slots.join(WAIT_TIMEOUT)
+
+
+def test_typical_seconds__count_what_follows_the_task(wait_until: Wait) -> None:
+    """The receivers of a signal keep the slot busy, and are not part of the duration of the job."""
+    here = Stepped(1)
+    here.submit(1, callers=1)
+    wait_until(lambda: here.began == [1])
+    time.sleep(0.002)
+    here.end(1)
+    wait_until(lambda: here.slots.is_idle)
+    assert here.slots.totals() == (1, 0.0)
+    assert here.slots.typical_seconds() == 0.002
+    here.slots.stop()
+    assert here.slots.join(WAIT_TIMEOUT)
