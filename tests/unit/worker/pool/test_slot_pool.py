@@ -540,10 +540,12 @@ def test_slots_to_rest__go_on_if_they_are_called_before_they_rest(wait_until: Wa
     here = Stepped(3)
     here.submit(1, 2, 3, 4, 5, 6, callers=3)
     wait_until(lambda: len(here.began) == 3)
+    could_do_more = []
     here.slots.rest(2)
-    assert here.slots.could_do_more, "the fetcher looks again soon"
+    could_do_more.append(here.slots.could_do_more)
     here.slots.call(3)
-    assert not here.slots.could_do_more
+    could_do_more.append(here.slots.could_do_more)
+    assert could_do_more == [True, False], "the fetcher looks again soon while slots are about to rest"
     here.end(1, 2)
     wait_until(lambda: len(here.began) == 5)
     here.end(3, 4, 5, 6)
