@@ -93,6 +93,10 @@ def _note_fork() -> None:
         # A function that fails must not keep the others from being called.
         with contextlib.suppress(Exception):
             function()
+    if signal.SIGINT in signal.sigpending() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        # The process has done nothing yet, so that it may end at once. Python ignores what a function of a fork raises:
+        # a KeyboardInterrupt here would be lost.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     _release_signals()
 
 

@@ -122,19 +122,14 @@ def test_sigquit__stops_at_once_and_returns_running_jobs(world: World, fleet: Fl
 @pytest.mark.parametrize("processes", [1, 2])
 @pytest.mark.parametrize("task", ["until", "endless_coroutine"])
 def test_sigusr1__writes_the_stacks_of_all_jobs_and_stops_nothing(
-    world: World, fleet: Fleet, wait_until: Wait, processes: int, task: str
+    world: World, fleet: Fleet, processes: int, task: str
 ) -> None:
     worker = fleet.start("-j", "1", "--grace-period", "0", "--processes", str(processes))
     job_id = world.add(task, {"word": "go"})
     world.wait_for("start")
     worker.wait_for(rf"(?s)(started on default.*){{{processes}}}")
-
-    def has_written_the_stack() -> bool:
-        # A stack that is read during a query of the task can end in the driver.
-        worker.signal(signal.SIGUSR1)
-        return bool(worker.has_written(rf"File .*tasks\.py., line \d+, in {task}"))
-
-    wait_until(has_written_the_stack)
+    worker.signal(signal.SIGUSR1)
+    worker.wait_for(rf"File .*tasks\.py., line \d+, in {task}")
     assert world.job(job_id).locked_by, "it still runs"
     assert worker.stop() in (0, 128 + signal.SIGTERM)
     assert [run.job_id for run in world.executions()] == [job_id]

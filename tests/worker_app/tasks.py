@@ -312,11 +312,20 @@ async def forks_in_a_synchronous_part(payload: Any, helpers: Helpers) -> None:
         await sync_to_async(history.record)("forked", helpers.job)
 
 
+def _begin_and_wait(has_begun: multiprocessing.synchronize.Event) -> None:
+    has_begun.set()
+    _never.wait()
+
+
 @task
 def has_a_child(payload: Any, helpers: Helpers) -> None:
     """Start a process with multiprocessing and fork, and wait for its end."""
-    child = multiprocessing.get_context("fork").Process(target=_never.wait)
+    context = multiprocessing.get_context("fork")
+    has_begun = context.Event()
+    child = context.Process(target=_begin_and_wait, args=(has_begun,))
     child.start()
+    # Python drops a signal that a process receives before its functions for a fork have run.
+    has_begun.wait()
     history.record("child", helpers.job, str(child.pid))
     child.join()
     history.record("child ended", helpers.job, str(child.exitcode))

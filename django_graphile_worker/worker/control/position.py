@@ -20,7 +20,8 @@ from django_graphile_worker.worker.execution.executor import Executor
 from django_graphile_worker.worker.execution.job_run import JobRun
 
 _EXECUTOR = Executor._run.__code__
-_EVENT_LOOP = EventLoop.wait_for.__code__
+_WAIT_FOR_COROUTINE = EventLoop.wait_for.__code__
+_START_COROUTINE = EventLoop.start.__code__
 # The functions of the invoker that call a task have this name. The commit of an atomic task is outside of them.
 _INVOKE = (invoker.__file__, "invoke")
 
@@ -38,7 +39,7 @@ class Position(NamedTuple):
     def coroutine_run(self) -> CoroutineRun | None:
         """The coroutine that the thread waits for; None if the task runs on the thread itself."""
         for frame in _stack(self.frame):
-            if frame.f_code is _EVENT_LOOP:
+            if frame.f_code is _WAIT_FOR_COROUTINE:
                 return frame.f_locals.get("run")
             if frame.f_code is _EXECUTOR:
                 break
@@ -75,6 +76,9 @@ def _is_in_task(innermost: FrameType, run: JobRun) -> bool:
         code = frame.f_code
         if code is _EXECUTOR and frame.f_locals.get("run") is run:
             return is_in_task
+        if code is _START_COROUTINE:
+            # The task begins on another thread. If the run ended here, its coroutine would run on.
+            return False
         if (code.co_filename, code.co_name) == _INVOKE:
             is_in_task = True
     return False

@@ -80,9 +80,12 @@ def _stacks() -> Iterator[str]:
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     frames = frames_by_thread()
     frames.pop(threading.get_ident(), None)
-    for ident, frame in frames.items():
+    # Before the first stack is formatted, which reads files and lets the threads run on: the frame of a generator that
+    # has yielded meanwhile has no caller.
+    stacks = {ident: list(traceback.walk_stack(frame))[::-1] for ident, frame in frames.items()}
+    for ident, stack in stacks.items():
         yield f"Thread {names.get(ident, ident)} (most recent call last):"
-        yield "".join(traceback.format_stack(frame))
+        yield "".join(traceback.StackSummary.extract(iter(stack)).format())
     for loop in filter(None, map(_running_loop, frames.values())):
         yield from _stacks_of_coroutines(loop)
 

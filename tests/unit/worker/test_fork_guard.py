@@ -24,7 +24,7 @@ with handled_signals(request):
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1])
 def test_signal__that_arrives_during_a_fork_ends_the_new_process(number: signal.Signals) -> None:
     code = FORKED.format(number=int(number))
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -232,6 +232,38 @@ def test_a_coroutine_that_blocks_the_event_loop__is_left_behind_and_cancelled_la
     assert ended.wait(WAIT_TIMEOUT)
 
 
+def test_a_coroutine_that_starts__is_not_left_running(slot: Slot, monkeypatch: pytest.MonkeyPatch) -> None:
+    is_begun, may_return, ended = threading.Event(), threading.Event(), threading.Event()
+    call = asyncio.SelectorEventLoop.call_soon_threadsafe
+
+    def slow_call(loop: asyncio.SelectorEventLoop, *arguments: Any) -> asyncio.Handle:
+        handle = call(loop, *arguments)
+        # The thread of the slot is interrupted here, if it may be.
+        while threading.current_thread().name.startswith("slot") and not may_return.wait(0.001):
+            pass
+        return handle
+
+    async def waits(payload: Any) -> None:
+        is_begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(asyncio.SelectorEventLoop, "call_soon_threadsafe", slow_call)
+    future = slot.start(waits)
+    thread = threading.Thread(target=Stopping(slot).stop, args=(begun(slot, is_begun),))
+    thread.start()
+    # Some steps of the stopper.
+    thread.join(5 * stopper.INTERVAL)
+    assert not future.done(), "the coroutine still runs"
+    may_return.set()
+    outcome = future.result(WAIT_TIMEOUT)
+    assert isinstance(outcome, Failed)
+    assert ended.is_set()
+    thread.join(WAIT_TIMEOUT)
+
+
 def test_exception__is_not_raised_where_a_lock_of_the_process_may_be_held(
     slot: Slot, wait_until: Wait, monkeypatch: pytest.MonkeyPatch
 ) -> None:
