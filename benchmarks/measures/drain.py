@@ -1,6 +1,8 @@
 """Trivial jobs a second: as the worker is started and without its log, beside graphile-worker at its best settings.
 
-The settings of graphile-worker are searched in a grid, for one process and for two. All cells are printed.
+The settings of graphile-worker are searched in a grid, for one process and for two. All cells are printed. Node is
+built with all optimizations. The current Python may not be, so the Python of the system is measured, too, if it can run
+the same code.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from typing import Any
 
 from benchmarks.draining import METRICS, RATE
 from benchmarks.peers.node import commands as node
-from benchmarks.peers.ours.commands import SILENT
+from benchmarks.peers.ours.commands import SILENT, systems_python
 from benchmarks.results import Table
 from benchmarks.session import Candidate, Session
 from benchmarks.workers import Stage, stage
@@ -44,6 +46,11 @@ def _compare(session: Session, place: Stage, count: int, processes: int, best: d
         "ours, silent": lambda: place.drain_ours(count, SILENT, processes=processes).figures(),
         "ours, with its log": lambda: place.drain_ours(count, processes=processes).figures(),
     }
+    systems = systems_python()
+    if systems:
+        candidates["ours, the system's Python, silent"] = lambda: place.drain_ours(
+            count, SILENT, processes=processes, python=systems
+        ).figures()
     if best:
         candidates |= {
             "node at its best, silent": lambda: place.drain_node(count, best, processes=processes).figures(),

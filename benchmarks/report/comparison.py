@@ -9,6 +9,7 @@ from benchmarks.report.markdown import table
 
 OURS_LOG, OURS_SILENT = "ours, with its log", "ours, silent"
 BEST_LOG, BEST_SILENT = "node at its best, with its log", "node at its best, silent"
+OURS_ON_SYSTEMS_PYTHON = "ours, the system's Python, silent"
 DEFAULT_LOG, DEFAULT_SILENT = "node, defaults, with its log", "node, defaults, silent"
 HEAD = ("", "this package", "graphile-worker at its best", "graphile-worker, defaults")
 SHAPES = {
@@ -39,8 +40,20 @@ SUMMARY: tuple[tuple[str, str, tuple[str, str, str], tuple[str, str, str]], ...]
         (OURS_LOG, BEST_LOG, DEFAULT_LOG),
     ),
     ("the same without the log", "", ("drain", "drain_1", "rate"), (OURS_SILENT, BEST_SILENT, DEFAULT_SILENT)),
+    (
+        "the same with the Python of the system",
+        "",
+        ("drain", "drain_1", "rate"),
+        (OURS_ON_SYSTEMS_PYTHON, BEST_SILENT, DEFAULT_SILENT),
+    ),
     ("two processes, with the log", "", ("drain", "drain_2", "rate"), (OURS_LOG, BEST_LOG, DEFAULT_LOG)),
     ("two processes, without the log", "", ("drain", "drain_2", "rate"), (OURS_SILENT, BEST_SILENT, DEFAULT_SILENT)),
+    (
+        "the same with the Python of the system",
+        "",
+        ("drain", "drain_2", "rate"),
+        (OURS_ON_SYSTEMS_PYTHON, BEST_SILENT, DEFAULT_SILENT),
+    ),
     ("5,000 jobs of one named queue, jobs a second", "", ("queues", "queues_1", "rate"), (OURS_SILENT, *NODE)),
     ("5,000 jobs over 500 queues, jobs a second", "", ("queues", "queues_500", "rate"), (OURS_SILENT, *NODE)),
     (

@@ -14,7 +14,7 @@ from django_graphile_worker.sql.schema import statement
 CONTROL_CHANNEL = "jobs:control"
 
 # One statement for everything: each row has its kind, and its content as JSON. The tables are nearly always empty.
-READ_CONTROL = """/* gw:control */
+_READ = """
 select 'stop', pg_catalog.json_build_array(
     request.job_id, request.token, request.reason, request.requested_by, exists (
         select from only :SCHEMA._private_jobs as job
@@ -34,6 +34,13 @@ select 'schedule', case when schedule.next_at = '-infinity' then '0' else pg_cat
     'epoch', schedule.next_at - coalesce(%(now)s::timestamptz, pg_catalog.clock_timestamp()))::text end
 from only :SCHEMA._private_schedules as schedule
 where schedule.next_at < 'infinity' order by schedule.next_at limit 1)"""
+
+READ_CONTROL = f"/* gw:control */{_READ}"
+
+# Also notifies the worker's own channel, which proves that its listener receives notifications of other sessions. In
+# the same statement: each beat needs both, and an idle worker has few other transactions.
+READ_CONTROL_AND_PROVE = f"""/* gw:proof */{_READ}
+union all select 'proof', pg_catalog.pg_notify(%(channel)s::text, '')::text"""
 
 FORGET_STOPS = """/* gw:forget-stops */
 delete from only :SCHEMA._private_stop_requests as request
@@ -81,10 +88,17 @@ class Control(Frozen):
     until_schedule: float | None = None
 
 
-def read_control(cursor: Any, worker_id: str, *, schema: str, now: datetime | None = None) -> Control:
-    """Return everything that is asked of this worker. ``now`` is the time of the jobs."""
-    cursor.execute(statement(READ_CONTROL, schema), {"worker_id": worker_id, "now": now})
-    rows = cursor.fetchall()
+def read_control(
+    cursor: Any, worker_id: str, *, schema: str, now: datetime | None = None, proof_channel: str | None = None
+) -> Control:
+    """Return everything that is asked of this worker. ``now`` is the time of the jobs.
+
+    With a channel, notify it. That fails if the notification queue of the server is full, and nothing is read.
+    """
+    query = READ_CONTROL if proof_channel is None else READ_CONTROL_AND_PROVE
+    parameters = {"worker_id": worker_id, "now": now, "channel": proof_channel}
+    cursor.execute(statement(query, schema), parameters)
+    rows = [row for row in cursor.fetchall() if row[0] != "proof"]
     if not rows:
         return NOTHING_ASKED
     # Late import: most workers are never asked for anything.

@@ -34,7 +34,6 @@ where id = %(worker_id)s
 returning pg_catalog.date_part('epoch', pg_catalog.clock_timestamp())"""
 
 # Separate from the heartbeat: it fails if the server's queue of notifications is full, and a heartbeat must not fail.
-SEND_PROOF = "/* gw:proof */ select pg_catalog.pg_notify(%(channel)s::text, '')"
 
 RENEW_CLAIMS = """/* gw:renew */
 select :SCHEMA._private_renew_claims_v2(%(worker_id)s::text, %(older_than)s::float8, %(spared)s::bigint[])"""
@@ -129,11 +128,6 @@ def beat(
     cursor.execute(statement(BEAT, schema), parameters)
     row = cursor.fetchone()
     return None if row is None else float(row[0])
-
-
-def send_proof(cursor: Any, channel: str, *, schema: str) -> None:
-    """Notify the worker's own channel, which proves that its listener receives notifications of other sessions."""
-    cursor.execute(statement(SEND_PROOF, schema), {"channel": channel})
 
 
 def renew_claims(

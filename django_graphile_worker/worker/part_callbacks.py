@@ -115,8 +115,8 @@ class HeartbeatCallbacks:
     def stop_reason(self) -> str:
         return self._parts.stop_reason
 
-    def read_control(self, database: Database) -> None:
-        self._parts.control_reader.read(database)
+    def read_control(self, database: Database, proof_channel: str | None) -> None:
+        self._parts.control_reader.read(database, proof_channel)
 
 
 class ControlCallbacks:

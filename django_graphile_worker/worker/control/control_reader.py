@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from psycopg.errors import ProgramLimitExceeded
+
 from django_graphile_worker.sql import control
 from django_graphile_worker.worker.database.connection import Database
 
@@ -45,16 +47,26 @@ class ControlReader:
     def __init__(self, events: ControlEvents) -> None:
         self._events = events
 
-    def read(self, database: Database) -> None:
-        """Read all requests. The parts that get them compare them with what they know already."""
-        with database.cursor() as cursor:
-            worker_id, now = self._events.worker_id(), self._events.now()
-            read = control.read_control(cursor, worker_id, schema=database.schema, now=now)
+    def read(self, database: Database, proof_channel: str | None = None) -> None:
+        """Read all requests. The parts that get them compare them with what they know already.
+
+        With a channel, notify it, as proof for the listener that notifications arrive.
+        """
+        try:
+            read = self._read(database, proof_channel)
+        except ProgramLimitExceeded:
+            # The notification queue of the server is full.
+            read = self._read(database)
         self._events.pauses_read(read.pauses)
         if read.until_schedule is not None:
             self._events.schedule_expected(read.until_schedule)
         if read.stops:
             self._pass_on(read.stops, database)
+
+    def _read(self, database: Database, proof_channel: str | None = None) -> control.Control:
+        worker_id, now = self._events.worker_id(), self._events.now()
+        with database.cursor() as cursor:
+            return control.read_control(cursor, worker_id, schema=database.schema, now=now, proof_channel=proof_channel)
 
     def _pass_on(self, requests: Sequence[control.RequestedStop], database: Database) -> None:
         self._events.stop([request for request in requests if request.is_claimed])

@@ -83,6 +83,8 @@ class Claimer:
         return min((seconds for seconds in times if seconds is not None), default=None)
 
     def _claim(self, look: Look, *, max_steps: int, **limits: int) -> claims.Claimed:
+        if not look.has_queues:
+            limits["max_queues"] = 0
         with self._cursor.usable() as cursor:
             return claims.claim_jobs(
                 cursor,

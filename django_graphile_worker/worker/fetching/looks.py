@@ -4,6 +4,7 @@ A claim reads the backlog from its start, which is cheap: a vacuum removes the i
 and PostgreSQL marks them before. Two situations make it expensive.
 
 - A long backlog is claimed faster than a vacuum follows. A claim then resumes where the last claim ended, for a moment.
+  If thousands of jobs wait in queues that are held, it does not read them again meanwhile.
 - A transaction, a backup or a replica holds a snapshot. No entry can be removed until it ends, so a claim from the
   start reads the entries of all jobs since then. If claims read many pages in vain, each priority gets a floor: the
   due time up to which everything has been seen, less an overlap for transactions that commit late. Claims begin at the
@@ -55,6 +56,8 @@ class Look(Frozen):
     ends: tuple[End, ...] = ()
     # Whether the claim resumes behind the last claimed job.
     is_resumed: bool = False
+    # Whether the claim reads jobs in queues.
+    has_queues: bool = True
 
     @property
     def is_slice(self) -> bool:
@@ -76,6 +79,8 @@ class Looks:
         self._looked_at = -math.inf
         # For each priority on which jobs were seen, the place before which none is left.
         self._seen: dict[int, Floor] = {}
+        # Whether the last look from the start found many jobs in queues, and all of the queues held.
+        self._queues_are_held = False
         self._slow_claims = 0
         self._overlap = LONGEST_OVERLAP
         self._slices: Slices | None = None
@@ -100,7 +105,8 @@ class Looks:
             start, end = self._slices.next(self._top())
             return self._slice(start, end)
         if self._last is not None and now - self._looked_at <= WHOLE_LOOK_INTERVAL:
-            return Look(floors=self._floors(resume_after=self._last), is_resumed=True)
+            floors = self._floors(resume_after=self._last)
+            return Look(floors=floors, is_resumed=True, has_queues=not self._queues_are_held)
         return WHOLE if self._slices is None else Look(floors=self._floors())
 
     def note(self, look: Look, claimed: Claimed, *, began: float, ended: float, max_jobs: int) -> None:
@@ -116,6 +122,7 @@ class Looks:
         if look.is_resumed:
             return
         self._looked_at = ended
+        self._queues_are_held = _passed_over_queues(claimed)
         pages = claimed.pages or 0
         if self._slices is None:
             self._slow_claims = self._slow_claims + 1 if pages > MANY_PAGES else 0
@@ -231,6 +238,16 @@ def _last_place_before(place: Place) -> Place:
     if job_id or abs(run_at) > LARGEST_EXACT_TIME:
         return place
     return round(run_at - MICROSECOND, 6), LAST_ID
+
+
+def _passed_over_queues(claimed: Claimed) -> bool:
+    """Return True if the claim has read hundreds of jobs in queues and all of the queues were held.
+
+    Few jobs in held queues do not count: a look at them costs nothing, and their queues are often free in a moment.
+    """
+    is_long = claimed.is_hidden or claimed.walk is not None
+    has_queued = any(first is not None and float(first) > -math.inf for first in claimed.queued_floors)
+    return is_long and has_queued and all(claim.queue_id is None for claim in claimed.claims)
 
 
 def _last_unqueued(claims: Sequence[Claim]) -> Claim | None:

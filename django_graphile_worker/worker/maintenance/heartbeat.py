@@ -38,8 +38,8 @@ if TYPE_CHECKING:
         def stop_reason(self) -> str:
             """Return why the worker stops."""
 
-        def read_control(self, database: Database) -> None:
-            """Read on this connection what is asked of the worker."""
+        def read_control(self, database: Database, proof_channel: str | None) -> None:
+            """Read on this connection what is asked of the worker, and notify the channel, if there is one."""
 
 
 # In heartbeat intervals. If two beats are further apart, there may have been an outage between them.
@@ -129,8 +129,7 @@ class Heartbeat(Service):
             return self._until_next_step(began)
         if self._beat():
             self._note_beat(began)
-            self._send_proof()
-            self._read_control()
+            self._read_control(self._events.proof_channel())
         else:
             # The worker must not hold a lease until the new id is registered: before, it may not claim under that id.
             self._last_beat = -math.inf
@@ -186,13 +185,6 @@ class Heartbeat(Service):
     def _note_server_time(self, server_time: float) -> None:
         self._server_offset = server_time - self._clock()
 
-    def _send_proof(self) -> None:
-        """Notify the listener. An error does not matter for the lease: the listener misses the notification."""
-        channel = self._events.proof_channel()
-        if channel is not None:
-            with contextlib.suppress(psycopg.Error), self._database.cursor() as cursor:
-                workers.send_proof(cursor, channel, schema=self._database.schema)
-
     def _only_reads(self, now: float) -> bool:
         must_read, self._must_read = self._must_read, False
         must_beat, self._must_beat = self._must_beat, False
@@ -203,11 +195,11 @@ class Heartbeat(Service):
         is_quiet = now < self._next_beat and now - self._last_read >= READ_INTERVAL / 2
         return is_quiet and not self._hears_requests()
 
-    def _read_control(self) -> None:
+    def _read_control(self, proof_channel: str | None = None) -> None:
         """Read what is asked of the worker. An error does not matter for the lease: the next beat reads again."""
         self._last_read = self._clock()
         with contextlib.suppress(psycopg.Error):
-            self._events.read_control(self._database)
+            self._events.read_control(self._database, proof_channel)
 
     def _retry_delay(self) -> float:
         # The lease would expire during a long back-off.

@@ -306,7 +306,7 @@ class TestTrouble:
     def test_a_read_that_fails_does_not_cost_the_lease(self, runner: Build, monkeypatch: pytest.MonkeyPatch) -> None:
         worker = runner()
 
-        def refuse(self: Any, database: Database) -> None:
+        def refuse(self: Any, database: Database, proof_channel: str | None) -> None:
             raise psycopg.errors.InsufficientPrivilege("not this table")
 
         monkeypatch.setattr(type(worker.control_reader), "read", refuse)
@@ -321,7 +321,7 @@ class TestNotifications:
         noted: list[str] = []
         monkeypatch.setattr(
             "django_graphile_worker.worker.control.control_reader.ControlReader.read",
-            lambda self, database: noted.append(database.schema),
+            lambda self, database, proof_channel=None: noted.append(database.schema),
         )
         return noted
 

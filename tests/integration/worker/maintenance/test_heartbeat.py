@@ -8,7 +8,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from django_graphile_worker.sql import workers
+from django_graphile_worker import pause
+from django_graphile_worker.sql import control, workers
 from django_graphile_worker.worker.maintenance.heartbeat import deadline_of_beats
 from tests.conftest import WAIT_TIMEOUT
 from tests.support.factories import make_job
@@ -167,10 +168,13 @@ def test_a_beat_that_hangs_is_given_up_while_the_lease_holds(
 
 
 def test_a_full_queue_of_notifications_costs_no_beat(runner: Build, monkeypatch: pytest.MonkeyPatch) -> None:
-    fails = "/* gw:proof */ select 1 / 0 from generate_series(1, 1) where %(channel)s::text is not null"
-    monkeypatch.setattr(workers, "SEND_PROOF", fails)
+    # An error of the same class as that of a full queue.
+    fails = "/* gw:proof */ select repeat(%(channel)s::text, 1000000000)"
+    monkeypatch.setattr(control, "READ_CONTROL_AND_PROVE", fails)
     worker = runner()
     before = worker.heartbeat._last_beat
+    pause(task="quick")
     worker.heartbeat.step()
     assert worker.heartbeat._last_beat > before
+    assert worker.pauses.tasks == {"quick"}, "what is asked of the worker is read nevertheless"
     assert worker.heartbeat.in_contact_since < before + WAIT_TIMEOUT

@@ -78,6 +78,35 @@ def test_claim__resumes_behind_the_last_job_without_a_queue_for_a_moment(stage: 
     assert stage.claims() == WHOLE
 
 
+@pytest.mark.parametrize("answer", [{"is_hidden": True}, {"walk": {"kind": 2}}])
+def test_claim_that_resumes__passes_over_jobs_whose_queues_were_all_held(stage: Stage, answer: dict[str, Any]) -> None:
+    held = answer | {"has_more": True, "queued_floors": [SERVER - 5]}
+    assert stage.claims(claim(SERVER), **held).has_queues
+    assert not stage.claims(claim(SERVER), has_more=True).has_queues
+    assert not stage.claims(claim(SERVER), has_more=True).has_queues
+    stage.now += looks.WHOLE_LOOK_INTERVAL + 0.01
+    assert stage.claims(claim(SERVER), **held).has_queues, "a queue may have become free"
+
+
+@pytest.mark.parametrize(
+    ("jobs", "answer"),
+    [
+        ([claim(SERVER), claim(SERVER, queue_id=3)], {"is_hidden": True, "queued_floors": [SERVER]}),
+        ([claim(SERVER)], {"queued_floors": [SERVER]}),
+        ([claim(SERVER)], {"is_hidden": True, "queued_floors": [None]}),
+        ([claim(SERVER)], {"is_hidden": True, "queued_floors": ["-Infinity"]}),
+    ],
+    ids=["a queue was free", "few jobs", "only flags", "no look at queues"],
+)
+def test_claim_that_resumes__reads_jobs_in_queues_that_may_be_free(
+    stage: Stage, jobs: list[Claim], answer: dict[str, Any]
+) -> None:
+    stage.claims(*jobs, has_more=True, **answer)
+    look = stage.claims(claim(SERVER), has_more=True)
+    assert look.is_resumed
+    assert look.has_queues
+
+
 def test_one_claim_of_many_pages__changes_nothing(stage: Stage) -> None:
     """It has marked the entries, unless a snapshot is held."""
     for pages in (MANY, FEW, MANY):
