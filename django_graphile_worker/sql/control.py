@@ -37,8 +37,11 @@ where schedule.next_at < 'infinity' order by schedule.next_at limit 1)"""
 
 READ_CONTROL = f"/* gw:control */{_READ}"
 
-# Also notifies the worker's own channel, which proves that its listener receives notifications of other sessions. In
-# the same statement: each beat needs both, and an idle worker has few other transactions.
+# Notifies the worker's own channel, which proves that its listener receives notifications of other sessions. Not in the
+# statement of the beat: it fails if the server's queue of notifications is full, and a beat must not fail.
+SEND_PROOF = "/* gw:proof */ select pg_catalog.pg_notify(%(channel)s::text, '')"
+
+# Both in one transaction: each beat needs both, and an idle worker has few other transactions.
 READ_CONTROL_AND_PROVE = f"""/* gw:proof */{_READ}
 union all select 'proof', pg_catalog.pg_notify(%(channel)s::text, '')::text"""
 
@@ -109,6 +112,11 @@ def read_control(
         pauses=tuple(ReadPause(*json.loads(content)) for kind, content in rows if kind == "pause"),
         until_schedule=next((float(content) for kind, content in rows if kind == "schedule"), None),
     )
+
+
+def send_proof(cursor: Any, channel: str, *, schema: str) -> None:
+    """Notify the worker's own channel, without a read of what is asked of the worker."""
+    cursor.execute(statement(SEND_PROOF, schema), {"channel": channel})
 
 
 def forget_stops(cursor: Any, requests: Sequence[RequestedStop], *, schema: str) -> set[int]:

@@ -33,8 +33,6 @@ set last_heartbeat_at = coalesce(%(now)s::timestamptz, pg_catalog.now()), metada
 where id = %(worker_id)s
 returning pg_catalog.date_part('epoch', pg_catalog.clock_timestamp())"""
 
-# Separate from the heartbeat: it fails if the server's queue of notifications is full, and a heartbeat must not fail.
-
 RENEW_CLAIMS = """/* gw:renew */
 select :SCHEMA._private_renew_claims_v2(%(worker_id)s::text, %(older_than)s::float8, %(spared)s::bigint[])"""
 

@@ -7,10 +7,12 @@ the thread of the heartbeat, on its connection. No code of the site runs there.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+import psycopg
 from psycopg.errors import ProgramLimitExceeded
 
 from django_graphile_worker.sql import control
@@ -57,6 +59,11 @@ class ControlReader:
         except ProgramLimitExceeded:
             # The notification queue of the server is full.
             read = self._read(database)
+        except psycopg.Error:
+            # A table may be locked. The listener needs the proof nevertheless.
+            if proof_channel is not None:
+                self._send_proof(database, proof_channel)
+            raise
         self._events.pauses_read(read.pauses)
         if read.until_schedule is not None:
             self._events.schedule_expected(read.until_schedule)
@@ -67,6 +74,10 @@ class ControlReader:
         worker_id, now = self._events.worker_id(), self._events.now()
         with database.cursor() as cursor:
             return control.read_control(cursor, worker_id, schema=database.schema, now=now, proof_channel=proof_channel)
+
+    def _send_proof(self, database: Database, channel: str) -> None:
+        with contextlib.suppress(psycopg.Error), database.cursor() as cursor:
+            control.send_proof(cursor, channel, schema=database.schema)
 
     def _pass_on(self, requests: Sequence[control.RequestedStop], database: Database) -> None:
         self._events.stop([request for request in requests if request.is_claimed])

@@ -4,7 +4,7 @@ A claim reads the backlog from its start, which is cheap: a vacuum removes the i
 and PostgreSQL marks them before. Two situations make it expensive.
 
 - A long backlog is claimed faster than a vacuum follows. A claim then resumes where the last claim ended, for a moment.
-  If thousands of jobs wait in queues that are held, it does not read them again meanwhile.
+  If thousands of jobs wait in queues that are held, it reads no jobs in queues meanwhile.
 - A transaction, a backup or a replica holds a snapshot. No entry can be removed until it ends, so a claim from the
   start reads the entries of all jobs since then. If claims read many pages in vain, each priority gets a floor: the
   due time up to which everything has been seen, less an overlap for transactions that commit late. Claims begin at the

@@ -167,6 +167,21 @@ def test_a_beat_that_hangs_is_given_up_while_the_lease_holds(
     worker.heartbeat.step()
 
 
+def test_a_failed_read_of_control_costs_no_proof(
+    runner: Build, raw_connection: Callable[..., Any], worker_schema: str
+) -> None:
+    worker = runner()
+    worker.heartbeat._database.deadline = 0.3
+    listener, site = raw_connection(), raw_connection(autocommit=False)
+    listener.execute(f'listen "{worker.proof_channel()}"'.encode())
+    site.execute(f'lock table "{worker_schema}"._private_schedules in access exclusive mode'.encode())
+    before = worker.heartbeat._last_beat
+    worker.heartbeat.step()
+    assert worker.heartbeat._last_beat > before
+    assert len(list(listener.notifies(timeout=WAIT_TIMEOUT, stop_after=1))) == 1
+    site.rollback()
+
+
 def test_a_full_queue_of_notifications_costs_no_beat(runner: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     # An error of the same class as that of a full queue.
     fails = "/* gw:proof */ select repeat(%(channel)s::text, 1000000000)"
