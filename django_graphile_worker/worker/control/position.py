@@ -7,11 +7,14 @@ say which thread runs the job, and whether it is inside the task, where an excep
 from __future__ import annotations
 
 import gc
+import inspect
 import sys
 import threading
 from collections.abc import Iterator
 from types import FrameType
 from typing import NamedTuple
+
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_graphile_worker.worker.execution import invoker
 from django_graphile_worker.worker.execution.coroutines.coroutine_run import CoroutineRun
@@ -24,6 +27,9 @@ _WAIT_FOR_COROUTINE = EventLoop.wait_for.__code__
 _START_COROUTINE = EventLoop.start.__code__
 # The functions of the invoker that call a task have this name. The commit of an atomic task is outside of them.
 _INVOKE = (invoker.__file__, "invoke")
+# ``connect`` is decorated; the frame has the code of the function itself.
+_CONNECT = inspect.unwrap(BaseDatabaseWrapper.connect).__code__
+IMPORT_SYSTEM = "<frozen importlib"
 
 # One thread at a time: it must not turn on the collector while another thread reads the frames.
 _reading_frames = threading.Lock()
@@ -34,6 +40,8 @@ class Position(NamedTuple):
 
     thread_id: int
     frame: FrameType
+    # Whether the task imports a module or opens a Django connection. A stop would leave it half done.
+    is_importing_or_connecting: bool = False
 
     @property
     def coroutine_run(self) -> CoroutineRun | None:
@@ -65,23 +73,27 @@ def frames_by_thread() -> dict[int, FrameType]:
 def position_of(run: JobRun) -> Position | None:
     """Return where a run is; None if its task has not begun or has ended."""
     for thread_id, frame in frames_by_thread().items():
-        if _is_in_task(frame, run):
-            return Position(thread_id, frame)
+        position = _position_in_task(thread_id, frame, run)
+        if position is not None:
+            return position
     return None
 
 
-def _is_in_task(innermost: FrameType, run: JobRun) -> bool:
-    is_in_task = False
+def _position_in_task(thread_id: int, innermost: FrameType, run: JobRun) -> Position | None:
+    """Read the stack once: the thread continues meanwhile, and a frame that has ended does not know its caller."""
+    is_in_task = is_importing_or_connecting = False
     for frame in _stack(innermost):
         code = frame.f_code
         if code is _EXECUTOR and frame.f_locals.get("run") is run:
-            return is_in_task
+            return Position(thread_id, innermost, is_importing_or_connecting) if is_in_task else None
         if code is _START_COROUTINE:
             # The task begins on another thread. If the run ended here, its coroutine would run on.
-            return False
+            return None
         if (code.co_filename, code.co_name) == _INVOKE:
             is_in_task = True
-    return False
+        elif not is_in_task and (code is _CONNECT or code.co_filename.startswith(IMPORT_SYSTEM)):
+            is_importing_or_connecting = True
+    return None
 
 
 def _stack(innermost: FrameType | None) -> Iterator[FrameType]:

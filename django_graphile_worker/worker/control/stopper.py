@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from django.db import connections
 
 from django_graphile_worker.worker.control import queries
-from django_graphile_worker.worker.control.position import Position, position_of
+from django_graphile_worker.worker.control.position import IMPORT_SYSTEM, Position, position_of
 from django_graphile_worker.worker.control.stack_text import stack_text
 from django_graphile_worker.worker.execution.error_text import OWN_FOLDERS
 from django_graphile_worker.worker.execution.job_run import JobRun
@@ -46,7 +46,7 @@ logger = logging.getLogger("django_graphile_worker.worker")
 # Seconds between two steps. A task may catch the exception, or begin another query.
 INTERVAL = 0.04
 # Code that holds a lock of the whole process. An exception there could leave the lock locked.
-UNSAFE_PLACES = (*OWN_FOLDERS, logging.__file__, "<frozen importlib")
+UNSAFE_PLACES = (*OWN_FOLDERS, logging.__file__, IMPORT_SYSTEM)
 
 
 class Stopper:
@@ -69,6 +69,7 @@ class Stopper:
         # ending its time limit.
         self._on_end = on_end
         self._has_waited_for_query = False
+        self._begun = 0.0
 
     def start(self) -> None:
         name = f"graphile-worker-stop-{self._run.claim.id}"
@@ -86,7 +87,7 @@ class Stopper:
 
     def stop(self, wait: Callable[[float], object] = lambda seconds: threading.Event().wait(seconds)) -> None:
         """Stop the run. Returns when it has ended, with or without its thread."""
-        begun = monotonic()
+        begun = self._begun = monotonic()
         self._events.set_abort(self._run)
         while self._events.is_running(self._run):
             elapsed = monotonic() - begun
@@ -133,8 +134,12 @@ class Stopper:
         coroutine_run = now.coroutine_run
         if coroutine_run is not None:
             self._events.stop_coroutine(coroutine_run)
-        elif is_safe(now):
+        elif is_safe(now) and (self._is_late or not now.is_importing_or_connecting):
             self._stopping.raise_in(now.thread_id)
+
+    @property
+    def _is_late(self) -> bool:
+        return monotonic() - self._begun >= self._grace / 2
 
 
 def is_safe(position: Position) -> bool:

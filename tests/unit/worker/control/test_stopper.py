@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import builtins
+import importlib
 import logging
 import random
+import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import psycopg
 import pytest
+from django.db import connections
+from django.db.backends.postgresql.base import DatabaseWrapper
 
 from django_graphile_worker import signals
 from django_graphile_worker.exceptions import PermanentFailure, RetryLater, TaskTimeout
@@ -80,6 +88,28 @@ class Endless:
                 raise ValueError("tried again for ever")
             except Exception:
                 continue
+
+
+class Importing:
+    """A task that imports a module, which takes until ``may_end`` is set, and then runs until it is stopped."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.has_begun, self.may_end, self.has_imported = threading.Event(), threading.Event(), threading.Event()
+        (folder / "slow_module.py").write_text(
+            "from builtins import slow_import as task\n"
+            "task.has_begun.set()\n"
+            "while not task.may_end.wait(0.001):\n"
+            "    pass\n"
+        )
+        monkeypatch.syspath_prepend(folder)
+        monkeypatch.delitem(sys.modules, "slow_module", raising=False)
+        monkeypatch.setattr(builtins, "slow_import", self, raising=False)
+
+    def __call__(self, payload: Any) -> None:
+        importlib.import_module("slow_module")
+        self.has_imported.set()
+        while True:
+            threading.Event().wait(0.001)
 
 
 def begun(slot: Slot, has_begun: threading.Event) -> JobRun:
@@ -295,6 +325,64 @@ def test_exception__is_not_raised_where_a_lock_of_the_process_may_be_held(
 def test_places__where_an_exception_could_leave_a_lock_locked(module: str, is_safe: bool) -> None:
     frame: Any = SimpleNamespace(f_code=SimpleNamespace(co_filename=module))
     assert stopper.is_safe(Position(1, frame)) is is_safe
+
+
+def test_import__ends_before_the_task_is_interrupted(
+    slot: Slot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An import that is interrupted may leave its file open."""
+    task = Importing(tmp_path, monkeypatch)
+    future = slot.start(task)
+    thread = threading.Thread(target=Stopping(slot).stop, args=(begun(slot, task.has_begun),))
+    thread.start()
+    # Some steps of the stopper.
+    thread.join(5 * stopper.INTERVAL)
+    assert not future.done()
+    task.may_end.set()
+    assert isinstance(future.result(WAIT_TIMEOUT), Failed)
+    assert task.has_imported.is_set()
+    thread.join(WAIT_TIMEOUT)
+
+
+def test_import_that_does_not_end__is_interrupted_before_the_end_of_the_grace(
+    slot: Slot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = Importing(tmp_path, monkeypatch)
+    future = slot.start(task)
+    worker = Stopping(slot)
+    worker.stop(begun(slot, task.has_begun), grace=4.0)
+    assert isinstance(future.result(WAIT_TIMEOUT), Failed)
+    assert worker.left == []
+    assert not task.has_imported.is_set()
+
+
+def test_connect__ends_before_the_task_is_interrupted(slot: Slot) -> None:
+    """A connect that is interrupted may leave its session open."""
+    has_begun, has_failed = threading.Event(), threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        entry = {**connections.settings["default"], "HOST": "127.0.0.1", "PORT": server.getsockname()[1]}
+
+        def connects(payload: Any) -> None:
+            has_begun.set()
+            try:
+                DatabaseWrapper(entry, "elsewhere").connect()
+            except psycopg.OperationalError:
+                has_failed.set()
+                raise
+
+        future = slot.start(connects)
+        run = begun(slot, has_begun)
+        client, _ = server.accept()
+        thread = threading.Thread(target=Stopping(slot).stop, args=(run,))
+        thread.start()
+        # Some steps of the stopper.
+        thread.join(5 * stopper.INTERVAL)
+        is_done = future.done()
+        client.close()
+    assert not is_done
+    assert isinstance(future.result(WAIT_TIMEOUT), Failed)
+    assert has_failed.is_set()
+    thread.join(WAIT_TIMEOUT)
 
 
 def test_position__is_known_only_inside_the_task(slot: Slot) -> None:
