@@ -204,7 +204,7 @@ class StopCallbacks:
     def ended_without_thread(self, run: JobRun, thread_id: int) -> None:
         parts = self._parts
         outcome = parts.executor.end_without_thread(run)
-        parts.releaser.put(outcome)
+        parts.releaser.put_urgently(outcome)
         with parts.slots.removal_lock:
             rest = parts.slots.replace_thread(thread_id)
             if rest is not None:
@@ -236,6 +236,11 @@ class ListenerCallbacks:
         self.on_lost = parts.events.listening_lost
         self.on_control = parts.heartbeat.read_control_soon
 
+    def on_reconnected(self) -> None:
+        # A migration may have been announced meanwhile.
+        self.on_migration()
+
     def on_migration(self) -> None:
         # Recovery checks the version of the schema.
+        self._parts.schema_version.check_soon()
         self._parts.recovery.wake()

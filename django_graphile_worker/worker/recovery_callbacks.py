@@ -48,7 +48,7 @@ class RecoveryCallbacks:
         return self._parts.result_keeping()
 
     def before_recovery(self, database: Database) -> None:
-        self._parts.schema_version.check(database)
+        self._parts.schema_version.check_if_due(database)
         if not self._parts.is_draining:
             # The first job of a draining worker waits for its recovery: the runner writes the events at the end.
             self._parts.events.write_noted(database)

@@ -233,6 +233,9 @@ class Runner:
         fetcher = self.parts.fetcher
         slots = self.parts.slots
         while not self._is_quiet and not fetcher.was_woken() and not should_stop():
+            if slots.is_idle:
+                # No other outcome follows that could be released together with those that wait.
+                self.parts.releaser.end_pause()
             slots.wait_for_change(SECOND_LOOK if slots.could_do_more else LOOK_INTERVAL)
             fetcher.adjust_slots()
         fetcher.forget_wake()

@@ -241,7 +241,9 @@ def _build_schema_version(parts: Parts, on_refused: Callable[[BreakingMigrationE
         parts.events.send(signals.schema_refused, error=error)
         on_refused(error)
 
-    return SchemaVersion(schema=parts.settings.schema, on_refused=refuse)
+    settings = parts.settings
+    # A check waits for the next recovery, which follows within a quarter of the timeout.
+    return SchemaVersion(schema=settings.schema, interval=settings.worker_timeout * 0.75, on_refused=refuse)
 
 
 def _build_recovery(parts: Parts) -> Recovery:

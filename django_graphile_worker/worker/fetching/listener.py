@@ -42,6 +42,9 @@ if TYPE_CHECKING:
         def on_listening(self) -> None:
             """Report that notifications arrive."""
 
+        def on_reconnected(self) -> None:
+            """Do what notifications would have led to that were sent while no connection listened."""
+
         def on_lost(self, error: Exception, delay: float, /) -> None:
             """Report that notifications do not arrive any more; the next try follows after the delay."""
 
@@ -82,6 +85,7 @@ class Listener:
         self._channel = events.channel
         self._request_proof = events.request_proof
         self._on_listening = events.on_listening
+        self._on_reconnected = events.on_reconnected
         self._on_lost = events.on_lost
         self._on_migration = events.on_migration
         self._on_control = events.on_control
@@ -90,6 +94,7 @@ class Listener:
         self._clock = clock
         self._connection: Any = None
         self._own_channel = ""
+        self._has_listened = False
         # Seconds of waiting since the last proof.
         self._silence = 0.0
         self._must_ask = False
@@ -143,6 +148,9 @@ class Listener:
             self._prove()
         # Jobs may have been added before the connection listened.
         self._has_jobs = True
+        if self._has_listened:
+            self._on_reconnected()
+        self._has_listened = True
 
     @property
     def _is_listening(self) -> bool:

@@ -12,6 +12,9 @@ from django_graphile_worker.worker.work_units import size_of
 
 # Seconds: claim ahead the jobs that the slots finish in this time.
 HORIZON = 0.05
+# The same if all claims have been full for this long: a claim has a fixed cost, and under such a backlog the other
+# workers have enough to do. A job that has to run before the others waits about as long.
+BACKLOG_HORIZON = 0.2
 # Seconds: jobs that take longer than the horizon, and no longer than this, are claimed ahead only while there is a
 # backlog: all claims have been full for as long as a job takes. After one full claim, other workers may have free
 # slots, which would start the next jobs sooner. Longer jobs are never claimed ahead.
@@ -41,15 +44,19 @@ class Prefetch:
     def ahead(self, limit: int) -> int:
         """Return how many jobs to claim beyond the free slots."""
         seconds = self._measure()
-        if seconds is None or (seconds > HORIZON and not self._has_backlog(seconds)):
+        if seconds is None:
             return 0
         room = min(limit, BYTES_AHEAD // self._size)
-        return min(room, int(self._pool.concurrency * HORIZON / max(seconds, 1e-6)))
+        return min(room, int(self._pool.concurrency * self._horizon(seconds) / max(seconds, 1e-6)))
 
-    def _has_backlog(self, seconds: float) -> bool:
-        """Return whether jobs that take this long wait for all workers, and may be claimed ahead."""
-        since = self._full_since
-        return since is not None and seconds <= LONGEST_AHEAD and self._clock() - since > seconds
+    def _horizon(self, seconds: float) -> float:
+        """Return for how many seconds of work to claim jobs ahead that take this long."""
+        if seconds > LONGEST_AHEAD:
+            return 0.0
+        full_for = 0.0 if self._full_since is None else self._clock() - self._full_since
+        if full_for > max(seconds, BACKLOG_HORIZON):
+            return BACKLOG_HORIZON
+        return HORIZON if seconds <= HORIZON or full_for > seconds else 0.0
 
     def note_claim(self, *, is_full: bool) -> None:
         """Note whether a claim has found as many jobs as it asked for."""

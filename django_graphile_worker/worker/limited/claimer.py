@@ -122,6 +122,9 @@ class SharedClaimer:
     def claim(self, *, max_jobs: int, max_queues: int, max_per_queue: int, free_slots: int, max_bytes: int) -> Claimed:
         """Claim jobs within the limits of ``claims.claim_jobs``. Limited jobs are claimed for free slots only."""
         has_unsorted = self.sort()
+        if free_slots < 1 and self._may_ordinary_wait and self._clock() >= self._look_at:
+            # Until a claim has looked, jobs that are claimed ahead must not take every slot that becomes free.
+            self.is_limited_waiting = True
         are_both_waiting = self.is_limited_waiting and self._may_ordinary_wait
         if are_both_waiting and free_slots < 1:
             # No jobs ahead: they would take the slots of limited jobs. A slot that takes a waiting job calls again.

@@ -15,15 +15,30 @@ from django_graphile_worker.worker.database.connection import Database
 class SchemaVersion:
     """The check of the schema's version, which stops the worker, as the check of graphile-worker does."""
 
-    def __init__(self, *, schema: str, on_refused: Callable[[BreakingMigrationError], None]) -> None:
+    def __init__(self, *, schema: str, interval: float, on_refused: Callable[[BreakingMigrationError], None]) -> None:
         self._schema = schema
+        # Seconds between two checks of a worker that is not notified of a migration.
+        self._interval = interval
         # Called once, when this worker cannot continue with the schema.
         self._on_refused = on_refused
         self._is_refused = False
+        self._check_at = 0.0
 
-    def check(self, database: Database) -> None:
+    def check_soon(self) -> None:
+        """Make the next check due: a migration was announced, or its announcement may have been missed."""
+        self._check_at = 0.0
+
+    def check_if_due(self, database: Database) -> None:
         """Report, once, a schema that this version does not support."""
-        error = self.find_error(database)
+        if time.monotonic() < self._check_at:
+            return
+        # Before the query: a migration that is announced during the query makes another check due.
+        self._check_at = time.monotonic() + self._interval
+        try:
+            error = self.find_error(database)
+        except BaseException:
+            self.check_soon()
+            raise
         if error is not None and not self._is_refused:
             self._is_refused = True
             self.write_event(database, error)

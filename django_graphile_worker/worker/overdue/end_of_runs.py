@@ -55,7 +55,7 @@ class EndOfRuns(Service):
             claims = dead_claims(cursor, self._worker_ids, schema=self._database.schema)
         releaser = self._parts.releaser
         for claim in claims:
-            releaser.put(self._outcome(claim))
+            releaser.put_urgently(self._outcome(claim))
         for queue in {HeldQueue(claim.queue_id, claim.token) for claim in claims if claim.queue_id is not None}:
             releaser.release_queue(queue)
         self.stop()

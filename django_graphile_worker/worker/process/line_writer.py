@@ -18,7 +18,7 @@ Line = TypeVar("Line")
 
 # Seconds between two batches. An idle writer writes the first line at once; the lines of the next milliseconds are
 # written together. If the process is killed, it loses no more than these lines.
-PAUSE = 0.01
+PAUSE = 0.02
 # With more lines than this in the queue, the thread that puts the next line in waits until they are written.
 LONGEST_QUEUE = 5_000
 # Lines that are written together.

@@ -1,10 +1,10 @@
 """Releases jobs: completed, failed or returned. Until the database has stored an outcome, it exists only here.
 
 Every outcome that arrives while a statement runs goes into the next statement. The first outcome after a rest is sent
-at once. The statement after it follows after a pause, which is no longer than the jobs of the last statement took:
-otherwise each of ten jobs that end one after the other would need a statement and a commit of its own. If the process
-is killed, the jobs that run at that moment run again, and so do the jobs that wait for the end of the pause: at most
-twice as many. Named queues and returned jobs, which other jobs or workers wait for, end the pause.
+at once. The statement after it follows after a pause: otherwise each of ten jobs that end one after the other would
+need a statement and a commit of its own. If the process is killed, the jobs that run at that moment run again, and so
+do the jobs that have ended during the pause. Results, named queues and returned jobs, which other sessions, jobs or
+workers wait for, end the pause.
 
 A result stays pending until the database has accepted it, or until its claim is known to be lost. Otherwise it is tried
 again: in a smaller batch if the database does not accept so large a batch, and by itself if the database rejects it.
@@ -33,10 +33,11 @@ if TYPE_CHECKING:
 
 # Seconds until a row that a transaction of the site is changing is tried again.
 BUSY_ROW_DELAY = 0.05
-# Seconds. There is no pause for jobs that are shorter than the shortest pause: so many of them end while a statement
-# runs that the next statement takes them together anyway.
-SHORTEST_PAUSE = 0.002
-LONGEST_PAUSE = 0.02
+# Seconds between two statements.
+PAUSE = 0.05
+# Seconds. There is no pause for jobs that are shorter: so many of them end while a statement runs that the next
+# statement takes them together anyway.
+SHORT_JOB = 0.001
 _ONLY_SUCCEEDED = frozenset({Succeeded})
 _ONLY_RECORDED = frozenset({Recorded})
 
@@ -73,8 +74,8 @@ class Releaser(Service):
     def put(self, outcome: Outcome | HeldQueue) -> None:
         """Take an outcome. It may wait for the end of a pause, unless it is a result that a session may wait for."""
         self._inbox.append(outcome)
-        if self._is_pausing and type(outcome) is Recorded and outcome.value_text is not None:
-            self._end_pause()
+        if type(outcome) is not Succeeded and _is_awaited(outcome):
+            self.end_pause()
         if self._is_resting:
             self._is_resting = False
             self._is_empty.clear()
@@ -83,12 +84,12 @@ class Releaser(Service):
     def put_urgently(self, outcome: Outcome) -> None:
         """Take an outcome that other jobs wait for."""
         self.put(outcome)
-        self._end_pause()
+        self.end_pause()
 
     def release_queue(self, queue: HeldQueue) -> None:
         """Take a queue whose work unit is over."""
         self.put(queue)
-        self._end_pause()
+        self.end_pause()
 
     def return_jobs(self, outcomes: Sequence[Interrupted], queues: Sequence[HeldQueue]) -> None:
         """Take jobs that never began, and the queues that were claimed with them."""
@@ -96,7 +97,14 @@ class Releaser(Service):
             self.put(outcome)
         for queue in queues:
             self.put(queue)
-        self._end_pause()
+        self.end_pause()
+
+    def end_pause(self) -> None:
+        """Release now what has arrived, or after the current statement."""
+        # As in _rest(): whichever runs second sees the flag of the other.
+        self._is_urgent = True
+        if self._is_pausing:
+            self.wake()
 
     def step(self) -> float:
         """Release everything that has arrived."""
@@ -108,7 +116,6 @@ class Releaser(Service):
             if pending is not self._pending and self._inbox:
                 break
             if pending:
-                self._is_empty.clear()
                 self._release(pending)
         self._rejected.remove_released()
         if pause:
@@ -125,7 +132,8 @@ class Releaser(Service):
 
     def wait_until_empty(self, timeout: float) -> bool:
         """Wait until no result is pending, at most ``timeout`` seconds; return True if no result is pending."""
-        return self._is_empty.wait(timeout) and self.pending_count == 0
+        # The event is checked again after the count, which is zero while _collect() moves results.
+        return self._is_empty.wait(timeout) and self.pending_count == 0 and self._is_empty.is_set()
 
     @property
     def pending_count(self) -> int:
@@ -141,19 +149,12 @@ class Releaser(Service):
     def close(self) -> None:
         self._statements.close()
 
-    def _end_pause(self) -> None:
-        # As in _rest(): whichever runs second sees the flag of the other.
-        self._is_urgent = True
-        if self._is_pausing:
-            self.wake()
-
     def _next_pause(self) -> float:
         """Return how long to pause after the release of what has been collected; zero for no pause."""
         succeeded = self._pending.succeeded
-        if not succeeded or self._is_hurried:
+        if not succeeded or self._is_hurried or len(self._inbox) >= BATCH:
             return 0.0
-        seconds = min(succeeded[0].duration, succeeded[-1].duration, LONGEST_PAUSE)
-        return seconds if seconds >= SHORTEST_PAUSE else 0.0
+        return PAUSE if min(succeeded[0].duration, succeeded[-1].duration) >= SHORT_JOB else 0.0
 
     def _pause(self, seconds: float) -> float:
         self._is_pausing = True
@@ -171,6 +172,9 @@ class Releaser(Service):
         return math.inf
 
     def _collect(self) -> None:
+        if self._inbox:
+            # The results may have arrived during the last step, whose end found none.
+            self._is_empty.clear()
         take = self._inbox.popleft
         arrived = [take() for _ in range(min(len(self._inbox), BATCH))]
         if _ONLY_SUCCEEDED.issuperset(map(type, arrived)):
@@ -199,3 +203,10 @@ class Releaser(Service):
     def _report(self, error: psycopg.Error, delay: float) -> None:
         if self._on_trouble is not None:
             self._on_trouble(self.name, error, delay)
+
+
+def _is_awaited(outcome: Outcome | HeldQueue) -> bool:
+    """Return whether a session may wait for an outcome, which is no plain success."""
+    if type(outcome) is Recorded:
+        return outcome.value_text is not None
+    return type(outcome) is not CompletedAtomically

@@ -103,13 +103,22 @@ def test_once__leaves_no_session(sessions: Sessions, wait_until: Wait) -> None:
     wait_until(lambda: not sessions())
 
 
-def test_recovery__is_two_statements_when_no_worker_is_dead(worker: Parts) -> None:
+def test_recovery__is_one_statement_when_no_worker_is_dead(worker: Parts) -> None:
     # After those that look at other things, too.
     for _ in range(2):
         worker.recovery.step()
     said = overhear(worker.recovery._database)
     worker.recovery.step()
-    assert said == ["cursor", "breaking-migration", "cursor", "look-at-fleet"]
+    assert said == ["cursor", "look-at-fleet"]
+
+
+def test_recovery__checks_the_schema_after_a_migration_was_announced(worker: Parts) -> None:
+    worker.recovery.step()
+    said = overhear(worker.recovery._database)
+    worker.schema_version.check_soon()
+    worker.recovery.step()
+    worker.recovery.step()
+    assert said.count("breaking-migration") == 1
 
 
 def test_beat__comes_first_and_alone_whatever_was_done(worker: Parts, wait_until: Wait) -> None:

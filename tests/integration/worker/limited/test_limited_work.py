@@ -235,3 +235,25 @@ def test_ordinary_and_limited_jobs__share_the_slots(watched: Watched) -> None:
         run_once(concurrency=1, local_queue_size=0, log_success=False)
     assert len(ran) == 40
     assert {"limited", "ordinary"} == set(ran[:12])
+
+
+def test_a_limited_job__starts_beside_ordinary_jobs_that_are_claimed_ahead() -> None:
+    """The claims ahead find no free slot."""
+    ran: list[str] = []
+
+    def limited(payload: Any) -> None:
+        ran.append("limited")
+
+    def ordinary(payload: Any) -> None:
+        threading.Event().wait(0.004)
+        ran.append("ordinary")
+        if len(ran) == 200:
+            add(1)
+
+    with own_tasks(limited, limit=Limit("account:{account}", concurrency=5)):
+        task(ordinary)
+        add_jobs([JobSpec("ordinary", {}) for _ in range(1000)])
+        run_once(concurrency=4, log_success=False)
+    assert len(ran) == 1001
+    # The job is sorted by another thread. Then at most the jobs that are claimed for 0.2 s come before it.
+    assert ran.index("limited") < 700

@@ -24,9 +24,9 @@ class Pool(SimpleNamespace):
     [
         # Two thousand empty jobs last for moments only: the next claim begins early.
         (0.00001, 2000, 1500),
-        # 25 jobs of ten milliseconds are claimed when six are left, so a claim brings about twenty.
-        (0.01, 25, 6),
-        (0.1, 2, 0),
+        # A hundred jobs of ten milliseconds are claimed when six are left, so a claim brings about ninety.
+        (0.01, 100, 6),
+        (0.1, 10, 0),
         (0.6, 0, 0),
     ],
 )
@@ -60,3 +60,17 @@ def test_long_jobs__are_claimed_ahead_when_claims_have_been_full_for_as_long_as_
     assert prefetch.ahead(2000) == 0
     prefetch.note_claim(is_full=True)
     assert prefetch.ahead(2000) == 0
+
+
+def test_more_jobs__are_claimed_ahead_when_claims_have_been_full_for_longer() -> None:
+    now = [0.0]
+    prefetch = Prefetch(cast("Any", Pool(seconds=0.01)), clock=lambda: now[0])
+    prefetch.note_claim(is_full=True)
+    assert prefetch.ahead(2000) == 25
+    now[0] = 0.19
+    prefetch.note_claim(is_full=True)
+    assert prefetch.ahead(2000) == 25
+    now[0] = 0.21
+    assert prefetch.ahead(2000) == 100
+    prefetch.note_claim(is_full=False)
+    assert prefetch.ahead(2000) == 25

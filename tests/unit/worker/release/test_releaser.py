@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections import deque
+from collections.abc import Callable
 from typing import Any, cast
 from unittest.mock import Mock
 
 import pytest
 
 from django_graphile_worker.sql.releases import HeldQueue
-from django_graphile_worker.worker.outcomes import Interrupted, Recorded, Succeeded
-from django_graphile_worker.worker.release.releaser import LONGEST_PAUSE, SHORTEST_PAUSE, Releaser
+from django_graphile_worker.worker.outcomes import Failed, Interrupted, Recorded, Succeeded
+from django_graphile_worker.worker.release.releaser import PAUSE, SHORT_JOB, Releaser
 from tests.support.slot import make_claim
 
 QUEUE = HeldQueue(7, "worker/1")
@@ -56,7 +58,7 @@ def test_first_outcome__is_released_at_once(releaser: Releaser, statements: Stat
 
 def test_outcomes_of_the_next_moments__are_released_together(releaser: Releaser, statements: Statements) -> None:
     releaser.put(ended(1))
-    assert releaser.step() == 0.01
+    assert releaser.step() == PAUSE
     releaser.forget_wake()
     for job_id in range(2, 6):
         releaser.put(ended(job_id))
@@ -76,16 +78,41 @@ def test_rest__follows_a_pause_in_which_nothing_arrived(releaser: Releaser) -> N
     assert releaser.was_woken()
 
 
+class WatchedInbox(deque[Any]):
+    """Asks, for each outcome that is taken, whether the releaser counts as empty."""
+
+    def __init__(self, releaser: Releaser) -> None:
+        super().__init__()
+        self._releaser = releaser
+        self.answers: list[bool] = []
+
+    def popleft(self) -> Any:
+        outcome = super().popleft()
+        self.answers.append(self._releaser.wait_until_empty(0))
+        return outcome
+
+
+def test_outcome_that_arrives_while_a_step_begins__keeps_the_releaser_from_being_empty(releaser: Releaser) -> None:
+    inbox = releaser._inbox = WatchedInbox(releaser)
+    # As in a step that something else has called for.
+    releaser._is_resting = False
+    releaser.put(ended(1))
+    releaser.step()
+    assert inbox.answers == [False]
+    releaser.step()
+    assert releaser.wait_until_empty(0)
+
+
 @pytest.mark.parametrize(
     ("durations", "pause"),
     [
-        ([5.0], LONGEST_PAUSE),
-        ([0.01, 0.005], 0.005),
-        ([SHORTEST_PAUSE / 2], math.inf),
+        ([5.0], PAUSE),
+        ([SHORT_JOB, 0.005], PAUSE),
+        ([SHORT_JOB / 2], math.inf),
         ([1.0, 0.0], math.inf),
     ],
 )
-def test_pause__is_no_longer_than_the_jobs_were(releaser: Releaser, durations: list[float], pause: float) -> None:
+def test_pause__follows_jobs_that_are_not_short(releaser: Releaser, durations: list[float], pause: float) -> None:
     for job_id, seconds in enumerate(durations):
         releaser.put(ended(job_id, seconds))
     assert releaser.step() == pause
@@ -121,6 +148,15 @@ def test_result_that_is_kept__ends_the_pause(releaser: Releaser, value_text: str
     assert releaser.was_woken() is is_kept
 
 
+def test_failure__ends_the_pause(releaser: Releaser) -> None:
+    """A session may wait for the result, or the job for its next attempt."""
+    releaser.put(ended(1))
+    releaser.step()
+    releaser.forget_wake()
+    releaser.put(Failed(make_claim(id=2), 0.01, "Error: no"))
+    assert releaser.was_woken()
+
+
 def test_returned_jobs__end_the_pause(releaser: Releaser) -> None:
     releaser.put(ended(1))
     releaser.step()
@@ -129,9 +165,20 @@ def test_returned_jobs__end_the_pause(releaser: Releaser) -> None:
     assert releaser.was_woken()
 
 
-def test_queue_that_arrives_during_a_statement__prevents_the_pause(releaser: Releaser, statements: Statements) -> None:
+@pytest.mark.parametrize(
+    "arrive",
+    [
+        lambda releaser: releaser.release_queue(QUEUE),
+        lambda releaser: releaser.put(Recorded(make_claim(id=2), 0.01, None, 0.0, Mock(), "1")),
+        lambda releaser: releaser.put(Failed(make_claim(id=2), 0.01, "Error: no")),
+    ],
+    ids=["queue", "result", "failure"],
+)
+def test_what_is_awaited_and_arrives_during_a_statement__prevents_the_pause(
+    releaser: Releaser, statements: Statements, arrive: Callable[[Releaser], None]
+) -> None:
     def complete(claims: list[Any]) -> set[int]:
-        releaser.release_queue(QUEUE)
+        arrive(releaser)
         return {claim.id for claim in claims}
 
     statements.complete = complete  # type: ignore[method-assign]
