@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # Seconds. Under a long backlog, a claim resumes where the last claim ended. After this time a claim reads the backlog
 # from its start, or from the floors: a job that sorts before the last claimed jobs, or whose queue has just become
-# free, waits this long at most.
+# free, waits this long at most, or for the next claim.
 WHOLE_LOOK_INTERVAL = 0.1
 # Two claims in a row that read more pages than this in vain set the floors: they took some ten milliseconds. The first
 # has marked what is gone for all sessions. The floors are removed when all slices together have less than a quarter.
@@ -36,6 +36,9 @@ REST = 4
 REST_UNDER_A_BACKLOG = 9
 # Seconds in which all slices are looked at, if that takes less than a fifth of it.
 SHORTEST_ROUND = 1.0
+# Seconds after which another slice has its turn, however few looks at a slice with many jobs there were: the next look
+# comes when a slot is free.
+LONGEST_TURN = 0.2
 # Seconds by which floors stay behind the time of the last look: fewer if claims read more pages than this.
 LONGEST_OVERLAP = 1.0
 SHORTEST_OVERLAP = 0.1
@@ -85,8 +88,15 @@ class Looks:
         self._overlap = LONGEST_OVERLAP
         self._slices: Slices | None = None
         self._next_slice_at = 0.0
-        # Whether the next claim begins at the floors although a look at a slice is due.
+        # Whether the last claim from the floors has left jobs that can run.
+        self._has_more = False
+        # Whether the last look at a slice has found more jobs than it may claim: then claims from the floors have their
+        # turn, although another look is due.
         self._is_turn_of_floors = False
+        # The last job that was claimed in the period of which a look found more than it may claim, and when the turn of
+        # this period began.
+        self._last_in_filled: Claim | None = None
+        self._turn_began_at = -math.inf
 
     @property
     def are_whole(self) -> bool:
@@ -101,9 +111,11 @@ class Looks:
 
     def choose(self, now: float) -> Look:
         """Return what the claim that begins now should read."""
-        if self._slices is not None and now >= self._next_slice_at and not self._is_turn_of_floors:
+        if self._slices is not None and now >= self._next_slice_at and not self._are_floors_due(now):
+            if now - self._turn_began_at > LONGEST_TURN:
+                self._slices.end_turn()
             start, end = self._slices.next(self._top())
-            return self._slice(start, end)
+            return self._slice(start, end, resume_after=self._last_in_filled if self._slices.repeats_filled else None)
         if self._last is not None and now - self._looked_at <= WHOLE_LOOK_INTERVAL:
             floors = self._floors(resume_after=self._last)
             return Look(floors=floors, is_resumed=True, has_queues=not self._queues_are_held)
@@ -113,12 +125,14 @@ class Looks:
         """Note the answer of a claim that has read this part."""
         if look.is_slice:
             self._note_slice(claimed, ended - began, ended, max_jobs)
-            return
-        self._is_turn_of_floors = False
-        self._last = _last_unqueued(claimed.claims) if claimed.has_more else None
         if self._slices is not None and claimed.claims:
             last = claimed.claims[-1]
-            self._slices.note_claimed(len(claimed.claims), (last.run_at_epoch, last.id))
+            self._slices.note_claimed(len(claimed.claims), (last.run_at_epoch, last.id), is_in_slice=look.is_slice)
+        if look.is_slice:
+            return
+        self._is_turn_of_floors = False
+        self._has_more = claimed.has_more
+        self._last = _last_unqueued(claimed.claims) if claimed.has_more else None
         if look.is_resumed:
             return
         self._looked_at = ended
@@ -136,11 +150,14 @@ class Looks:
         """Return the seconds until the next look at a slice; None if claims read the whole backlog."""
         return None if self._slices is None else max(self._next_slice_at - now, 0.0)
 
-    def _slice(self, start: Place, end: Place) -> Look:
+    def _slice(self, start: Place, end: Place, resume_after: Claim | None) -> Look:
         """Return a look at a period, on each priority up to its floor: the jobs behind it have not had their turn."""
         floors = [self._seen[priority] for priority in sorted(self._seen)]
+        starts = {floor.priority: start for floor in floors}
+        if resume_after is not None:
+            starts[resume_after.priority] = (resume_after.run_at_epoch, resume_after.id)
         return Look(
-            floors=tuple(Floor(floor.priority, *start, start[0]) for floor in floors),
+            floors=tuple(Floor(floor.priority, *starts[floor.priority], start[0]) for floor in floors),
             ends=tuple(
                 End(
                     floor.priority,
@@ -202,13 +219,23 @@ class Looks:
         if slices is None:
             return
         is_filled = claimed.has_more or len(claimed.claims) >= max_jobs
+        if slices.repeats_filled or not slices.has_filled:
+            self._last_in_filled = _last_of_unqueued(claimed) if is_filled else None
+        if not slices.repeats_filled:
+            self._turn_began_at = now
         slices.note(claimed.pages or 0, self._top(), is_filled=is_filled)
-        # The jobs behind the floors have a turn between two looks that found as many jobs as they may claim.
         self._is_turn_of_floors = is_filled
         self._next_slice_at = now + (0.0 if is_filled else self._rest(slices, seconds))
         if slices.pages < MANY_PAGES / 4:
             self._slices = None
             self._slow_claims = 0
+
+    def _are_floors_due(self, now: float) -> bool:
+        """Whether the jobs behind the floors have their turn between two looks at a slice with many jobs.
+
+        If no job waits there, a claim from the floors now and then is enough.
+        """
+        return self._is_turn_of_floors and (self._has_more or now - self._looked_at > WHOLE_LOOK_INTERVAL)
 
     def _rest(self, slices: Slices, seconds: float) -> float:
         """Return the seconds until the next look, after a look that took ``seconds`` and claimed all that it found.
@@ -216,7 +243,7 @@ class Looks:
         If many jobs wait in a slice, as after a long transaction that has added them, the next look is no overhead.
         """
         if slices.has_filled:
-            return seconds
+            return 0.0
         rest = REST if self._last is None else REST_UNDER_A_BACKLOG
         return max(rest * seconds, SHORTEST_ROUND / (2 * len(slices)))
 
@@ -248,6 +275,15 @@ def _passed_over_queues(claimed: Claimed) -> bool:
     is_long = claimed.is_hidden or claimed.walk is not None
     has_queued = any(first is not None and float(first) > -math.inf for first in claimed.queued_floors)
     return is_long and has_queued and all(claim.queue_id is None for claim in claimed.claims)
+
+
+def _last_of_unqueued(claimed: Claimed) -> Claim | None:
+    """Return the job after which the next look at the same slice begins; None if jobs in queues are there as well.
+
+    Only the first jobs of a queue are claimed, and the others are before the last job without a queue.
+    """
+    has_queued = any(first is not None for first in claimed.queued_floors)
+    return None if has_queued else _last_unqueued(claimed.claims)
 
 
 def _last_unqueued(claims: Sequence[Claim]) -> Claim | None:

@@ -36,6 +36,8 @@ MOST_EDGES = 10
 # that take long commit jobs there.
 RECENT = 10.0
 LOOKS_PER_RECENT = 4
+# After this many looks at a period with more jobs than they may claim, another slice has its turn.
+LOOKS_PER_TURN = 5
 
 
 class Slices:
@@ -49,11 +51,12 @@ class Slices:
         self._looks = 0
         self._recent = RECENT
         self._is_complete = False
-        # A period whose look found more than it may claim: every second look is at it, until nothing is left there.
+        # A period whose look found more than it may claim: most looks are at it, until nothing is left there.
         self._filled: tuple[Place, Place] | None = None
-        self._is_turn_of_filled = False
-        # The jobs that were claimed since the last edge, and the highest id of a claimed job.
-        self._claimed = 0
+        self._looks_left_in_turn = 0
+        # The jobs that were claimed since the last edge, by whether a look at a slice claimed them: the others are jobs
+        # behind the floors. And the highest id of a claimed job.
+        self._claimed = {False: 0, True: 0}
         self._highest_id = 0
 
     def __len__(self) -> int:
@@ -69,19 +72,22 @@ class Slices:
         """Whether a look at a period found more than it may claim, and no later look has claimed the rest."""
         return self._filled is not None
 
+    @property
+    def repeats_filled(self) -> bool:
+        """Whether the next look is at that period again."""
+        return self._filled is not None and self._looks_left_in_turn > 0
+
     def next(self, floor: float) -> tuple[Place, Place]:
         """Return the beginning and the end of the period to look at next."""
-        if self._filled is not None and self._is_turn_of_filled:
-            return self._filled
-        return self._period(floor)
+        return self._filled if self._filled is not None and self._looks_left_in_turn else self._period(floor)
 
     def note(self, pages: int, floor: float, *, is_filled: bool) -> None:
         """Note the pages of the look at the next period, and whether it found more than it may claim."""
-        if self._filled is not None and self._is_turn_of_filled:
-            self._is_turn_of_filled = False
+        if self.repeats_filled:
+            self._looks_left_in_turn -= 1
             self._filled = self._filled if is_filled else None
             return
-        self._is_turn_of_filled = True
+        self._looks_left_in_turn = LOOKS_PER_TURN
         if is_filled and self._filled is None:
             self._filled = self._period(floor)
         was_recent = self._is_turn_of_recent
@@ -94,12 +100,17 @@ class Slices:
         else:
             self._note_slice(pages, floor)
 
-    def note_claimed(self, count: int, last: Place) -> None:
+    def end_turn(self) -> None:
+        """Have the next look be at another slice, if the filled period has been looked at in this turn."""
+        if self._looks_left_in_turn < LOOKS_PER_TURN:
+            self._looks_left_in_turn = 0
+
+    def note_claimed(self, count: int, last: Place, *, is_in_slice: bool = False) -> None:
         """Note a number of claimed jobs, whose entries are read from now on, and the place of the last."""
-        self._claimed += count
         self._highest_id = max(self._highest_id, last[1])
-        if self._claimed >= SLICE_JOBS and last[0] > EARLIEST_EDGE:
-            self._claimed = 0
+        self._claimed[is_in_slice] += count
+        if self._claimed[is_in_slice] >= SLICE_JOBS and last[0] > EARLIEST_EDGE:
+            self._claimed[is_in_slice] = 0
             self._cut(last)
 
     def _note_recent(self, pages: int) -> None:
@@ -129,7 +140,7 @@ class Slices:
     def _start_of_recent(self, floor: float) -> Place:
         """Return where the last slices begin that have the pages of one together, or a later time."""
         place = len(self._edges)
-        pages = max(self._pages[place], self._claimed * SLICE_PAGES // SLICE_JOBS // 2)
+        pages = max(self._pages[place], self._claimed[False] * SLICE_PAGES // SLICE_JOBS // 2)
         while place and pages + self._pages[place - 1] <= SLICE_PAGES and not self._start(place - 1)[1]:
             place -= 1
             pages += self._pages[place]

@@ -9,6 +9,7 @@ import pytest
 from django_graphile_worker.sql.claims import Claim, Claimed, End
 from django_graphile_worker.worker.fetching import looks
 from django_graphile_worker.worker.fetching.looks import WHOLE, Look, Looks
+from django_graphile_worker.worker.fetching.slices import LOOKS_PER_TURN
 
 MANY, FEW = looks.MANY_PAGES * 2, 10
 # The server's clock at the start; the worker's own clock starts at zero.
@@ -235,20 +236,114 @@ def test_floors__are_limited_in_number(stage: Stage) -> None:
     assert len(stage.claims_from_floors(levels=[100]).floors) <= looks.MOST_FLOORS
 
 
-def test_slice_with_more_jobs_than_a_claim_takes__is_continued_after_a_claim_from_the_floors(stage: Stage) -> None:
+def reach_a_slice(stage: Stage, *jobs: Claim, **answer: Any) -> None:
+    """Claim from the floors, at least once, until it is the turn of a slice."""
+    stage.claims_from_floors()
+    while not stage.looks.choose(stage.now).is_slice:
+        stage.claims(*jobs, **answer)
+        stage.now += 0.001
+
+
+def test_slice_with_more_jobs_than_a_claim_takes__is_continued_at_once(stage: Stage) -> None:
     """A transaction that took long has added many jobs before the floor: they do not wait for the share of slices."""
     stage.slows_down()
-    while not (stage.looks.choose(stage.now)).is_slice:
-        stage.claims()
-    assert stage.claims(has_more=True).is_slice
-    # Two looks at the slice, with a claim from the floors after each; then the next slice, which has no more jobs.
-    looked = [stage.claims(has_more=is_slice).is_slice for is_slice in (False, True, False, False)]
-    assert looked == [False, True, False, True]
-    assert stage.looks.until_next(stage.now) == pytest.approx(stage.slice_takes)
-    stage.now += stage.slice_takes
+    reach_a_slice(stage)
+    looked = [stage.claims(has_more=True) for _ in range(LOOKS_PER_TURN + 1)]
+    assert all(look.is_slice for look in looked)
+    # Another slice has its turn, and then the one with more jobs again, without a rest in between.
+    assert stage.claims().is_slice
+    assert stage.looks.until_next(stage.now) == 0.0
     assert stage.claims().is_slice
     # Nothing is left in the slice: the looks rest as usual.
     assert (stage.looks.until_next(stage.now) or 0.0) >= looks.REST * stage.slice_takes
+
+
+def test_claim_from_the_floors__comes_in_between_after_a_while(stage: Stage) -> None:
+    """Decided when a claim begins: the slot may have been busy since the last look ended."""
+    stage.slows_down()
+    reach_a_slice(stage)
+    assert stage.claims(has_more=True).is_slice
+    assert stage.claims(has_more=True).is_slice
+    stage.now += looks.WHOLE_LOOK_INTERVAL
+    assert not stage.claims().is_slice
+    assert stage.claims(has_more=True).is_slice
+
+
+def test_slice_with_many_slow_jobs__does_not_have_several_turns_in_a_row(stage: Stage) -> None:
+    """Each look waits for a free slot, and the other slices must not wait for five jobs."""
+    stage.slows_down(levels=[-5, 0])
+    starts = []
+    for _ in range(6):
+        stage.now += 1.0
+        starts.append(next_slice(stage, claim(SERVER - 50, job_id=7), has_more=True).floors[1].id)
+    # Every second look begins behind the claimed job: it continues at the slice with many jobs.
+    assert starts == [0, 7] * 3
+
+
+@pytest.mark.parametrize("queue_id", [None, 3])
+def test_claim_from_the_floors__has_every_second_turn_while_jobs_wait_there(stage: Stage, queue_id: int | None) -> None:
+    stage.slows_down()
+    backlog = claim(SERVER, job_id=8, queue_id=queue_id)
+    reach_a_slice(stage, backlog, has_more=True)
+    looked = [stage.claims(backlog, has_more=True).is_slice for _ in range(6)]
+    assert looked == [True, False] * 3
+
+
+def next_slice(stage: Stage, *jobs: Claim, **answer: Any) -> Look:
+    """Claim from the floors until it is the turn of a look at a slice, and return that look, which claims the jobs."""
+    while not stage.looks.choose(stage.now).is_slice:
+        stage.claims(levels=[-5, 0])
+        stage.now += 0.01
+    return stage.claims(*jobs, levels=[-5, 0], **answer)
+
+
+def test_look_at_a_slice_that_is_continued__begins_behind_the_last_claimed_job(stage: Stage) -> None:
+    stage.slows_down(levels=[-5, 0])
+    full = next_slice(stage, claim(SERVER - 50, job_id=7), claim(SERVER - 49, queue_id=3), has_more=True)
+    continued = next_slice(stage, claim(SERVER - 50, job_id=9), has_more=True)
+    assert continued.ends[1].run_at == pytest.approx(full.ends[1].run_at, abs=1e-5)
+    assert continued.floors == (full.floors[0], (0, SERVER - 50, 7, full.floors[1].queued_run_at))
+    for _ in range(LOOKS_PER_TURN - 1):
+        next_slice(stage, claim(SERVER - 50, job_id=9), has_more=True)
+    assert next_slice(stage).floors[1].id == 0
+    assert next_slice(stage).floors[1][:3] == (0, SERVER - 50, 9), "another period was looked at in between"
+
+
+def test_look_at_a_slice_with_jobs_in_queues__begins_at_its_start_again(stage: Stage) -> None:
+    """Other jobs of the queues are before the last claimed job, and their queues become free."""
+    stage.slows_down(levels=[-5, 0])
+    queued: list[float | None] = [None, SERVER - 60]
+    full = next_slice(stage, claim(SERVER - 50, job_id=7), has_more=True, queued_floors=queued)
+    assert next_slice(stage, has_more=True).floors == full.floors
+
+
+def test_slice_that_has_become_empty__is_read_from_its_beginning_in_the_next_round(stage: Stage) -> None:
+    stage.slows_down(levels=[-5, 0])
+    next_slice(stage, claim(SERVER - 50, job_id=7), has_more=True)
+    next_slice(stage)
+    assert [next_slice(stage).floors[1].id for _ in range(20)] == [0] * 20
+
+
+def test_jobs_claimed_in_a_slice__divide_it(stage: Stage) -> None:
+    """Thousands of jobs of a transaction that took long are before the floor, and their entries stay there."""
+    stage.slows_down(levels=[-5, 0])
+    for first in range(1, 100_000, 1_000):
+        jobs = [claim(SERVER - 50, job_id=first + number) for number in range(1_000)]
+        next_slice(stage, *jobs, has_more=True, max_jobs=1_000)
+    periods = {(look.floors[1][1:3], look.ends[1][1:3]) for look in (next_slice(stage) for _ in range(200))}
+    assert len([start for start, _ in periods if start[0] == SERVER - 50]) > 10
+
+
+def test_jobs_claimed_in_a_slice__divide_it_whatever_is_claimed_from_the_floors_in_between(stage: Stage) -> None:
+    stage.slows_down(levels=[-5, 0])
+    for first in range(1, 100_000, 1_000):
+        jobs = [claim(SERVER - 50, job_id=first + number) for number in range(1_000)]
+        next_slice(stage, *jobs, has_more=True, max_jobs=1_000)
+        later = [claim(SERVER - 1, job_id=200_000 + first + number) for number in range(1_000)]
+        stage.now += looks.WHOLE_LOOK_INTERVAL
+        assert not stage.claims(*later, levels=[-5, 0], has_more=True, max_jobs=1_000).is_slice
+    periods = {(look.floors[1][1:3], look.ends[1][1:3]) for look in (next_slice(stage) for _ in range(200))}
+    assert len([start for start, _ in periods if start[0] == SERVER - 50]) > 10
 
 
 def test_periods__leave_no_gap_between_the_times_of_the_server(stage: Stage) -> None:

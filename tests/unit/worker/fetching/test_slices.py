@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import math
 
-from django_graphile_worker.worker.fetching.slices import LOOKS_PER_RECENT, SLICE_JOBS, SLICE_PAGES, Place, Slices
+from django_graphile_worker.worker.fetching.slices import (
+    LOOKS_PER_RECENT,
+    LOOKS_PER_TURN,
+    SLICE_JOBS,
+    SLICE_PAGES,
+    Place,
+    Slices,
+)
 
 FLOOR = 1_000_000.0
 # Seconds of the past that have entries, and the pages of one second.
@@ -63,7 +70,10 @@ def test_slice_with_more_jobs_than_were_wanted__is_looked_at_again() -> None:
     slices = adapted()
     period = slices.next(FLOOR)
     slices.note(1, FLOOR, is_filled=True)
-    assert slices.next(FLOOR) == period
+    for _ in range(LOOKS_PER_TURN):
+        assert slices.next(FLOOR) == period
+        slices.note(1, FLOOR, is_filled=True)
+    assert slices.next(FLOOR) != period, "another slice has its turn"
 
 
 def test_slices__are_joined_when_they_cost_nothing_any_more() -> None:
