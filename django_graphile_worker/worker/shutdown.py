@@ -16,6 +16,9 @@ from django_graphile_worker.worker.stop_request import Ending
 
 # Seconds that a part, or a coroutine that was cancelled, gets to clean up.
 CLEANUP_TIMEOUT = 1.0
+# Seconds that the database gets to store the last results after a forced stop. A checkpoint or a busy machine delays a
+# statement for longer than a second, and a job that was not returned waits for its worker's lease to expire.
+FORCED_RELEASE_TIMEOUT = 5.0
 # Seconds between two checks whether the jobs of a stopping or draining worker have ended.
 LOOK_INTERVAL = 0.02
 
@@ -110,7 +113,7 @@ class Shutdown:
         releaser.hurry()
         while not releaser.wait_until_empty(LOOK_INTERVAL):
             if self._is_forced():
-                deadline = min(deadline, time.monotonic() + CLEANUP_TIMEOUT)
+                deadline = min(deadline, time.monotonic() + FORCED_RELEASE_TIMEOUT)
             rejected = releaser.given_up_job_ids
             if rejected:
                 self._parts.events.send(signals.results_refused, job_ids=rejected)

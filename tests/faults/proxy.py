@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote
 
 from psycopg.conninfo import conninfo_to_dict
@@ -29,6 +29,8 @@ LISTEN = re.compile(rb"\blisten \"", re.IGNORECASE)
 SSL_REQUEST, GSS_REQUEST, CANCEL_REQUEST = 80877103, 80877104, 80877102
 READY = b"Z"
 NOTIFICATION = b"A"
+# Steps of the event loop until a connection that was accepted has its link, and one more.
+STEPS_OF_A_START = 4
 
 
 @dataclass
@@ -62,6 +64,7 @@ class Link:
 
     def __init__(self, proxy: Proxy, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.proxy = proxy
+        self.task = cast("asyncio.Task[None]", asyncio.current_task())
         self.client = (reader, writer)
         self.server: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self.part = ""
@@ -294,12 +297,15 @@ class Proxy:
                 link.cut()
 
     async def _close(self) -> None:
+        # A connection that is accepted, and has no link yet when the server closes, would leave its socket open.
+        self._loop.remove_reader(self._listening.fileno())
+        for _ in range(STEPS_OF_A_START):
+            await asyncio.sleep(0)
         self._server.close()
-        await self._cut("*")
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:
+            for link in list(self.links):
+                link.task.cancel()
+            await asyncio.wait(others, timeout=0.01)
 
     def _do(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(20)

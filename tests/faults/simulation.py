@@ -474,8 +474,10 @@ class Simulation:
         self.offset = max(self.offset, 0.0) + (1e6 if self.sets_clock else 0.0)
         for worker in self.workers:
             worker.is_paused = worker.is_asleep = False
-        for _ in range(180):
-            self.seconds += BEAT
+        # A worker that sends heartbeats less often than it should declares no other worker dead.
+        interval = min(worker.beat_interval for worker in self.workers)
+        for _ in range(int(180 * BEAT / interval)):
+            self.seconds += interval
             for worker in self.workers:
                 worker.beat()
                 worker.recover()

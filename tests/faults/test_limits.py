@@ -48,11 +48,14 @@ def check(world: World) -> None:
 
 
 def test_limits__hold_over_several_processes(world: World, fleet: Fleet) -> None:
-    add(world, "limited", accounts=2, each=10, seconds=0.3)
+    add(world, "limited", accounts=2, each=20, seconds=0.3)
     add(world, "rated", accounts=2, each=6)
-    workers = [start(fleet, slots=8) for _ in range(2)]
+    first = start(fleet, slots=8)
     world.wait_until(lambda: world.value("select count(*) from fault_history.effect") >= 6)
-    world.kill(workers[0])
+    # The second worker claims its first jobs while every place is taken.
+    start(fleet, slots=8)
+    world.wait_until(lambda: len(world.workers()) == 2)
+    world.kill(first)
     world.wait_until(lambda: world.count() == 0)
     assert world.count_events("rated") >= 12
     check(world)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.faults.processes import Fleet, Wait, WorkerProcess
+from tests.faults.processes import Fleet, Wait, WorkerProcess, pause
 from tests.faults.proxy import Proxy
 from tests.faults.world import World
 
@@ -185,6 +185,26 @@ def test_second_signal__does_not_wait_for_an_unreachable_database(
     worker.wait_for("is stopping")
     worker.signal(signal.SIGTERM)
     assert worker.wait() == 128 + signal.SIGTERM
+
+
+def test_second_signal__gives_the_database_seconds_to_store_what_was_returned(
+    world: World, proxied_fleet: Fleet, proxy: Proxy
+) -> None:
+    worker = proxied_fleet.start("--no-prepared-statements")
+    job_id = world.add("never_ends")
+    world.wait_for("start")
+    rule = proxy.on("return", "hold", part="releaser")
+    worker.signal(signal.SIGTERM)
+    worker.wait_for("is stopping")
+    worker.signal(signal.SIGTERM)
+    world.wait_until(rule.fired.is_set)
+    pause(2.5)
+    # It waits for the answer. The server would also get the statement if the worker had ended.
+    assert worker.is_alive
+    rule.release()
+    assert worker.wait() == 128 + signal.SIGTERM
+    assert (world.job(job_id).locked_by, world.job(job_id).attempts) == (None, 0)
+    assert world.workers() == [], "only a worker that has returned its jobs leaves the register"
 
 
 def test_helpers_abort__is_set_at_the_first_signal(world: World, fleet: Fleet) -> None:

@@ -16,7 +16,7 @@ from django_graphile_worker import probe
 from django_graphile_worker.worker.process.child import Child, _send
 from django_graphile_worker.worker.process.supervisor import Supervisor
 from django_graphile_worker.worker.stop_request import StopState
-from tests.faults.processes import Fleet, Wait, WorkerProcess
+from tests.faults.processes import WAIT_TIMEOUT, Fleet, Wait, WorkerProcess
 from tests.faults.world import World
 
 
@@ -70,6 +70,22 @@ def test_supervisor__second_signal_stops_all_at_once(world: World, fleet: Fleet)
     assert supervisor.wait() == 128 + signal.SIGINT
     job = world.jobs()[0]
     assert (job.locked_by, job.attempts) == (None, 0)
+
+
+def test_supervisor__second_signal_stops_a_child_that_has_not_handled_the_first(world: World, fleet: Fleet) -> None:
+    """The system merges two equal signals if the process handles none in between."""
+    supervisor = start(fleet, world, "-j", "1", "--grace-period", "600")
+    world.add_many(2, "never_ends")
+    world.wait_for("start", 2)
+    late, other = supervisor.children()
+    late.suspend()
+    supervisor.signal(signal.SIGINT)
+    supervisor.wait_for("is stopping")
+    supervisor.signal(signal.SIGINT)
+    other.wait(WAIT_TIMEOUT)
+    late.resume()
+    assert supervisor.wait() == 128 + signal.SIGINT
+    assert [(job.locked_by, job.attempts) for job in world.jobs()] == [(None, 0)] * 2
 
 
 def test_supervisor__does_not_wait_for_the_pool_thread_of_a_returned_job(world: World, fleet: Fleet) -> None:

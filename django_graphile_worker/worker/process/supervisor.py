@@ -216,7 +216,8 @@ class Supervisor:
         while alive := [process.sentinel for process in self._processes() if process.is_alive()]:
             if request.is_urgent and not was_urgent:
                 was_urgent = True
-                self._signal_all(number)
+                # Not the same signal again: a busy child that has not handled the first would get the two as one.
+                self._signal_all(signal.SIGQUIT)
             request.drain()
             self._pass_on()
             wait([*alive, request.fileno()], 1.0)
