@@ -40,7 +40,7 @@ def make_queues(database: Database, count: int, *, busy: bool = False) -> None:
 
 
 def last_id(database: Database) -> int:
-    return int(database.scalar(f"select coalesce(max(id), 0) from {JOBS}"))
+    return int(database.scalar(f"select coalesce(pg_sequence_last_value(pg_get_serial_sequence('{JOBS}', 'id')), 0)"))
 
 
 def left_in(*databases: Database, after: int = 0) -> Left:

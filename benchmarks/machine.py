@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
+import subprocess
 import sysconfig
 import time
+from collections.abc import Iterable, Iterator
 from importlib import metadata
-from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -38,12 +41,16 @@ def is_optimized() -> bool:
 
 
 def processor() -> str:
-    """Return the model of the processor, or its part number if the kernel knows no name for it."""
-    fields: dict[str, str] = {}
-    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-        name, _, value = line.partition(":")
-        fields.setdefault(name.strip(), value.strip())
-    return fields.get("model name") or f"CPU part {fields.get('CPU part', 'unknown')}"
+    """Return the model of the processor: the kernel has part numbers for some processors, lscpu knows their names."""
+    command = ["lscpu", "--json"]
+    lines = json.loads(subprocess.run(command, capture_output=True, check=True, text=True).stdout)["lscpu"]
+    return str(next((line["data"] for line in _with_children(lines) if line["field"] == "Model name:"), "unknown"))
+
+
+def _with_children(lines: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for line in lines:
+        yield line
+        yield from _with_children(line.get("children", []))
 
 
 def load_average() -> float:

@@ -50,6 +50,8 @@ BLOCKS: dict[str, Callable[[Figures], str]] = {
     "settings": comparison.settings,
     "grid": comparison.grid,
     "backlog": comparison.backlog,
+    "held_snapshot_conditions": _conditions("held_snapshot"),
+    "held_snapshot": comparison.held_snapshot,
     "claims_conditions": _conditions("claims"),
     "claims": comparison.claims,
     "schedules_conditions": _conditions("schedules"),

@@ -102,6 +102,26 @@ def backlog(figures: Figures) -> str:
     return text if empty is None else f"{text}\n\nThe throughput on the empty table was {rounded(empty)} jobs a second."
 
 
+HELD_SNAPSHOT = {
+    "rate": ("jobs a second", ""),
+    "p50": ("from `add_job` to the start of the task, median", " ms"),
+    "p90": ("the same, 90th percentile", " ms"),
+    "p99": ("the same, 99th percentile", " ms"),
+    "earlier": ("until a job starts whose time is a minute ago", " s"),
+}
+
+
+def held_snapshot(figures: Figures) -> str:
+    rows = figures.rows("held_snapshot", "held_snapshot")
+    lines = [
+        [title, *(f"{rounded(row.median(metric))}{unit}" for row in rows)]
+        for metric, (title, unit) in HELD_SNAPSHOT.items()
+    ]
+    longest = max((max(row.samples["earlier"]) for row in rows), default=0.0)
+    text = table(("", "without the snapshot", "with it"), lines)
+    return f"{text}\n\nThe longest time of the last line was {rounded(longest)} s." if rows else text
+
+
 def settings(figures: Figures) -> str:
     """Return the best settings of graphile-worker that the search found."""
     parts = []
