@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import multiprocessing
 import os
@@ -94,6 +95,19 @@ def test_supervisor__does_not_wait_for_the_pool_thread_of_a_returned_job(world: 
     world.wait_for("start")
     assert supervisor.stop(timeout=30.0) == 0
     assert (world.job(job_id).locked_by, world.job(job_id).attempts) == (None, 0)
+
+
+def test_child__runs_its_exit_handlers_although_the_second_signal_arrives(world: World, fleet: Fleet) -> None:
+    supervisor = start(fleet, world, "--grace-period", "0.3")
+    # Exit handlers are called in reverse order.
+    world.add("waits_for_a_pool_thread", {"at_exit": ["wait", "tell"]})
+    world.wait_for("start")
+    supervisor.signal(signal.SIGTERM)
+    supervisor.wait_for("exit handlers are called")
+    # On a busy machine it may have ended.
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(world.events("start")[0].pid, signal.SIGQUIT)
+    assert supervisor.wait() == 0, "the signal did not kill the child"
 
 
 @pytest.mark.parametrize(("had_started", "failed_starts"), [(True, 0), (False, 7)])

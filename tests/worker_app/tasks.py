@@ -155,7 +155,11 @@ async def uncancellable_coroutine(payload: Any, helpers: Helpers) -> None:
 @task
 def waits_for_a_pool_thread(payload: Any, helpers: Helpers) -> None:
     """Wait for a thread of a pool that never ends. Register the exit handlers that the payload names."""
-    at_exit: dict[str, Any] = {"write": lambda: print("written at exit"), "wait": _never.wait}  # noqa: T201
+    at_exit: dict[str, Any] = {
+        "write": lambda: print("written at exit"),  # noqa: T201
+        "tell": lambda: print("exit handlers are called", flush=True),  # noqa: T201
+        "wait": _never.wait,
+    }
     for word in payload.get("at_exit", []):
         atexit.register(at_exit[word])
     with history.recording(helpers.job), ThreadPoolExecutor(1) as pool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import signal
 import threading
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection, wait
@@ -174,7 +175,8 @@ def run_child(main: ChildMain, arguments: dict[str, Any], reports_start: Connect
     request = StopState()
     request.on_started = lambda: _send(reports_start, STARTED)
     request.on_retiring = lambda: _send(reports_start, RETIRES)
-    with handled_signals(request):
+    # The supervisor may send its second signal when this process calls its exit handlers, which it must not end.
+    with handled_signals(request, afterwards={signal.SIGQUIT: signal.SIG_IGN}):
         _send(reports_start, HANDLES_SIGNALS)
         django.setup()
         collect_less_often()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -37,8 +37,13 @@ _stack: list[_PreviousHandlers] = []
 
 
 @contextmanager
-def handled_signals(request: StopState) -> Iterator[None]:
-    """Turn stop signals into stop requests, and SIGUSR1 into a dump of stacks; on other threads, do nothing."""
+def handled_signals(
+    request: StopState, *, afterwards: Mapping[signal.Signals, signal.Handlers] | None = None
+) -> Iterator[None]:
+    """Turn stop signals into stop requests, and SIGUSR1 into a dump of stacks; on other threads, do nothing.
+
+    After the block, signals have the handlers of ``afterwards``, or else those of before.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -56,6 +61,7 @@ def handled_signals(request: StopState) -> Iterator[None]:
         yield
     finally:
         _stack.remove(before)
+        before.handlers |= afterwards or {}
         before.restore()
         if not _stack:
             fork_guard.call_in_child("signals", None)

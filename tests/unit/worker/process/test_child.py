@@ -32,7 +32,7 @@ def test_child__has_garbage_collected_less_often(monkeypatch: pytest.MonkeyPatch
         return 5
 
     monkeypatch.setattr(os, "setpgid", lambda process, group: None)
-    monkeypatch.setattr(child, "handled_signals", lambda request: nullcontext())
+    monkeypatch.setattr(child, "handled_signals", lambda request, **options: nullcontext())
     monkeypatch.setattr(child, "end_process", lambda request, code: request.close())
     receiving, sending = multiprocessing.Pipe(duplex=False)
     with receiving, sending, pytest.raises(SystemExit):
