@@ -94,6 +94,8 @@ CONFIGURE_SESSION = """/* gw:configure-session */
 select pg_catalog.set_config(name, wanted, false)
 from pg_catalog.json_each_text(%(settings)s::pg_catalog.json) as settings (name, wanted)"""
 
+FORGET_PLANS = "/* gw:forget-plans */ discard plans"
+
 SessionState = frozenset[tuple[str, str, str | None]]
 
 
@@ -151,6 +153,11 @@ def limit_transaction(cursor: Any, seconds: float) -> None:
 def configure_session(cursor: Any, settings: Mapping[str, str]) -> None:
     """Change settings until the session ends; no other client may share the session."""
     cursor.execute(CONFIGURE_SESSION, {"settings": json.dumps(dict(settings))}, prepare=False)
+
+
+def forget_plans(cursor: Any) -> None:
+    """Have the statements of this session planned anew, also those of functions, for the tables as they are now."""
+    cursor.execute(FORGET_PLANS)
 
 
 def _limits(seconds: float) -> dict[str, Any]:

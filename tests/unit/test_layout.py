@@ -34,6 +34,7 @@ CAPABILITIES = {
     "integration/management/operator/test_reading_cost.py": "what all lists of the operator command read",
     "integration/sql/cron/test_cron_beside_node.py": "ticks that Node.js workers fire at the same moment",
     "integration/sql/records/test_complete_recorded_in_place.py": "completions of jobs whose rows have moved",
+    "integration/sql/schedules/test_firing_plan.py": "the plan of the statement that fires schedules",
     "integration/sql/test_claim_cost.py": "what the claim reads, on each version of PostgreSQL",
     "integration/sql/test_claims_at_once.py": "claims and fast claims beside other transactions",
     "integration/sql/test_complete_in_place.py": "completions of jobs whose rows have moved",

@@ -21,6 +21,7 @@ from django_graphile_worker.sql.codecs import naive
 from django_graphile_worker.sql.schedules.due import Due, DueSchedule, read_due
 from django_graphile_worker.sql.schedules.firing import FIRST_WAIT, SHORT_WAIT, Fired, Move, fire
 from django_graphile_worker.sql.schedules.summaries import named_tasks
+from django_graphile_worker.sql.session import forget_plans
 from django_graphile_worker.worker.maintenance.cron import CursorSource, halves
 from django_graphile_worker.worker.scheduling.known_tasks import KnownTasks
 from django_graphile_worker.worker.scheduling.moves import move_of
@@ -172,6 +173,8 @@ class Rounds:
         """Fire schedules in ever smaller parts: one that is refused, or whose job key is locked, delays no other."""
         try:
             with self._database.cursor() as cursor:
+                # Plans that were made while there were no runs and no jobs would read all of them for each schedule.
+                forget_plans(cursor)
                 fired = fire(cursor, moves, schema=self._schema, notify=self._notify, now=self._now(), wait=wait)
         except psycopg.Error as error:
             is_locked = isinstance(error, psycopg.errors.LockNotAvailable)
