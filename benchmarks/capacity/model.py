@@ -56,10 +56,11 @@ def limits(parts: Parts, cores: int, processes: int) -> dict[str, float]:
     server = parts.server_cpu + parts.server_growth * (processes - 1)
     most_processes = (parts.max_connections - RESERVED_CONNECTIONS) / parts.connections
     return {
-        "worker processes": processes * parts.process_rate,
         "CPU": cores / (parts.worker_cpu + server),
         "write-ahead log": parts.disk / parts.written,
         "connections": most_processes * parts.process_rate,
+        # The last: where another resource has the same limit, more processes do not help.
+        "worker processes": processes * parts.process_rate,
     }
 
 

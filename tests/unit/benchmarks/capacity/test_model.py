@@ -41,6 +41,7 @@ def test_predict__counts_what_processes_cost_each_other() -> None:
     [
         ({"disk": 1e6}, "write-ahead log"),
         ({"max_connections": 11, "connections": 20}, "connections"),
+        ({"max_connections": 20, "connections": 5, "process_rate": 10.0}, "connections"),
         ({"process_rate": 10.0}, "worker processes"),
     ],
 )
