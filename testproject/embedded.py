@@ -139,7 +139,7 @@ def _start_or_start_afresh() -> None:
     _end_leftovers()
     if (data_directory() / "PG_VERSION").exists():
         # After a server was killed, its sessions end with a delay, and no other server can start before that.
-        for pause in (0.1, 0.5, 1.0):
+        for pause in (0.1, 0.5, 1.0, 2.0, 4.0):
             with suppress(EmbeddedPostgresError):
                 _start()
                 return
