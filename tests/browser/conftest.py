@@ -81,6 +81,8 @@ def browser() -> Iterator[Any]:
         pytest.skip("no Chromium is installed (Debian: apt-get install chromium)")
     # Playwright runs an event loop in this thread; Django's ORM is used beside it, not inside it.
     os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
+    # As long as the pages of open_page() wait.
+    playwright_api.expect.set_options(timeout=60_000)
     with playwright_api.sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=executable, args=ARGUMENTS)
         yield chromium

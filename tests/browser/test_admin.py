@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from django.core.management import call_command
+from playwright.sync_api import expect
 
 from django_graphile_worker.admin.jobs.actions import bulk_progress, confirmation
 from django_graphile_worker.models import Job
@@ -55,7 +56,8 @@ def test_failed_job__can_be_found_and_run_again(open_page: OpenPage) -> None:
     page = open_page("overview/", logs_in=True)
     page.click(".gw-tile-failed a")
     page.fill("#gw-q", "error:'no such order'".replace("'", '"'))
-    page.keyboard.press("Enter")
+    page.press("#gw-q", "Enter")
+    page.wait_for_selector(".gw-term")
     page.click(f"text=#{job_id}")
     assert page.inner_text(".gw-error-summary") == "ValueError: no such order"
     assert "/srv/shop/tasks.py" in page.inner_text(".gw-frames")
@@ -100,7 +102,7 @@ def test_actions__change_selected_jobs_or_all_that_match(open_page: OpenPage) ->
     assert "2 jobs were deleted." in page.inner_text(".messagelist")
 
     page.check("[data-select-all-matches]")
-    assert boxes.nth(0).is_disabled()
+    expect(boxes.nth(0)).to_be_disabled()
     page.select_option("#gw-action", "fail")
     page.click("button:has-text('Go')")
     assert page.inner_text(".gw-heading h1") == f"Fail {before - 2} jobs?"

@@ -41,6 +41,7 @@ def readout(page: Any) -> str:
 
 def test_crosshair__shows_values_by_mouse_touch_and_keyboard(open_page: OpenPage) -> None:
     page = open_page("overview/", viewport={"width": 1360, "height": 900}, has_touch=True)
+    page.select_option("#gw-interval", "0")
     box = page.locator("#gw-plot-throughput").bounding_box()
     page.mouse.move(box["x"] + box["width"] * 30.5 / 60, box["y"] + 40)
     label, succeeded, *_ = figures(page, "throughput", 30)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from playwright.sync_api import expect
 
 from django_graphile_worker.sql import events
 from django_graphile_worker.sql.events import NewEvent
@@ -45,7 +46,7 @@ def test_night__is_listed_renewed_and_dismissed(open_page: Callable[..., Any], w
     alarm.locator("text=Dismiss").click()
     page.wait_for_selector("text=1 event dismissed.")
     assert alarm.count() == 0
-    assert page.locator(".gw-dismiss").count() == 3
+    expect(page.locator(".gw-dismiss")).to_have_count(3)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -28,7 +28,7 @@ def test_schedules__are_paused_and_run_without_scripts(open_page: OpenPage) -> N
     page.click(f"{row} button:has-text('Pause…')")
     page.select_option("#id_length", "week")
     page.click("button.gw-primary:has-text('Pause')")
-    assert "paused ends in" in page.inner_text(row)
+    page.wait_for_selector(f"{row}:has-text('paused ends in')")
     assert Schedule.objects.get(name="Exchange rates").changed_by == "demo"
     page.click(f"{row} button:has-text('Resume')")
     before = Job.objects.count()
@@ -43,7 +43,7 @@ def test_schedules__are_paused_and_run_without_scripts(open_page: OpenPage) -> N
     page.select_option("#gw-action", "disable")
     page.click("button:has-text('Go')")
     page.click("button.gw-primary:has-text('Disable')")
-    assert "Disabled 2 schedules." in page.inner_text("body")
+    page.wait_for_selector("text=Disabled 2 schedules.")
 
 
 def test_list__is_usable_by_keyboard_refreshes_and_passes_axe(open_page: OpenPage, axe_script: str) -> None:

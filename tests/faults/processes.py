@@ -129,11 +129,14 @@ class WorkerProcess:
 
     def children(self) -> list[psutil.Process]:
         """Return the worker processes of a supervisor, without the helper process of multiprocessing."""
-        return [
-            child
-            for child in psutil.Process(self.pid).children()
-            if any("spawn_main" in part for part in child.cmdline())
-        ]
+        return [child for child in psutil.Process(self.pid).children() if _is_worker(child)]
+
+
+def _is_worker(child: psutil.Process) -> bool:
+    # It may have ended.
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return any("spawn_main" in part for part in child.cmdline())
+    return False
 
 
 class Fleet:

@@ -76,6 +76,7 @@ def test_claim_that_commits_after_its_worker_died__is_recovered(world: World, fl
     world.query("lock table {schema}._private_jobs in share mode")
     dead = fleet.start()
     blocked = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and query like '%%gw:claim%%'"
+    blocked += " and datname = current_database()"
     # Inside a transaction the view does not change by itself.
     wait_until(lambda: world.query("select pg_stat_clear_snapshot()") and world.value(blocked) > 0)
     world.kill(dead)
@@ -128,11 +129,12 @@ def _expedite(world: World, *job_ids: int) -> bool:
 
 def test_suspension_within_the_lease__lets_the_worker_continue_to_listen(world: World, fleet: Fleet) -> None:
     """The worker got no notification for longer than its heartbeat interval, because it was suspended itself."""
-    suspended = fleet.start("--poll-interval", "600", settings={"HEARTBEAT_INTERVAL": 0.5})
+    lease = {"HEARTBEAT_INTERVAL": 1.0, "WORKER_TIMEOUT": 60.0}
+    suspended = fleet.start("--poll-interval", "600", settings=lease)
     suspended.wait_for("is listening")
     suspended.signal(signal.SIGSTOP)
     world.wait_until(
-        lambda: world.value("select now() - max(last_heartbeat_at) > interval '3 s' from {schema}._private_workers")
+        lambda: world.value("select now() - max(last_heartbeat_at) > interval '4 s' from {schema}._private_workers")
     )
     suspended.signal(signal.SIGCONT)
     world.add("quick")
@@ -180,7 +182,7 @@ def test_suspension_past_the_lease__starts_no_prefetched_job(world: World, fleet
         first = world.add("until", {"word": "go"})
         rest = world.add_many(20)
     world.wait_for("start")
-    assert world.locked() > 1
+    wait_until(lambda: any(world.job(job_id).locked_by for job_id in rest))
     suspended.signal(signal.SIGSTOP)
     successor = fleet.start("-j", "4", settings=SHORT_LEASE)
     wait_until(lambda: {run.job_id for run in world.executions() if run.outcome == "end"} >= set(rest))
@@ -194,11 +196,12 @@ def test_suspension_past_the_lease__starts_no_prefetched_job(world: World, fleet
 
 def test_tasks_that_keep_the_interpreter_busy__end_no_lease(world: World, fleet: Fleet) -> None:
     """The event loop is blocked and every slot computes, for longer than the lease."""
-    worker = fleet.start("-j", "4", settings=SHORT_LEASE)
-    world.add("blocks_the_loop", {"seconds": 4})
-    world.add_many(3, "computes", {"seconds": 4})
+    lease = SHORT_LEASE | {"WORKER_TIMEOUT": 6.0}
+    worker = fleet.start("-j", "4", settings=lease)
+    world.add("blocks_the_loop", {"seconds": 8})
+    world.add_many(3, "computes", {"seconds": 8})
     world.wait_for("start", 4)
-    fleet.start(settings=SHORT_LEASE)
+    fleet.start(settings=lease)
     world.wait_for("end", 4)
     world.wait_until_empty()
     assert world.count_events("start") == 4

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import closing
@@ -19,6 +18,7 @@ from tests.faults.conftest import environment_for, migrate
 from tests.faults.processes import Fleet, Wait, Zygote
 from tests.faults.world import World
 from tests.support import postgres_versions
+from tests.support.ports import free_port
 
 OPENSSL = shutil.which("openssl")
 HOST = "127.0.0.1"
@@ -56,8 +56,7 @@ def make_certificate(directory: Path) -> None:
 
 @pytest.fixture
 def encrypted_world(worker_schema: str, wait_until: Wait) -> Iterator[World]:
-    with socket.create_server((HOST, 0)) as probe:
-        port = str(probe.getsockname()[1])
+    port = str(free_port(HOST))
     settings = {"listen_addresses": HOST, "port": port, "ssl": "on"}
     with Cluster.create(programs=PROGRAMS, settings=settings, prepare=make_certificate) as cluster:
         url = make_conninfo(cluster.url(), host=HOST, port=port, sslmode="require")

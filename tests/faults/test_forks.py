@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 
@@ -13,9 +14,13 @@ from tests.faults.world import World
 
 
 def _children(worker: WorkerProcess) -> list[psutil.Process]:
-    return [
-        child for child in psutil.Process(worker.pid).children(recursive=True) if child.status() != psutil.STATUS_ZOMBIE
-    ]
+    return [child for child in psutil.Process(worker.pid).children(recursive=True) if _is_alive(child)]
+
+
+def _is_alive(child: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return bool(child.status() != psutil.STATUS_ZOMBIE)
+    return False
 
 
 @pytest.mark.parametrize(

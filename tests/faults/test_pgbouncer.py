@@ -5,7 +5,6 @@ from __future__ import annotations
 import getpass
 import math
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Collection, Iterator
@@ -33,6 +32,7 @@ from tests.faults.processes import Fleet, Wait, Zygote
 from tests.faults.test_schedules import add_schedule, check_ticks, runs, wait_for_runs
 from tests.faults.world import World
 from tests.support import prerequisites
+from tests.support.ports import free_port
 
 BINARY = prerequisites.find_pgbouncer()
 
@@ -76,8 +76,7 @@ def pooled_fleet(
 
 def start_pgbouncer(url: str, directory: Path, *, mode: str) -> tuple[str, subprocess.Popen[bytes]]:
     assert BINARY is not None
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        listen_port = probe.getsockname()[1]
+    listen_port = free_port("127.0.0.1")
     parts = {**conninfo_to_dict(url)}
     name = str(parts["dbname"])
     configuration = directory / "pgbouncer.ini"

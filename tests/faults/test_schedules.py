@@ -39,12 +39,16 @@ def wait_for_runs(world: World, schedule_id: int, number: int) -> None:
 
 
 def check_ticks(world: World, schedule_id: int) -> None:
-    """Check that every second has one run with a job of its own, and that each job ran once."""
+    """Check that every second has one run with a job of its own, and that each job ran once.
+
+    A job that ran in a process that was killed may run again: its end may not have been stored.
+    """
     found = runs(world, schedule_id)
     ticks = [run.tick for run in found]
     assert ticks == [ticks[0] + number * SECOND for number in range(len(ticks))]
     assert len({run.job_id for run in found} - {None}) == len(ticks)
-    starts = [event.job_id for event in world.events("start")]
+    killed = {event.pid for event in world.events("death")}
+    starts = [event.job_id for event in world.events("start") if event.pid not in killed]
     assert sorted(starts) == sorted(set(starts))
 
 
@@ -112,7 +116,8 @@ def test_a_change_between_reading_and_firing__has_its_jobs_made_by_the_new_defin
     world: World, proxied_fleet: Fleet, proxy: Proxy
 ) -> None:
     worker = proxied_fleet.start("--no-prepared-statements")
-    starts_at = world.value("select now() + interval '2 seconds'")
+    # So late that the statement that fires the first tick comes after the rule below.
+    starts_at = world.value("select now() + interval '5 seconds'")
     edited = add_schedule(world, "edited", starts_at=starts_at, payload=json.dumps({"seconds": 600}))
     deleted = add_schedule(world, "deleted", starts_at=starts_at)
     world.wait_until(lambda: is_armed(world))

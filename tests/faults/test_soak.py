@@ -42,7 +42,7 @@ def play_round(world: World, number: int) -> None:
     if number % 5 == 0:
         world.query(
             "select pg_terminate_backend(pid) from pg_stat_activity"
-            " where application_name like 'graphile_worker %%' and random() < 0.3"
+            " where application_name like 'graphile_worker %%' and random() < 0.3 and datname = current_database()"
         )
     world.wait_until(lambda: world.count() == 0)
 
@@ -62,6 +62,7 @@ def test_soak__memory_threads_files_and_sessions_do_not_grow(world: World, fleet
     assert after.threads <= before.threads + 1, jobs
     assert after.files <= before.files + 3, jobs
     sessions = "select count(*) from pg_stat_activity where application_name like 'graphile_worker %%'"
+    sessions += " and datname = current_database()"
     assert world.value(sessions) < 10
     world.check()
     assert worker.stop() == 0

@@ -26,14 +26,20 @@ def clock() -> Iterator[ShiftedClock]:
 
 
 def fill(world: World) -> tuple[int, list[int]]:
-    """Add a job that runs for a while, and twenty jobs that the same claim locks."""
+    """Add a job that runs until it may end, and twenty jobs that the same claim locks."""
     with world.in_one_transaction():
         world.add_many(1500, "quiet")
-        first = world.add("quick", {"seconds": 1.0})
+        first = world.add("until", {"word": "go"})
         rest = world.add_many(20)
     world.wait_for("start")
-    assert world.locked() > 1
+    world.wait_until(lambda: any(world.job(job_id).locked_by for job_id in rest))
     return first, rest
+
+
+def suspend(world: World, worker: WorkerProcess) -> None:
+    """Suspend a worker, and let its job end when it continues."""
+    worker.signal(signal.SIGSTOP)
+    world.continue_jobs("go")
 
 
 def wait_until_another_worker_ran(world: World, suspended: WorkerProcess, job_ids: list[int]) -> None:
@@ -52,7 +58,7 @@ def test_prefetched_jobs__do_not_start_after_the_lease_has_expired(
     """The first job ends when the process continues, before a statement shows that the lease is lost."""
     suspended = proxied_fleet.start(*OPTIONS, environment=KEEPS_PREFETCHED, settings=LEASE)
     first, rest = fill(world)
-    suspended.signal(signal.SIGSTOP)
+    suspend(world, suspended)
     fleet.start("-j", "4", settings=LEASE)
     wait_until_another_worker_ran(world, suspended, [first, *rest])
     check_continuation(world, proxy, suspended, rest)
@@ -67,7 +73,7 @@ def test_prefetched_jobs__do_not_start_after_a_suspension_that_stopped_the_clock
     suspended = proxied_fleet.start(*OPTIONS, environment=environment, settings=LEASE, is_forked=False)
     first, rest = fill(world)
     stopped_at = time.monotonic()
-    suspended.signal(signal.SIGSTOP)
+    suspend(world, suspended)
     fleet.start("-j", "4", settings=LEASE)
     wait_until_another_worker_ran(world, suspended, [first, *rest])
     clock.suspend(seconds=int(time.monotonic() - stopped_at))

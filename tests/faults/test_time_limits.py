@@ -14,9 +14,9 @@ def test_thread_that_does_not_stop__has_its_process_replaced(world: World, fleet
     # One process, which has a supervisor because of the time limit.
     supervisor = fleet.start("-j", "2", settings=LIMITS, is_forked=False)
     (first,) = world.workers()
-    stuck = world.add("never_ends", max_attempts=1)
-    world.wait_for("start")
     neighbour = world.add("unlimited_until", {"word": "go"})
+    world.wait_for("start")
+    stuck = world.add("never_ends", max_attempts=1)
     world.wait_for("start", 2)
     # The worker that follows runs them, while the neighbour still runs in the process that retires.
     supervisor.wait_for("has a job that does not stop; replacing it")

@@ -83,8 +83,13 @@ class TestAWorkerFromCode:
         worker = Worker(concurrency=1)
         worker.start()
         break_schema()
-        execute("select pg_notify('worker:migrate', '{}')")
-        wait_until(lambda: not worker.is_running)
+
+        def is_stopped_by_notification() -> bool:
+            # The worker may not have listened to the one before.
+            execute("select pg_notify('worker:migrate', '{}')")
+            return not worker.is_running
+
+        wait_until(is_stopped_by_notification)
         wait_until(lambda: execute("select count(*) from {schema}._private_workers") == [(0,)])
 
     def test_does_not_start(self) -> None:

@@ -138,6 +138,7 @@ def test_two_transactions_with_one_key_both_succeed__one_after_the_other(
         thread = threading.Thread(target=second)
         thread.start()
         waiting = "select 1 from pg_stat_activity where wait_event_type = 'Lock' and query like '%gw:add_job%'"
+        waiting += " and datname = current_database()"
         wait_until(lambda: watcher.execute(waiting).fetchone())
     thread.join(timeout=60)
     # Rows of the first transaction are recognised by their names, although they are newer than the second's statement.

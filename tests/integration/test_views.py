@@ -44,9 +44,11 @@ def test_token__shows_the_progress_of_its_job(client: Any, worker_schema: str) -
 
 
 def test_states__tell_whether_the_job_is_over(client: Any, worker_schema: str) -> None:
+    waiting, failed = make_job(), make_failed_job()
+    ended, gone = failed + 1, failed + 2
     with connection.cursor() as cursor:
-        store_result(cursor, 4711, worker_schema, value="secret")
-    answers = {job_id: fetch(client, job_id) for job_id in (make_job(), make_failed_job(), 4711, 4712)}
+        store_result(cursor, ended, worker_schema, value="secret")
+    answers = {job_id: fetch(client, job_id) for job_id in (waiting, failed, ended, gone)}
     told = [(each.json()["status"], each.json()["is_finished"], each.json()["percent"]) for each in answers.values()]
     assert told == [
         ("waiting", False, None),
@@ -54,7 +56,7 @@ def test_states__tell_whether_the_job_is_over(client: Any, worker_schema: str) -
         ("succeeded", True, 100),
         ("gone", True, 100),
     ]
-    assert "secret" not in answers[4711].text
+    assert "secret" not in answers[ended].text
 
 
 @pytest.mark.parametrize("token", ["x", "1:2:3", "WzEsIDJd:1wKzzz:abc"])

@@ -43,7 +43,7 @@ class Node:
     def run(self, script: str, *arguments: str) -> list[object]:
         """Run a script to its end, and return the JSON lines that it printed."""
         process = self.start(script, *arguments)
-        output, errors = process.communicate(timeout=60)
+        output, errors = process.communicate(timeout=150)
         if process.returncode:
             raise AssertionError(f"Expected {script} to succeed, got {process.returncode}: {errors}{output}")
         return [json.loads(line) for line in output.splitlines() if line.startswith(("{", "["))]

@@ -46,7 +46,7 @@ def test_queue_that_is_paused_while_node_runs_its_job__stays_paused_until_it_is_
 
     worker.query(RESUME)
 
-    output, errors = process.communicate(timeout=60)
+    output, errors = process.communicate(timeout=150)
     assert process.returncode == 0, errors
     assert len(output.splitlines()) == 3
     assert worker.jobs() == []
@@ -66,7 +66,7 @@ def test_queue_that_is_resumed_while_node_runs_its_job__continues_after_it(
     assert worker.value("select is_available from {schema}._private_job_queues") is False
     worker.query("select pg_advisory_unlock(%s)", GATE)
 
-    output, errors = process.communicate(timeout=60)
+    output, errors = process.communicate(timeout=150)
 
     assert process.returncode == 0, errors
     assert [line for line in output.splitlines() if '"n":1' in line or '"n":2' in line] == output.splitlines()[1:]

@@ -97,7 +97,7 @@ def test_node__is_woken_by_our_notification(site: Site, node_worker: NodeWorker,
     worker.add_job("plain", payload={"n": 1})
     worker.add_job("plain", payload={"n": 2}, job_key="key")
 
-    output, errors = process.communicate(timeout=60)
+    output, errors = process.communicate(timeout=150)
     assert process.returncode == 0, errors
     assert len(output.splitlines()) == 2
     assert worker.jobs() == []
@@ -122,7 +122,7 @@ def test_both_workers__run_their_own_tasks_in_one_schema(
     )
     try:
         worker.add_jobs(*({"identifier": name} for name in ("plain", "send_receipt") * 5))
-        output, errors = node_process.communicate(timeout=60)
+        output, errors = node_process.communicate(timeout=150)
         assert node_process.returncode == 0, errors
         assert output.count('"task":"plain"') == 25
         wait_until(lambda: worker.jobs() == [])
@@ -151,7 +151,7 @@ def test_queue_that_node_works_on__is_adopted_and_migrated_back_without_a_deadlo
         for target in ((), ("zero",), ()):
             site.migrate(*target)
     finally:
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=150)
     assert process.returncode == 0, errors
     assert worker.value("select count(*) from {schema}._private_jobs") == 0
     assert worker.value(deadlocks) == before

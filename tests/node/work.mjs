@@ -25,7 +25,7 @@ const runner = await run({
   logger: new Logger(() => () => {}),
 });
 console.log(JSON.stringify({ ready: true }));
-const deadline = Date.now() + 30_000;
+const deadline = Date.now() + 120_000;
 while (left > 0 && Date.now() < deadline) await new Promise((resolve) => setTimeout(resolve, 20));
 await runner.stop();
 process.exit(left > 0 ? 3 : 0);

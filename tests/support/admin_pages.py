@@ -91,13 +91,14 @@ def make_worker(worker_id: str, *, silent: float = 1.0, **metadata: Any) -> str:
     return worker_id
 
 
-def record_statistics(schema: str, task: str, **counts: Any) -> None:
-    """Record counts of a task in the current minute."""
+def record_statistics(schema: str, task: str, **counts: Any) -> int:
+    """Record counts of a task in the current minute; return when the minute began."""
+    minute = int(time.time()) // 60 * 60
     histogram = [0] * BUCKETS
     histogram[20] = counts.get("succeeded", 0)
     defaults = {"succeeded": 0, "failed": 0, "permanently_failed": 0, "interrupted": 0}
     row = Row(
-        started_at=int(time.time()) // 60 * 60,
+        started_at=minute,
         task_identifier=task,
         duration_seconds=1.0,
         wait_seconds=1.0,
@@ -107,3 +108,4 @@ def record_statistics(schema: str, task: str, **counts: Any) -> None:
     )
     with connection.cursor() as cursor:
         append_and_fold(cursor, [row], schema=schema)
+    return minute

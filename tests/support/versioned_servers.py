@@ -21,6 +21,7 @@ from tests.faults.cluster import Cluster
 from tests.support.database_server import is_alive
 
 PREFIX = "dgw-versions-"
+LOCK = "dgw-versions.lock"
 # Every test gets a copy of this database.
 MIGRATED = "migrated"
 # Tests that check plans and buffers analyze by themselves; nothing else may change their statistics.
@@ -82,10 +83,13 @@ def stop_all(run: str) -> None:
 
 def stop_servers_of_dead_runs() -> None:
     """Stop the servers that killed runs left behind."""
-    for home in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
-        run = home.name.removeprefix(PREFIX)
-        if not is_alive(int(run)):
-            stop_all(run)
+    folder = Path(tempfile.gettempdir())
+    # All processes of a run begin with this.
+    with _exclusive(folder / LOCK):
+        for home in folder.glob(f"{PREFIX}*"):
+            run = home.name.removeprefix(PREFIX)
+            if not is_alive(int(run)):
+                stop_all(run)
 
 
 def _home(run: str) -> Path:

@@ -32,7 +32,7 @@ def test_running_jobs_are_those_that_the_worker_holds_now(admin_page: Client) ->
     """The jobs that it reported with its last heartbeat may have ended."""
     make_worker("django-worker-1", concurrency=4, running=[{"job_id": 5, "task": "gone", "started_at": 1.7e9}])
     make_worker("django-worker-10", concurrency=4)
-    job_id = make_job("send", locked_by="django-worker-1/7", locked_at=minutes_ago(1), attempts=1)
+    job_id = make_job("send", locked_by="django-worker-1/7", locked_at=minutes_ago(65 / 60), attempts=1)
     execute(
         "insert into {schema}._private_progress values (%s, 1, 300, 1200, 'page', now() - interval '10 seconds')",
         [job_id],

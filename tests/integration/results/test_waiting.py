@@ -140,7 +140,8 @@ def test_many_waits__share_one_connection_and_one_row_for_each_job(
     started = [waiting(job, timeout=DEADLINE) for job in [*jobs, *jobs]]
     wait_until(lambda: sorted(waiters(worker_schema)) == [job.id for job in jobs])
     listening = "select count(*) from pg_stat_activity where application_name = 'graphile_worker results'"
-    assert query(f"{listening} and datname = current_database()") == [(1,)]
+    # Sessions of the test before may need a moment to end.
+    wait_until(lambda: query(f"{listening} and datname = current_database()") == [(1,)])
     worker = raw_connection()
     for job in jobs:
         end_job(worker, job.id, worker_schema, value=job.id)
@@ -153,10 +154,10 @@ def test_wait__survives_the_loss_of_its_connection(
     job, worker = add_job("task"), raw_connection()
     wait = waiting(job, timeout=DEADLINE)
     wait_until(lambda: waiters(worker_schema) == [job.id])
-    ended = worker.execute(
-        "select pg_terminate_backend(pid) from pg_stat_activity"
-        " where application_name = 'graphile_worker results' and datname = current_database()"
-    ).fetchall()
+    listening = "application_name = 'graphile_worker results' and datname = current_database()"
+    # Sessions of the test before may need a moment to end.
+    wait_until(lambda: query(f"select count(*) from pg_stat_activity where {listening}") == [(1,)])
+    ended = worker.execute(f"select pg_terminate_backend(pid) from pg_stat_activity where {listening}").fetchall()
     assert ended == [(True,)]
     end_job(worker, job.id, worker_schema, value=1)
     assert wait.result(DEADLINE).value == 1

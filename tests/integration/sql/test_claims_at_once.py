@@ -169,30 +169,36 @@ def test_head_of_a_queue_that_is_put_off__lets_the_next_job_start(
     assert ids(claim(worker)) == [second]
 
 
+WAITING_AT_THE_GATE = """select count(*) from pg_locks where classid = 4712 and not granted
+    and database = (select oid from pg_database where datname = current_database())"""
+
+
 @pytest.fixture
 def gated_role(raw_connection: Connect, worker_schema: str) -> Iterator[Callable[..., RawConnection]]:
     """Sessions of a role for which looking at a job waits for an advisory lock on the job's id."""
     owner = raw_connection()
-    owner.execute("create role gated")
-    owner.execute(f'grant usage on schema "{worker_schema}" to gated'.encode())
-    owner.execute(f'grant all on all tables in schema "{worker_schema}" to gated'.encode())
-    owner.execute(f'grant execute on all functions in schema "{worker_schema}" to gated'.encode())
+    # Roles belong to the server, which other processes of the tests use, too.
+    role = f"gated_{owner.info.backend_pid}"
+    owner.execute(f"create role {role}".encode())
+    owner.execute(f'grant usage on schema "{worker_schema}" to {role}'.encode())
+    owner.execute(f'grant all on all tables in schema "{worker_schema}" to {role}'.encode())
+    owner.execute(f'grant execute on all functions in schema "{worker_schema}" to {role}'.encode())
     owner.execute(
         "create function public.gate(id bigint) returns boolean language plpgsql as"
         " $$ begin perform pg_advisory_xact_lock_shared(4712, id::int); return true; end $$"
     )
-    owner.execute(f'create policy gate on "{worker_schema}"._private_jobs to gated using (public.gate(id))'.encode())
+    owner.execute(f'create policy gate on "{worker_schema}"._private_jobs to {role} using (public.gate(id))'.encode())
 
     def connect(**options: Any) -> RawConnection:
         connection = raw_connection(**options)
-        connection.execute("set role gated")
+        connection.execute(f"set role {role}".encode())
         return connection
 
     yield connect
     owner.execute(f'drop policy gate on "{worker_schema}"._private_jobs'.encode())
     owner.execute("drop function public.gate(bigint)")
-    owner.execute("drop owned by gated")
-    owner.execute("drop role gated")
+    owner.execute(f"drop owned by {role}".encode())
+    owner.execute(f"drop role {role}".encode())
 
 
 def test_job_that_is_changed_between_look_and_lock__is_claimed_as_it_is_now(
@@ -207,11 +213,7 @@ def test_job_that_is_changed_between_look_and_lock__is_claimed_as_it_is_now(
     site.execute(f"select pg_advisory_lock(4712, {jobs[1]})".encode())
     with ThreadPoolExecutor() as threads:
         under_way = threads.submit(claim, worker, max_jobs=3)
-        wait_until(
-            lambda: (
-                site.execute("select count(*) from pg_locks where classid = 4712 and not granted").fetchone() == (1,)
-            )
-        )
+        wait_until(lambda: site.execute(WAITING_AT_THE_GATE).fetchone() == (1,))
         site.execute(
             f'update "{worker_schema}"._private_jobs set max_attempts = 7 where id = any (%s)'.encode(), [jobs[1:3]]
         )
@@ -235,11 +237,7 @@ def test_jobs_that_another_claim_takes_after_the_look__can_be_deleted_at_once(
     site.execute(f"select pg_advisory_lock(4712, {jobs[1]})".encode())
     with gated_role(autocommit=False) as slow, ThreadPoolExecutor() as threads:
         under_way = threads.submit(claim, slow, "slow/1", max_jobs=100)
-        wait_until(
-            lambda: (
-                site.execute("select count(*) from pg_locks where classid = 4712 and not granted").fetchone() == (1,)
-            )
-        )
+        wait_until(lambda: site.execute(WAITING_AT_THE_GATE).fetchone() == (1,))
         taken = claim(quick, "quick/1", max_jobs=100)
         site.execute(f"select pg_advisory_unlock(4712, {jobs[1]})".encode())
         claimed = under_way.result(60)

@@ -331,6 +331,9 @@ class TestTheScripts:
     @pytest.mark.parametrize("name", ['Odd "one"', "it's", "dollar$$sign", "grants$grants__$ $$", "r" * 63, "ü" * 31])
     @pytest.mark.parametrize("kind", grants.FILES)
     def test_take_roles_of_any_name(self, owner: WorkerSql, name: str, kind: str) -> None:
+        # Roles belong to the server, which other processes of the tests use, too.
+        own = str(owner.connection.info.backend_pid)
+        name = own + (name if len(name) < 30 else name[len(own) :])
         quoted = '"' + name.replace('"', '""') + '"'
         owner.connection.execute(f"create role {quoted}".encode())
         try:

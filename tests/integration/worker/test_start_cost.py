@@ -146,7 +146,7 @@ def test_the_day_of_the_history_is_there_before_the_first_job_is_claimed(
 
     def note_day(fetcher: Fetcher) -> None:
         with connection.cursor() as cursor:
-            table = f"{worker_schema}._private_history_{datetime.now(UTC):%Y%m%d}"
+            table = f'"{worker_schema}"._private_history_{datetime.now(UTC):%Y%m%d}'
             cursor.execute("select to_regclass(%s) is not null", [table])
             days.extend(cursor.fetchone() or ())
 

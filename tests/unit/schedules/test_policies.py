@@ -95,11 +95,11 @@ def test_nothing_is_due__if_the_rules_of_the_zone_have_changed() -> None:
 def test_long_outages__are_decided_about_at_once() -> None:
     now = at("10:00:30")
     for definition, number in [(MINUTELY, MOST_COUNTED), (Definition(cron="@hourly"), 8760)]:
-        started = time.process_time()
+        started = time.thread_time()
         decision = decide(definition, first=at("10:00") - 365 * DAY, now=now, missed="once")
         assert decision.given_up is not None
         assert decision.given_up.number == number
-        assert time.process_time() - started < 0.5
+        assert time.thread_time() - started < 0.5
 
 
 @settings(max_examples=80, deadline=None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -20,7 +21,9 @@ PAYLOAD = {"order": 4711, "secret": "swordfish"}
 
 
 @pytest.fixture
-def attempts(db: None, settings: Any, worker_schema: str) -> None:
+def attempts(db: None, settings: Any, worker_schema: str) -> datetime:
+    """Make three attempts; return when the first ended, two days ago."""
+    two_days_ago = minutes_ago(60 * 48)
     settings.GRAPHILE_WORKER = {**settings.GRAPHILE_WORKER, "HISTORY": 86_400 * 30}
     error = "ValueError: token=hunter2\n\nTraceback (most recent call last):\nValueError: token=hunter2"
     with connection.cursor() as cursor:
@@ -33,15 +36,16 @@ def attempts(db: None, settings: Any, worker_schema: str) -> None:
             task_identifier="<b>ship</b>",
             outcome=3,
             job_key="report:5",
-            ended_at=minutes_ago(60 * 48),
+            ended_at=two_days_ago,
         )
+    return two_days_ago
 
 
 def rows(client: Client, **query: str) -> list[tuple[int, int]]:
     return [(row["job_id"], row["attempt"]) for row in client.get(pages.HISTORY, query).context["rows"]]
 
 
-def test_list__shows_attempts_newest_first(admin_page: Client, attempts: None) -> None:
+def test_list__shows_attempts_newest_first(admin_page: Client, attempts: datetime) -> None:
     response = admin_page.get(pages.HISTORY)
     assert [(row["job_id"], row["attempt"]) for row in response.context["rows"]] == [(7, 2), (7, 1), (8, 1)]
     assert "Retried" in text(response)
@@ -68,20 +72,20 @@ def test_list__shows_attempts_newest_first(admin_page: Client, attempts: None) -
     ],
 )
 def test_search__finds_what_was_asked(
-    admin_page: Client, attempts: None, query: str, expected: list[tuple[int, int]]
+    admin_page: Client, attempts: datetime, query: str, expected: list[tuple[int, int]]
 ) -> None:
     assert rows(admin_page, q=query) == expected
 
 
-def test_day__limits_the_search(admin_page: Client, attempts: None) -> None:
-    day = minutes_ago(60 * 48).date().isoformat()
+def test_day__limits_the_search(admin_page: Client, attempts: datetime) -> None:
+    day = attempts.date().isoformat()
     assert rows(admin_page, day=day) == [(8, 1)]
     assert rows(admin_page, day=day, q="7") == []
     assert len(rows(admin_page, day="2026-99-99")) == 3
 
 
 @pytest.mark.parametrize("query", ["outcom:red", "outcome:blue", "id:x", "ended:never", 'task:""'])
-def test_mistakes__are_named(admin_page: Client, attempts: None, query: str) -> None:
+def test_mistakes__are_named(admin_page: Client, attempts: datetime, query: str) -> None:
     response = admin_page.get(pages.HISTORY, {"q": query})
     (mistake,) = response.context["mistakes"]
     assert mistake.startswith(query)
@@ -89,7 +93,7 @@ def test_mistakes__are_named(admin_page: Client, attempts: None, query: str) -> 
     assert ("write key: before it" in mistake) == query.startswith("outcom:")
 
 
-def test_pages__are_linked(admin_page: Client, attempts: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pages__are_linked(admin_page: Client, attempts: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("django_graphile_worker.admin.history.history_page.PAGE_SIZE", 2)
     response = admin_page.get(pages.HISTORY)
     following = admin_page.get(response.context["next_url"])
@@ -99,13 +103,13 @@ def test_pages__are_linked(admin_page: Client, attempts: None, monkeypatch: pyte
 
 
 def test_search_of_the_current_day__says_where_it_stopped(
-    admin_page: Client, attempts: None, monkeypatch: pytest.MonkeyPatch
+    admin_page: Client, attempts: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(past_attempts, "MOST_EXAMINED", 2)
     assert "the newest 2 attempts were searched" in text(admin_page.get(pages.HISTORY, {"q": "task:nothing"}))
 
 
-def test_page_of_a_job__shows_its_attempts_with_errors_and_payloads(admin_page: Client, attempts: None) -> None:
+def test_page_of_a_job__shows_its_attempts_with_errors_and_payloads(admin_page: Client, attempts: datetime) -> None:
     response = admin_page.get(f"{pages.HISTORY}7/change/")
     shown = text(response)
     assert "History of job 7" in shown
@@ -116,7 +120,7 @@ def test_page_of_a_job__shows_its_attempts_with_errors_and_payloads(admin_page: 
     assert admin_page.get(f"{pages.HISTORY}x/change/").status_code == 404
 
 
-def test_secrets__are_hidden_from_users_without_the_permission(client_with: MakeClient, attempts: None) -> None:
+def test_secrets__are_hidden_from_users_without_the_permission(client_with: MakeClient, attempts: datetime) -> None:
     client = client_with()
     for url in (pages.HISTORY, f"{pages.HISTORY}7/change/"):
         response = client.get(url)
@@ -131,13 +135,13 @@ def test_secrets__are_hidden_from_users_without_the_permission(client_with: Make
     assert client_with("view_payload").get(pages.HISTORY, words).context["rows"]
 
 
-def test_permission__is_needed(client_with: MakeClient, attempts: None) -> None:
+def test_permission__is_needed(client_with: MakeClient, attempts: datetime) -> None:
     client = client_with(views=("view_job",))
     for url in (pages.HISTORY, f"{pages.HISTORY}7/change/"):
         assert client.get(url).status_code == 403
 
 
-def test_users_who_see_some_jobs__see_no_history(attempts: None, settings: Any, admin_page: Client) -> None:
+def test_users_who_see_some_jobs__see_no_history(attempts: datetime, settings: Any, admin_page: Client) -> None:
     settings.ROOT_URLCONF = "tests.integration.admin.restricted_site"
     address = reverse("restricted:graphile_worker_pastattempt_changelist")
     response = admin_page.get(address)
@@ -150,7 +154,7 @@ def test_history_that_is_off__is_explained(admin_page: Client) -> None:
     assert "No history is kept" in text(admin_page.get(pages.HISTORY))
 
 
-def test_page_of_a_job__links_to_its_history(admin_page: Client, attempts: None) -> None:
+def test_page_of_a_job__links_to_its_history(admin_page: Client, attempts: datetime) -> None:
     assert f"{pages.HISTORY}7/change/" in body(admin_page.get(pages.job_url(7))), "also after the job has gone"
     job_id = make_job()
     assert f"{pages.HISTORY}{job_id}/change/" in body(admin_page.get(pages.job_url(job_id)))

@@ -8,6 +8,7 @@ import pytest
 from django.db import connection
 from django.test import Client
 
+from django_graphile_worker.admin.overview import health
 from django_graphile_worker.sql import events
 from tests.support import admin_pages as pages
 from tests.support.admin_pages import make_worker, text
@@ -33,17 +34,25 @@ def test_problems_name_their_cause(
 
 
 def test_an_old_lock_of_an_unregistered_worker_is_reported(admin_page: Client) -> None:
-    make_job("send", locked_by="node-worker", locked_at=minutes_ago(90))
+    make_job("send", locked_by="node-worker", locked_at=minutes_ago(90.5))
     assert "node-worker has held a lock for 1 h 30 min" in text(admin_page.get(pages.OVERVIEW))
 
 
-def test_no_problem_is_reported_when_all_is_well(admin_page: Client) -> None:
+def test_no_problem_is_reported_when_all_is_well(admin_page: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The clock of the database is that of the beginning of the test.
+    monkeypatch.setattr(health, "CLOCK_DIFFERENCE", 60.0)
     make_job("send")
     make_worker("django-worker-1", tasks=["send"], is_listening=True)
     problems = admin_page.get(pages.OVERVIEW).context["problems"]
     # What other tests do to the same database is not what is tested here.
     ours = [each for each in problems if "dead rows" not in each.cause and "has been open" not in each.cause]
     assert ours == []
+
+
+def test_clocks__are_reported_if_they_differ() -> None:
+    assert [*health._clock_problems(4.9), *health._clock_problems(-4.9)] == []
+    (problem,) = health._clock_problems(-6.0)
+    assert problem.cause == "The clocks of this server and of the database differ by 6.0 s."
 
 
 def test_no_worker__is_reported_also_if_nothing_is_ready(admin_page: Client) -> None:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from django.test import Client
 
 from django_graphile_worker import pause
 from django_graphile_worker.admin.formatting import EMPTY_VALUE
+from django_graphile_worker.admin.overview import overview_page
 from tests.support import admin_pages as pages
 from tests.support.admin_pages import make_worker, record_statistics, text
 from tests.support.factories import make_failed_job, make_job, make_queue, minutes_ago
@@ -105,15 +109,17 @@ def test_a_large_backlog_without_samples__is_estimated(admin_page: Client) -> No
 
 def test_oldest_ready_job__is_no_job_of_paused_work(admin_page: Client) -> None:
     paused = make_job("paused", run_at=minutes_ago(300))
-    job = make_job("send", run_at=minutes_ago(7))
+    job = make_job("send", run_at=minutes_ago(7.5))
     assert pages.job_url(paused) in tile(admin_page.get(pages.OVERVIEW), "Oldest ready job").url
     pause(task="paused")
     oldest = tile(admin_page.get(pages.OVERVIEW), "Oldest ready job")
     assert (oldest.value, oldest.url) == ("7 min", pages.job_url(job))
 
 
-def test_axes_and_units__are_text(admin_page: Client, worker_schema: str) -> None:
-    record_statistics(worker_schema, "send", succeeded=1234)
+def test_axes_and_units__are_text(admin_page: Client, worker_schema: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    minute = record_statistics(worker_schema, "send", succeeded=1234)
+    now = datetime.fromtimestamp(minute + 30, UTC)
+    monkeypatch.setattr(overview_page, "timezone", SimpleNamespace(now=lambda: now))
     units = {
         "hour": "jobs per minute, 1-minute buckets",
         "day": "jobs per 10 minutes, 10-minute buckets",

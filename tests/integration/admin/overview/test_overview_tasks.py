@@ -19,11 +19,12 @@ def test_many_tasks_are_not_read_to_show_the_busiest(admin_page: Client) -> None
     execute(
         "insert into {schema}._private_tasks (identifier) select 'task_' || n from generate_series(1, 300) as n",
     )
+    # From the next minute on, which may begin before the page is read.
     execute(
         "insert into {schema}._private_statistics"
         " select period, to_timestamp(floor(extract(epoch from now()) / period) * period - period * back),"
         " 'task_' || number, number, 0, 0, 0, 1, 1, array_fill(1, array[48]), array_fill(1, array[48])"
-        " from (values (60), (600)) as resolution (period), generate_series(0, 59) as back,"
+        " from (values (60), (600)) as resolution (period), generate_series(-1, 59) as back,"
         " generate_series(1, 300) as number",
     )
     for number in range(1, 301, 50):
@@ -45,7 +46,7 @@ def test_many_tasks_are_not_read_to_show_the_busiest(admin_page: Client) -> None
 
 def test_a_task_that_waits_is_shown_beside_those_that_ran(admin_page: Client, worker_schema: str) -> None:
     record_statistics(worker_schema, "send", succeeded=3)
-    make_job("waits", run_at=minutes_ago(90))
+    make_job("waits", run_at=minutes_ago(90.5))
     make_job("waits", run_at=minutes_ago(5), priority=-1)
     make_job("waits", run_at=minutes_ago(-5))
     lines = admin_page.get(pages.OVERVIEW).context["tasks"]
@@ -56,7 +57,7 @@ def test_a_task_that_waits_is_shown_beside_those_that_ran(admin_page: Client, wo
 
 
 def test_oldest_job__may_be_behind_more_urgent_jobs_than_are_counted(admin_page: Client) -> None:
-    make_job("waits", run_at=minutes_ago(90))
+    make_job("waits", run_at=minutes_ago(90.5))
     make_job("waits", run_at=minutes_ago(5), priority=-1)
     execute(
         "insert into {schema}._private_jobs (task_id, priority, run_at, job_queue_id)"

@@ -120,17 +120,19 @@ FIND = {
     "task": "select * from {schema}._private_history where task_identifier = 'rare' order by ended_at desc limit 50",
     "trouble": "select * from {schema}._private_history where outcome <> 1 order by ended_at desc limit 50",
     "task of a day": """select * from {schema}._private_history where task_identifier = 'often'
-        and ended_at >= date_trunc('day', now()) - interval '2 days'
-        and ended_at < date_trunc('day', now()) - interval '1 day' order by ended_at desc limit 50""",
+        and ended_at >= timestamptz '{today}' - interval '2 days'
+        and ended_at < timestamptz '{today}' - interval '1 day' order by ended_at desc limit 50""",
 }
 
 
 def test_history__is_found_in_few_pages(queue: Queue) -> None:
     """A row of an order of last Tuesday, among days of many rows; the day of today has no B-trees yet."""
     queue.query("set timezone = 'UTC'")
+    # Read once: a day may begin meanwhile.
+    ((today,),) = queue.query("select date_trunc('day', now())")
     with queue.connection.cursor() as cursor:
         for day in (3, 2, 1, 0):
-            (moment,) = queue.query("select date_trunc('day', now()) - %s * interval '1 day'", day)[0]
+            moment = today - timedelta(days=day)
             queue.query("select {schema}._private_make_history_partitions_v1(0, %s)", moment)
             queue.query(
                 "insert into {schema}._private_history (ended_at, added_at, run_at, job_id, attempt, outcome,"
@@ -153,6 +155,6 @@ def test_history__is_found_in_few_pages(queue: Queue) -> None:
     )[0]
     measured = MeasuringCursor(queue.connection)
     for what, text in FIND.items():
-        measured.execute(text.replace("{schema}", f'"{queue.schema}"'))
+        measured.execute(text.replace("{schema}", f'"{queue.schema}"').replace("{today}", str(today)))
         assert measured.fetchall(), what
         assert measured.buffers < pages / 8, (what, measured.buffers)

@@ -169,9 +169,9 @@ def test_old_samples__are_pruned(worker_schema: str) -> None:
 def test_every_version__counts_and_estimates(versioned_connection: RawConnection, worker_schema: str) -> None:
     cursor = versioned_connection.cursor()
     for number in range(7):
-        cursor.execute(f"select {worker_schema}.add_job('send', run_at => now() - interval '1 minute')")
+        cursor.execute(f"select \"{worker_schema}\".add_job('send', run_at => now() - interval '1 minute')")
         if number < 2:
-            cursor.execute(f"select {worker_schema}.add_job('send', run_at => now() + interval '1 hour')")
+            cursor.execute(f"select \"{worker_schema}\".add_job('send', run_at => now() + interval '1 hour')")
     assert backlog_samples.sample(cursor, schema=worker_schema)
     sample = backlog_samples.latest(cursor, schema=worker_schema, newer_than=120)
     estimate = backlog_samples.estimate(cursor, schema=worker_schema)

@@ -110,7 +110,8 @@ def test_every_blocked_task__fails_with_a_timeout(blocked: Blocked, wait_until: 
 
     with own_tasks():
         for name in shapes:
-            task(name, timeout=LIMIT, atomic="atomic" in name)(getattr(blocked, name))
+            # All have opened their connections by then.
+            task(name, timeout=10 * LIMIT, atomic="atomic" in name)(getattr(blocked, name))
         task(neighbour)
         with Worker(concurrency=len(shapes) + 3, stop_grace=0.4):
             for number in range(3):
@@ -156,7 +157,7 @@ def test_a_timeout__is_a_failed_attempt_and_is_retried(blocked: Blocked, wait_un
     signals.job_failed.connect(note)
     try:
         with own_tasks():
-            task("in_an_await", timeout=LIMIT)(blocked.in_an_await)
+            task("in_an_await", timeout=LIMIT, backoff=timedelta(minutes=1))(blocked.in_an_await)
             with Worker(concurrency=1, stop_grace=5.0):
                 job = add_job("in_an_await")
                 wait_until(lambda: failures)
@@ -226,7 +227,8 @@ def test_the_commit_of_an_atomic_task__is_not_interrupted(wait_until: Wait, monk
     real_raise_in = StopOfRun.raise_in
     monkeypatch.setattr(stopper, "stack_text", slow_stack_text)
     monkeypatch.setattr(StopOfRun, "raise_in", raise_in)
-    with own_tasks(late, timeout=LIMIT, atomic=True), Worker(concurrency=1):
+    # The task has inserted its row by then.
+    with own_tasks(late, timeout=10 * LIMIT, atomic=True), Worker(concurrency=1):
         add_job("late", {})
         wait_until(lambda: is_stepped.is_set() and not Job.objects.filter(locked_at__isnull=False).exists())
         wait_until(lambda: Job.objects.filter(last_error__isnull=False).exists() or ran)

@@ -22,6 +22,7 @@ def test_a_statement_past_its_deadline_is_cancelled() -> None:
         # The server has been told as well: this is about who looks at the clock here.
         cursor.execute("set statement_timeout = 0")
         cursor.execute("select pg_sleep(200)")
+    database.deadline = 30.0
     with database.cursor() as cursor:
         assert cursor.execute("select 1").fetchone() == (1,)
     database.close()

@@ -22,7 +22,7 @@ Wait = Callable[..., None]
 
 @pytest.fixture
 def database() -> Iterator[Database]:
-    database = Database("default", conf.current().replace(statement_timeout=1.0), part="test")
+    database = Database("default", conf.current().replace(statement_timeout=30.0), part="test")
     yield database
     database.close()
 
@@ -65,8 +65,10 @@ def test_a_mistake_in_the_statement_is_told(database: Database) -> None:
 def test_a_statement_past_its_deadline_is_cancelled(database: Database) -> None:
     statement = direct(database, "select set_config('statement_timeout', '0', false), pg_sleep($1::int)")
     statement([b"0"])
+    database.deadline = 1.0
     with pytest.raises(psycopg.errors.QueryCanceled):
         statement([b"200"])
+    database.deadline = 30.0
     assert statement([b"0"]).ntuples == 1
 
 
@@ -93,6 +95,7 @@ def test_what_is_announced_meanwhile_is_heard(
     thread = threading.Thread(target=statement, args=([b"4711"],))
     thread.start()
     waits = "select count(*) from pg_locks where locktype = 'advisory' and not granted and objid = 4711"
+    waits += " and database = (select oid from pg_database where datname = current_database())"
     wait_until(lambda: other.execute(waits).fetchone() == (1,))
     other.execute("notify news, 'hot'")
     other.execute("select pg_advisory_unlock(4711)")

@@ -38,6 +38,12 @@ class Connecting:
         return self.made[-1]
 
 
+@pytest.fixture(autouse=True)
+def busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for connections as long as a busy machine needs."""
+    monkeypatch.setattr(preconnect, "OPEN_TIMEOUT", 60.0)
+
+
 @pytest.fixture
 def connecting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Connecting]:
     recorder = Connecting(Database._connect)

@@ -98,12 +98,12 @@ def left() -> list[int]:
 
 
 def test_more_than_fits_into_the_deadline__goes_in_parts(runner: Build, on_row: OnRow) -> None:
-    """Sixty rows take three seconds here, and a statement may take one."""
-    worker = hurried(runner(), 1.0)
+    """Sixty rows take six seconds here, and a statement may take two."""
+    worker = hurried(runner(), 2.0)
     troubles: list[BaseException] = []
     worker.releaser._on_trouble = lambda name, error, delay: troubles.append(error)
     finish(worker, claim(worker, 60))
-    with on_row("delete", "perform pg_sleep(0.05);"):
+    with on_row("delete", "perform pg_sleep(0.1);"):
         worker.releaser.step()
     assert left() == []
     assert worker.releaser.pending_count == 0
@@ -120,7 +120,7 @@ def test_batches__grow_again(runner: Build) -> None:
 
 
 def test_result_that_cannot_be_stored_in_time__delays_no_other(runner: Build, on_row: OnRow) -> None:
-    worker = hurried(runner(), 1.0)
+    worker = hurried(runner(), 2.0)
     claims = claim(worker, 20)
     stubborn = claims[7].id
     with on_row("delete", f"if old.id = {stubborn} then perform pg_sleep(300); end if;"):
@@ -146,7 +146,7 @@ def test_result_that_cannot_be_stored_in_time__delays_no_other(runner: Build, on
 def test_results__are_written_within_seconds_after_the_table_was_locked(
     runner: Build, raw_connection: Callable[..., Any], worker_schema: str
 ) -> None:
-    worker = hurried(runner(), 0.2)
+    worker = hurried(runner(), 0.5)
     rejected, now = worker.releaser._rejected, 1000.0
     rejected._clock = lambda: now
     delays: list[float] = []
@@ -161,6 +161,7 @@ def test_results__are_written_within_seconds_after_the_table_was_locked(
     assert len(delays) >= 8
     assert max(delays) <= REJECTED_DELAY
     locker.rollback()
+    hurried(worker, 30.0)
     worker.releaser.step()
     assert left() == []
     assert worker.releaser.pending_count == 0

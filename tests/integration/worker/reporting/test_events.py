@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from django_graphile_worker import add_job, run_once
+from django_graphile_worker.worker.maintenance import schema_version
 from tests.support.operating import execute
 from tests.support.stepped_worker import SteppedRunner, build, own_tasks
 
@@ -41,7 +43,7 @@ def test_start__is_told_by_the_first_look_of_the_recovery(worker: SteppedRunner)
     worker.parts.recovery.step()
     worker.parts.recovery.step()
     assert kinds() == ["worker_started", "process_replaced"]
-    facts = "select worker_id, subject, details ->> 'concurrency' from {schema}._private_events limit 1"
+    facts = "select worker_id, subject, details ->> 'concurrency' from {schema}._private_events order by id limit 1"
     ((host,),) = execute("select metadata ->> 'host' from {schema}._private_workers")
     assert execute(facts) == [(worker.parts.worker_id, host, str(worker.settings.concurrency))]
     assert detail("process_replaced", "exit_code") == "-9"
@@ -89,7 +91,8 @@ def test_draining_worker__tells_its_start_and_its_end(worker_schema: str) -> Non
     assert kinds() == ["worker_started", "worker_stopped"]
 
 
-def test_newer_schema__is_told_once_an_hour(worker: SteppedRunner) -> None:
+def test_newer_schema__is_told_once_an_hour(worker: SteppedRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schema_version, "time", SimpleNamespace(time=lambda: 7200.0, monotonic=lambda: 1000.0))
     execute("insert into {schema}.migrations (id, breaking) values (999, true)")
     try:
         for _ in range(2):

@@ -24,7 +24,7 @@ def world(raw_connection: Callable[..., RawConnection], worker_schema: str) -> S
 
 def test_a_cron_line_fires_at_its_next_minute(world: ScheduleWorld) -> None:
     world.add("nightly", cron="* * * * *", payload={"tenant": 7})
-    rounds, _ = world.worker()
+    rounds, _ = world.worker(clock=lambda: 0.0)
     assert world.settle(rounds) == pytest.approx(30, abs=1)
     assert world.jobs() == []
     world.now = NOON + MINUTE

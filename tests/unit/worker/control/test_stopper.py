@@ -350,7 +350,7 @@ def test_import_that_does_not_end__is_interrupted_before_the_end_of_the_grace(
     task = Importing(tmp_path, monkeypatch)
     future = slot.start(task)
     worker = Stopping(slot)
-    worker.stop(begun(slot, task.has_begun), grace=4.0)
+    worker.stop(begun(slot, task.has_begun), grace=8.0)
     assert isinstance(future.result(WAIT_TIMEOUT), Failed)
     assert worker.left == []
     assert not task.has_imported.is_set()

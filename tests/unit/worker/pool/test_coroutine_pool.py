@@ -80,6 +80,7 @@ def test_coroutines__are_started_and_ended_by_one_thread(site: Site, wait_until:
     wait_until(lambda: site.pool.running() == 4)
     assert site.pool.free == 0
     assert not site.pool.is_idle
+    wait_until(lambda: site.pool._threads.resting == 1)
     site.pool.coroutines.resume_ended(site.started[:])
     wait_until(lambda: site.pool.is_idle)
     assert sorted(site.ended) == [1, 2, 3, 4]
@@ -123,6 +124,7 @@ def test_run_that_needs_a_thread__keeps_its_slot(site: Site, wait_until: Wait) -
 def test_end_that_takes_long__delays_no_other(site: Site, wait_until: Wait) -> None:
     site.pool.submit(coroutines(1, 2, 3), callers=4)
     wait_until(lambda: len(site.started) == 3)
+    wait_until(lambda: site.pool._threads.resting == 1)
     site.may_resume.clear()
     slots = site.pool.coroutines
     slots.resume_ended(site.started[:])

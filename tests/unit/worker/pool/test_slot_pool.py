@@ -269,7 +269,7 @@ def test_any_work_is_taken_up_though_threads_are_few(site: Callable[..., Site], 
         here.submit(number, number + 1)
         here.keep(number + 2)
     wait_until(lambda: here.slots.totals()[0] == 300)
-    assert here.slots.is_idle
+    wait_until(lambda: here.slots.is_idle)
 
 
 def test_work_unit__is_returned_from_the_job_on_that_may_not_begin() -> None:
@@ -342,7 +342,7 @@ def test_wants_jobs__is_said_when_a_job_ends_that_no_other_waits_behind(
     wait_until(lambda: 1 in here.began)
     here.slots.wants_jobs = False
     here.may_end.set()
-    wait_until(lambda: here.slots.is_idle)
+    wait_until(lambda: here.slots.is_idle and here.slots._threads.resting == 1)
     assert calls == [1]
 
 

@@ -10,23 +10,24 @@ import sys
 LEAVING = """
 import atexit, logging, logging.handlers, sys, threading
 from concurrent.futures import ThreadPoolExecutor
-from django_graphile_worker.worker.process.exit import {function}
+from django_graphile_worker.worker.process import exit
+exit.EXIT_HANDLERS_TIMEOUT = {seconds}
 ThreadPoolExecutor(1).submit(threading.Event().wait)
 kept = logging.handlers.MemoryHandler(100, flushLevel=100, target=logging.StreamHandler(sys.stdout))
 logging.getLogger("a.project").addHandler(kept)
 logging.getLogger("a.project").error("a line of the log")
 atexit.register({handler})
-{function}(7)
+exit.{function}(7)
 """
 
 
-def _leave(function: str, handler: str) -> subprocess.CompletedProcess[str]:
-    code = LEAVING.format(function=function, handler=handler)
+def _leave(function: str, handler: str, seconds: float = 2.0) -> subprocess.CompletedProcess[str]:
+    code = LEAVING.format(function=function, handler=handler, seconds=seconds)
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
 
 
 def test_leave__writes_the_log_calls_exit_handlers_and_waits_for_no_thread() -> None:
-    left = _leave("leave", "print, 'an exit handler'")
+    left = _leave("leave", "print, 'an exit handler'", seconds=600.0)
     assert (left.returncode, left.stdout.splitlines()) == (7, ["a line of the log", "an exit handler"])
 
 

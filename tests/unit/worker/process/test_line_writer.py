@@ -186,7 +186,7 @@ def test_forked_process__drops_the_lines_that_its_parent_writes_and_writes_its_o
     writer.forget()
     child = threading.Thread(target=writer.put, args=("the child's",), daemon=True)
     child.start()
-    child.join(5.0)
+    child.join(TIMEOUT)
     assert output.lines == ["first", "the child's"]
 
 

@@ -52,8 +52,8 @@ def finish_action(client: Client, page: Any) -> tuple[Any, int]:
 
 STATES: dict[str, dict[str, Any]] = {
     "ready": {"priority": 2},
-    "scheduled": {"run_at": minutes_ago(-60)},
-    "retrying": {"run_at": minutes_ago(-60), "attempts": 1, "last_error": "KeyError: x"},
+    "scheduled": {"run_at": minutes_ago(-60 * 24)},
+    "retrying": {"run_at": minutes_ago(-60 * 24), "attempts": 1, "last_error": "KeyError: x"},
     "failed": {"attempts": 25, "last_error": "KeyError: x"},
 }
 
@@ -284,7 +284,9 @@ class TestALongAction:
         self, admin_page: Client, monkeypatch: pytest.MonkeyPatch, settings: Any
     ) -> None:
         """An open transaction has changed one of the jobs: the step that reaches it has to wait."""
-        settings.GRAPHILE_WORKER = settings.GRAPHILE_WORKER | {"STATEMENT_TIMEOUT": 0.3}
+        before = settings.GRAPHILE_WORKER
+        # Less than a step waits for a lock.
+        settings.GRAPHILE_WORKER = before | {"STATEMENT_TIMEOUT": databases.LONGEST_LOCK_WAIT * 0.75}
         ids = [make_failed_job("send", updated_at=minutes_ago(number + 1)) for number in range(30)]
         with open_transaction_on(ids[20]):
             page = act_on_all(admin_page, "delete", "task:send", state="failed", confirmed="1")
@@ -294,6 +296,7 @@ class TestALongAction:
         assert "14 jobs were deleted." in text(page)
         assert "was rolled back" in text(page)
         assert [name for name, _ in log_entries()] == ["14 jobs"]
+        settings.GRAPHILE_WORKER = before
         page = continue_action(admin_page, page)
         assert messages(page) == ["30 jobs were deleted."]
         assert not Job.objects.exists()

@@ -23,8 +23,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 WORKER = "django-worker-0123456789abcdef01/7"
 KINDS: dict[State, dict[str, Any]] = {
     State.READY: {"run_at": minutes_ago(5)},
-    State.SCHEDULED: {"run_at": minutes_ago(-60)},
-    State.RETRYING: {"run_at": minutes_ago(-60), "attempts": 1, "last_error": "KeyError: x"},
+    State.SCHEDULED: {"run_at": minutes_ago(-60 * 24)},
+    State.RETRYING: {"run_at": minutes_ago(-60 * 24), "attempts": 1, "last_error": "KeyError: x"},
     State.FAILED: {"attempts": 25, "last_error": "KeyError: x"},
     State.RUNNING: {"attempts": 1, "locked_by": WORKER},
 }

@@ -39,12 +39,12 @@ def _make() -> None:
     berlin = ZoneInfo("Europe/Berlin")
     weekly = Schedule(
         name="weekly", task="send_report", payload={"z": 1, "a": ["ä", True, 1.5]}, cron="@weekly",
-        time_zone="Europe/Berlin", starts_at=_time(2027, 1, 1, zone=berlin), ends_at=_time(2027, 7, 1, zone=berlin),
+        time_zone="Europe/Berlin", starts_at=_time(2083, 1, 1, zone=berlin), ends_at=_time(2083, 7, 1, zone=berlin),
         missed="all", missed_within=timedelta(hours=36), overlap="queue", queue_name="reports", priority=0,
         max_attempts=3, job_key="weekly", is_enabled=False, description="Zürich",
     )  # fmt: skip
     often = Schedule(name="often", task="sync_stock", interval=timedelta(seconds=1.5))
-    once = Schedule(name="once", task="send_report", run_at=_time(2030, 1, 1, 9), paused_until=_time(2029, 1, 1))
+    once = Schedule(name="once", task="send_report", run_at=_time(2086, 1, 1, 9), paused_until=_time(2085, 1, 1))
     Schedule.objects.bulk_create([weekly, often, once])
     often.pause()
 
@@ -71,11 +71,11 @@ def test_export__is_short_and_stable() -> None:
     assert once == {
         "name": "once",
         "task": "send_report",
-        "run_at": "2030-01-01T09:00:00+00:00",
-        "paused_until": "2029-01-01T00:00:00+00:00",
+        "run_at": "2086-01-01T09:00:00+00:00",
+        "paused_until": "2085-01-01T00:00:00+00:00",
     }
     assert list(weekly)[:4] == ["name", "description", "task", "payload"]
-    assert (weekly["starts_at"], weekly["ends_at"]) == ("2027-01-01T00:00:00+01:00", "2027-07-01T00:00:00+02:00")
+    assert (weekly["starts_at"], weekly["ends_at"]) == ("2083-01-01T00:00:00+01:00", "2083-07-01T00:00:00+02:00")
     assert (weekly["missed"], weekly["missed_within"], weekly["is_enabled"]) == ("all", "1d12h", False)
     assert "Zürich" in told
     assert [each["name"] for each in operate("schedules", "export", "once").json["schedules"]] == ["once"]
@@ -194,9 +194,9 @@ def test_project_without_time_zones__exports_and_imports_the_same(file: Any, set
     try:
         _make()
         text = operate("schedules", "export").out
-        assert json.loads(text)["schedules"][1]["run_at"] == "2030-01-01T09:00:00+00:00"
+        assert json.loads(text)["schedules"][1]["run_at"] == "2086-01-01T09:00:00+00:00"
         assert operate("schedules", "import", file(text=text)).out == "0 added, 0 changed, 0 deleted, 3 unchanged.\n"
-        assert "2030-01-01 18:00:00" in operate("schedules", "show", "once").out
+        assert "2086-01-01 18:00:00" in operate("schedules", "show", "once").out
         assert "weekly" in operate("schedules").out
     finally:
         settings.USE_TZ, settings.TIME_ZONE = True, "UTC"

@@ -19,7 +19,7 @@ def test_show__has_the_definition_the_next_times_and_the_last_runs() -> None:
     told = operate("schedules", "show", "nightly")
     for text in ('payload    {"tenant": 7}', "missed     all within 2d", "by maria"):
         assert text in told.out
-    assert told.out.count(" 04:00:00 (in ") == 5
+    assert told.out.count(" 04:00:00 (") == 5
     assert told.err == "It has not run yet.\n"
     schedule_id = Schedule.objects.get().pk
     for kind, number in (("missed", 3), ("overlap", 1)):
@@ -37,20 +37,20 @@ def test_show__has_the_definition_the_next_times_and_the_last_runs() -> None:
 
 def test_next__shows_times_across_a_time_change() -> None:
     operate("schedules", "add", "nightly", "send_report", "--cron", "30 2 * * *", "--time-zone", "Europe/Berlin")
-    lines = operate("schedules", "next", "nightly", "--after", "2027-03-27", "--number", "3").out.splitlines()
+    lines = operate("schedules", "next", "nightly", "--after", "2083-03-27", "--number", "3").out.splitlines()
     assert [line.partition(" (")[0] for line in lines] == [
-        "2027-03-27 02:30:00+01:00",
-        "2027-03-28 03:00:00+02:00",
-        "2027-03-29 02:30:00+02:00",
+        "2083-03-27 02:30:00+01:00",
+        "2083-03-28 03:00:00+02:00",
+        "2083-03-29 02:30:00+02:00",
     ]
-    assert operate("schedules", "next", "nightly", "--after", "2027-03-27", "--json").json[0] == (
-        "2027-03-27T01:30:00+00:00"
+    assert operate("schedules", "next", "nightly", "--after", "2083-03-27", "--json").json[0] == (
+        "2083-03-27T01:30:00+00:00"
     )
 
 
 def test_next__says_that_a_schedule_does_not_fire() -> None:
-    operate("schedules", "add", "nightly", "send_report", "--cron", "@daily", "--ends-at", "2027-01-01")
-    assert operate("schedules", "next", "nightly", "--after", "2027-01-01").err == "nightly does not fire any more.\n"
+    operate("schedules", "add", "nightly", "send_report", "--cron", "@daily", "--ends-at", "2083-01-01")
+    assert operate("schedules", "next", "nightly", "--after", "2083-01-01").err == "nightly does not fire any more.\n"
     operate("schedules", "pause", "nightly")
     assert operate("schedules", "next", "nightly").err == "nightly is paused: it does not fire.\n"
     operate("schedules", "disable", "nightly")

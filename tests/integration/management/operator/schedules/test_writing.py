@@ -21,12 +21,12 @@ def _schedule(name: str = "nightly") -> Schedule:
 def test_add__defines_a_schedule_with_all_options() -> None:
     told = operate(
         "schedules", "add", "nightly", "send_report", "{tenant: 7}", "--cron", "0 4 * * *",
-        "--time-zone", "Europe/Berlin", "--starts-at", "2027-05-01", "--ends-at", "2027-06-01T12:00+00:00",
+        "--time-zone", "Europe/Berlin", "--starts-at", "2083-05-01", "--ends-at", "2083-06-01T12:00+00:00",
         "--queue", "reports", "--priority", "-3", "--max-attempts", "2", "--key", "nightly", "--missed-within", "2d",
         "--overlap", "skip", "--description", "For Ann.", "--by", "maria",
     )  # fmt: skip
     assert told.out.startswith("Added nightly: send_report, ")
-    assert "; next at 2027-05-01 02:00:00 (in " in told.out
+    assert "; next at 2083-05-01 02:00:00 (in " in told.out
     found = _schedule()
     assert (found.task, found.payload, found.cron, found.time_zone) == (
         "send_report",
@@ -35,8 +35,8 @@ def test_add__defines_a_schedule_with_all_options() -> None:
         "Europe/Berlin",
     )
     # A time without an offset is one of the time zone of the schedule.
-    assert found.starts_at == datetime(2027, 4, 30, 22, tzinfo=UTC)
-    assert found.ends_at == datetime(2027, 6, 1, 12, tzinfo=UTC)
+    assert found.starts_at == datetime(2083, 4, 30, 22, tzinfo=UTC)
+    assert found.ends_at == datetime(2083, 6, 1, 12, tzinfo=UTC)
     assert (found.queue_name, found.priority, found.max_attempts, found.job_key) == ("reports", -3, 2, "nightly")
     assert (found.missed, found.missed_within, found.overlap) == ("all", timedelta(days=2), "skip")
     assert (found.description, found.changed_by, found.is_enabled) == ("For Ann.", "maria", True)

@@ -14,6 +14,8 @@ pytestmark = pytest.mark.django_db
 def test_cleanup__deletes_what_is_asked_for_and_no_more() -> None:
     old = make_failed_job("a", run_at=minutes_ago(60 * 24 * 8), updated_at=minutes_ago(60 * 24 * 8))
     new = make_failed_job("a", run_at=minutes_ago(60), updated_at=minutes_ago(60))
+    # Tests that commit may leave names behind.
+    operate("cleanup", "--queues", "--tasks")
     make_queue("unused")
     make_task("unused")
     assert operate("cleanup", "--permanently-failed-older-than", "7d", "--json").json == {

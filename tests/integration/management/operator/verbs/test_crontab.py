@@ -34,7 +34,7 @@ def test_crontab__tells_pattern_zone_next_times_and_the_last(settings: Any) -> N
     assert (item["time_zone"], item["backfill_seconds"]) == ("Asia/Tokyo", 2 * 86_400)
     assert [other["identifier"] for other in told["others"]] == ["of-node"]
     with timezone.override("Asia/Tokyo"):
-        shown = operate("crontab", "--next", "1").out
+        shown = operate("crontab", "--next", "2").out
     assert "Monday to Friday (Asia/Tokyo)" in shown
     assert "2026-01-06 04:00:00" in shown
     assert " 04:00:00 (in " in shown

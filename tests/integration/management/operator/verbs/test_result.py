@@ -60,8 +60,9 @@ def test_unknown_job__is_explained() -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_wait__ends_after_the_timeout_and_shows_the_job() -> None:
-    output = operate("result", str(make_job("export")), "--wait", "0.1")
+    job_id = make_job("export")
+    output = operate("result", str(job_id), "--wait", "0.1")
     assert "waiting" in output.out
     assert "within 0.1 seconds" in output.err
-    with pytest.raises(CommandError, match=r"got 4711: completed jobs are deleted"):
-        operate("result", "4711", "--wait", "5")
+    with pytest.raises(CommandError, match=rf"got {job_id + 1}: completed jobs are deleted"):
+        operate("result", str(job_id + 1), "--wait", "5")

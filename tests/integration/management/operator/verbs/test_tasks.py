@@ -21,7 +21,7 @@ def test_tasks__tell_what_waits_who_has_it_and_how_it_went() -> None:
     make_worker(LIVE, tasks=["send_receipt", "resize_photo"])
     make_worker("django-worker-other", tasks=["send_receipt"])
     make_worker(DEAD, beat=minutes_ago(2), tasks=["send_receipt"])
-    make_job("send_receipt", run_at=minutes_ago(3))
+    make_job("send_receipt", run_at=minutes_ago(3.5))
     make_job("typo", run_at=minutes_ago(-5), attempts=1)
     make_failed_job("send_receipt")
     make_task("forgotten")

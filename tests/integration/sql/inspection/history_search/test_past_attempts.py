@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -168,8 +168,11 @@ from (
 
 
 @pytest.fixture
-def month(versioned_connection: Any) -> Any:
-    """A history of some days that are over, with their indexes, and of a part of the current day."""
+def month(versioned_connection: Any) -> tuple[Any, datetime]:
+    """A history of some days that are over, with their indexes, and of a part of the current day.
+
+    Returns the connection, and when the current day began.
+    """
     today = minutes_ago(0).replace(hour=0, minute=0, second=0, microsecond=0)
     for day in range(DAYS):
         beginning = today - timedelta(days=DAYS - 1 - day)
@@ -181,16 +184,17 @@ def month(versioned_connection: Any) -> Any:
     while versioned_connection.execute(index, [today + timedelta(hours=1)]).fetchone() == (True,):
         pass
     versioned_connection.execute("vacuum analyze graphile_worker._private_history")
-    return versioned_connection
+    return versioned_connection, today
 
 
-def test_searches__read_a_few_pages_of_a_long_history(month: Any) -> None:
+def test_searches__read_a_few_pages_of_a_long_history(month: tuple[Any, datetime]) -> None:
     """On every version of PostgreSQL. The table has about 500 pages.
 
     The worker of all rows is searched up to a fixed time: how many spans are counted depends on the time that has
     passed since the newest row, which is the time of day without it.
     """
-    yesterday = minutes_ago(0).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=1)
+    connection, today = month
+    yesterday = today - timedelta(days=1)
     searches: dict[str, tuple[dict[str, Any], int, int]] = {
         "all": ({}, 10, 300),
         "worker": ({"workers": ("w",), "ended_at": (None, yesterday + timedelta(hours=16))}, 10, 500),
@@ -204,7 +208,7 @@ def test_searches__read_a_few_pages_of_a_long_history(month: Any) -> None:
         "anywhere": ({"anywhere": ("1000007",)}, 1, 200),
     }
     for name, (criteria, expected, most) in searches.items():
-        with month.transaction(), month.cursor() as raw:
+        with connection.transaction(), connection.cursor() as raw:
             limits.limit_statements(raw, timeout=60.0)
             cursor = HistoryCursor(raw)
             page = find(cursor, HistoryCriteria(**criteria), schema="graphile_worker", limit=10)
