@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from typing import Any
+from unicodedata import category
 
 _BLANK = re.compile(
     r"(?:[\t\n\v\f\r \xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff]++"
@@ -26,6 +27,9 @@ _NUMBER = re.compile(
     r"(?![\w$.])"
 )
 _NAME = re.compile(r"(?:[^\W\d]|\$|\\u[0-9a-fA-F]{4})(?:[\w$\u200c\u200d]|\\u[0-9a-fA-F]{4})*+")
+_REST_OF_NAME = re.compile(r"(?:[\w$\u200c\u200d]|\\u[0-9a-fA-F]{4})*+")
+# Combining marks, such as the vowel signs of many scripts, and connecting punctuation. A pattern has no word for them.
+_ALSO_IN_NAMES = frozenset({"Mn", "Mc", "Pc"})
 _WORDS = {"true": True, "false": False, "null": None}
 
 
@@ -104,11 +108,19 @@ class _Reader:
         character = self.peek()
         if character in _STRING:
             return self._string(character)
+        begin = self._at
+        self._at = self._end_of_name()
+        return _unescaped(self._text[begin : self._at], begin)
+
+    def _end_of_name(self) -> int:
         name = _NAME.match(self._text, self._at)
         if name is None:
             raise self.unexpected()
-        self._at = name.end()
-        return _unescaped(name[0], name.start())
+        end = name.end()
+        while end < len(self._text) and category(self._text[end]) in _ALSO_IN_NAMES:
+            rest = _REST_OF_NAME.match(self._text, end + 1)
+            end = rest.end() if rest else end + 1
+        return end
 
     def _string(self, quote: str) -> str:
         found = _STRING[quote].match(self._text, self._at)
@@ -127,11 +139,12 @@ class _Reader:
         return sign * number
 
     def _word(self) -> Any:
-        found = _NAME.match(self._text, self._at)
-        if found is None or found[0] not in _WORDS:
+        end = self._end_of_name()
+        word = self._text[self._at : end]
+        if word not in _WORDS:
             raise self.unexpected()
-        self._at = found.end()
-        return _WORDS[found[0]]
+        self._at = end
+        return _WORDS[word]
 
 
 def _number(found: re.Match[str], at: int) -> int | float:

@@ -29,6 +29,8 @@ VALID = [
     "\ufeff[true,\xa0false,\u3000null]",
     "{a: {b: {c: [[[1]]]}}}",
     "{a: 1, a: 2}",
+    # Names with combining marks and connecting punctuation.
+    "{नमस्ते: 1, A\U0001d17b: 2, a\u203fb\u0301c\\u0301: 3}",
     "'say \"hello\"'",
     '"tab\tinside"',
 ]
@@ -45,6 +47,8 @@ INVALID = [
     ("{a:1}}", 5),
     ("tru", 0),
     ("undefined", 0),
+    ("true\u0301", 0),
+    ("{\u0301a: 1}", 1),
     ("01", 0),
     ("1a", 0),
     ("0x", 0),
