@@ -97,19 +97,16 @@ class TestDatabaseErrors:
     def test_a_query_that_takes_too_long_is_cancelled(
         self, admin_page: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        from django_graphile_worker import conf
         from django_graphile_worker.sql.inspection.job_search import search
+
+        hurried = conf.current().replace(admin_statement_timeout=timedelta(milliseconds=200))
 
         def forever(cursor: Any, *args: Any, **kwargs: Any) -> Any:
             cursor.execute("select pg_sleep(60)")
 
         monkeypatch.setattr(search, "find", forever)
-        monkeypatch.setattr("django_graphile_worker.admin.databases.conf.current", _settings_with_a_short_timeout)
+        monkeypatch.setattr("django_graphile_worker.admin.databases.conf.current", lambda: hurried)
         response = admin_page.get(pages.JOBS)
         assert response.status_code == 503
         assert "The query took too long" in text(response)
-
-
-def _settings_with_a_short_timeout() -> Any:
-    from django_graphile_worker.conf import Settings
-
-    return Settings().replace(admin_statement_timeout=timedelta(milliseconds=200))

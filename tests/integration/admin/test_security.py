@@ -9,6 +9,7 @@ import time
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import User
 from django.db import connection
@@ -59,7 +60,7 @@ PERMISSIONS = sorted({permission for permission, _, _ in CHANGES.values()})
 
 def everything() -> list[Any]:
     with connection.cursor() as cursor:
-        cursor.execute("select * from graphile_worker.jobs order by id")
+        cursor.execute(f'select * from "{settings.GRAPHILE_WORKER["SCHEMA"]}".jobs order by id')
         jobs = cursor.fetchall()
     return [jobs, LogEntry.objects.count()]
 

@@ -8,14 +8,15 @@ from typing import Any
 
 import psycopg
 import pytest
+from django.conf import settings
 
 from django_graphile_worker.sql import claims
 from django_graphile_worker.sql.claims import Claimed
 from tests.support.buffers import MeasuringCursor
 from tests.support.versioned_servers import VersionedServer
 
-SCHEMA = "graphile_worker"
-JOBS, QUEUES, TASKS = f"{SCHEMA}._private_jobs", f"{SCHEMA}._private_job_queues", f"{SCHEMA}._private_tasks"
+SCHEMA: str = settings.GRAPHILE_WORKER["SCHEMA"]
+JOBS, QUEUES, TASKS = (f'"{SCHEMA}"._private_{name}' for name in ("jobs", "job_queues", "tasks"))
 FEW, MANY = 1_000, 16_000
 DUE, FUTURE = "now() - interval '1 hour'", "now() + interval '1 day'"
 FORBIDDEN = "jsonb_build_object('f' || n, true, 'heavy', true)"

@@ -41,6 +41,7 @@ from django_graphile_worker.sql.schema import table
 from django_graphile_worker.testing import arun_jobs, clock, jobs, run_jobs
 from django_graphile_worker.testing.simulated_time import timelines
 from tests.support.factories import make_job
+from tests.support.own_schema import SCHEMA
 from tests.support.stepped_worker import own_tasks
 
 
@@ -191,7 +192,7 @@ class TestWhatRuns(TestCase):
             run_jobs()
             assert log == ["free"]
 
-    @override_settings(GRAPHILE_WORKER={"FORBIDDEN_FLAGS": ["big"]})
+    @override_settings(GRAPHILE_WORKER={**SCHEMA, "FORBIDDEN_FLAGS": ["big"]})
     def test_forbidden_flags__are_respected(self) -> None:
         with own_tasks(log := Log()):
             # So many that a single claim does not look past them.
@@ -306,7 +307,7 @@ class TestAsInProduction(TestCase):
         ]
         assert len(log) == 1
 
-    @override_settings(GRAPHILE_WORKER={"MIDDLEWARE": ["tests.integration.testing.test_drain.shouting"]})
+    @override_settings(GRAPHILE_WORKER={**SCHEMA, "MIDDLEWARE": ["tests.integration.testing.test_drain.shouting"]})
     def test_middleware(self) -> None:
         def whispers(payload: Any) -> str:
             return "hello"
@@ -324,7 +325,7 @@ class TestAsInProduction(TestCase):
             seen.append(running and running.progress)
             return "done"
 
-        settings = {"HISTORY": timedelta(days=1)}
+        settings = {**SCHEMA, "HISTORY": timedelta(days=1)}
         with override_settings(GRAPHILE_WORKER=settings), own_tasks(exports, keep_result=True):
             job = add_job("exports")
             run_jobs()

@@ -13,9 +13,10 @@ from django.test import TestCase, TransactionTestCase, override_settings
 from django_graphile_worker import JobSpec, aadd_job, add_job, add_jobs, run_once, simulation
 from django_graphile_worker.exceptions import GraphileWorkerError, PayloadError, UnknownTaskError
 from django_graphile_worker.testing import clock, immediate, jobs
+from tests.support.own_schema import SCHEMA
 from tests.support.stepped_worker import own_tasks
 
-ON = override_settings(GRAPHILE_WORKER={"IMMEDIATE": True})
+ON = override_settings(GRAPHILE_WORKER={**SCHEMA, "IMMEDIATE": True})
 
 
 class Log(list[Any]):
@@ -220,7 +221,7 @@ class TestInAutocommitMode(ImmediateTests, TransactionTestCase):
             order.append("child")
 
         with own_tasks(parent, child):
-            with override_settings(GRAPHILE_WORKER={}):
+            with override_settings(GRAPHILE_WORKER=SCHEMA):
                 add_job("parent")
             assert run_once() == 0
         assert order == ["parent", "child"]

@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 import psycopg
 import pytest
+from django.conf import settings
 
 from testproject import embedded
 from testproject.shop import schedules
@@ -82,7 +83,8 @@ def test_once__runs_every_kind_of_job_and_shows_what_became_of_it(environment: d
     # Once among what the worker did, once among what is left: given up at its first attempt.
     assert sum("print_invoice" in line and "  1 of 3  " in line for line in lines) == 2, shown.stdout
     with psycopg.connect(environment["DATABASE_URL"]) as connection:
-        found = connection.execute("select name from graphile_worker._private_schedules").fetchall()
+        text = f'select name from "{settings.GRAPHILE_WORKER["SCHEMA"]}"._private_schedules'
+        found = connection.execute(text.encode()).fetchall()
     assert {name for (name,) in found} == {each["name"] for each in schedules.examples()}
 
 

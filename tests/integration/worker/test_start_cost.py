@@ -24,12 +24,14 @@ from tests.support import records
 from tests.support.stepped_worker import build, own_tasks
 
 SETTINGS = """
+import os
 from testproject import databases
 
 SECRET_KEY = "tests-only"
 USE_TZ = True
 INSTALLED_APPS = ["django_graphile_worker", "first"]
 DATABASES = {"default": databases.default()}
+GRAPHILE_WORKER = {"SCHEMA": os.environ.get("GRAPHILE_WORKER_SCHEMA", "graphile_worker")}
 """
 TASKS = """
 import json, sys

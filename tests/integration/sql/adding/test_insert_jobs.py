@@ -219,7 +219,7 @@ class TestNotifications:
     ) -> None:
         with committing_worker().connection.transaction() as other:
             for lock in NOTIFYING:
-                other.connection.execute(lock.replace("{schema}", worker.schema).encode())
+                other.connection.execute(lock.replace("{schema}", f'"{worker.schema}"').encode())
             add_job("a")
             assert self.counts(worker) == []
         add_job("a")
@@ -231,7 +231,7 @@ class TestNotifications:
     ) -> None:
         """Any role can take the lock for ever, and the session may have a time limit."""
         with limited(limit, "3s"), committing_worker().connection.transaction() as other:
-            other.connection.execute(NOTIFYING[0].replace("{schema}", worker.schema).encode())
+            other.connection.execute(NOTIFYING[0].replace("{schema}", f'"{worker.schema}"').encode())
             job = add_job("a")
         assert [row["id"] for row in worker.jobs()] == [job.id]
         assert self.counts(worker) == [64]

@@ -17,6 +17,7 @@ from django_graphile_worker.routing import place_of
 from django_graphile_worker.testing import jobs, run_jobs
 from django_graphile_worker.testing.in_process import idle_workers
 from django_graphile_worker.testing.in_process.in_process_worker import InProcessWorker
+from tests.support.own_schema import SCHEMA
 from tests.support.stepped_worker import own_tasks
 
 
@@ -104,7 +105,7 @@ class TestIdleWorkers(TestCase):
                 add_job("other")
                 assert len(run_jobs()) == 1
                 second = the_idle_worker()
-            with override_settings(GRAPHILE_WORKER={"FORBIDDEN_FLAGS": ["later"]}):
+            with override_settings(GRAPHILE_WORKER={**SCHEMA, "FORBIDDEN_FLAGS": ["later"]}):
                 add_job("note", flags=["later"])
                 assert run_jobs() == []
                 third = the_idle_worker()

@@ -14,6 +14,7 @@ from django.utils import timezone
 from django_graphile_worker import CronItem, add_job, models, signals
 from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.testing import clock, run_jobs
+from tests.support.own_schema import SCHEMA
 from tests.support.stepped_worker import own_tasks
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
@@ -77,7 +78,7 @@ class TestCron(TestCase):
 
     def test_the_setting__and_items_with_callables(self) -> None:
         item = CronItem(task="ticks", match=lambda local: local.hour == 3 and local.minute == 30)
-        crontab = {"CRONTAB": ["0 6 * * * ticks ?id=six", item]}
+        crontab = {**SCHEMA, "CRONTAB": ["0 6 * * * ticks ?id=six", item]}
         with override_settings(GRAPHILE_WORKER=crontab), own_tasks(ticks := Ticks()), clock(START) as now:
             now.advance(days=2)
             run_jobs()

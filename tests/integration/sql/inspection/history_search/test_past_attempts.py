@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.db import connection
 
 from django_graphile_worker.sql.inspection import limits
@@ -154,10 +155,13 @@ class HistoryCursor:
         return getattr(self._cursor, name)
 
 
+SCHEMA: str = settings.GRAPHILE_WORKER["SCHEMA"]
+QUOTED = f'"{SCHEMA}"'
+HISTORY = f"{QUOTED}._private_history"
 # The current day has fewer rows than the days that are over.
 DAYS, ROWS, ROWS_OF_TODAY = 4, 6_000, 300
-FILL = """
-insert into graphile_worker._private_history (ended_at, started_at, added_at, run_at, job_id, attempt, outcome,
+FILL = f"""
+insert into {HISTORY} (ended_at, started_at, added_at, run_at, job_id, attempt, outcome,
     task_identifier, worker_id, queue_name, job_key, payload)
 select moment, moment, moment, moment, %(day)s * 1000000 + number, 1, case when number %% 50 = 0 then 3 else 1 end,
     'task_' || number %% 10, 'w', case when number %% 3 = 0 then 'queue_' || number %% 30 end,
@@ -176,14 +180,14 @@ def month(versioned_connection: Any) -> tuple[Any, datetime]:
     today = minutes_ago(0).replace(hour=0, minute=0, second=0, microsecond=0)
     for day in range(DAYS):
         beginning = today - timedelta(days=DAYS - 1 - day)
-        make = "select graphile_worker._private_make_history_partitions_v1(0, %s)"
-        assert versioned_connection.execute(make, [beginning]).fetchone() == (1,)
+        make = f"select {QUOTED}._private_make_history_partitions_v1(0, %s)"
+        assert versioned_connection.execute(make.encode(), [beginning]).fetchone() == (1,)
         rows = ROWS_OF_TODAY if beginning == today else ROWS
-        versioned_connection.execute(FILL, {"day": day, "beginning": beginning, "rows": rows})
-    index = "select graphile_worker._private_index_history_v1(%s)"
-    while versioned_connection.execute(index, [today + timedelta(hours=1)]).fetchone() == (True,):
+        versioned_connection.execute(FILL.encode(), {"day": day, "beginning": beginning, "rows": rows})
+    index = f"select {QUOTED}._private_index_history_v1(%s)"
+    while versioned_connection.execute(index.encode(), [today + timedelta(hours=1)]).fetchone() == (True,):
         pass
-    versioned_connection.execute("vacuum analyze graphile_worker._private_history")
+    versioned_connection.execute(f"vacuum analyze {HISTORY}".encode())
     return versioned_connection, today
 
 
@@ -211,7 +215,7 @@ def test_searches__read_a_few_pages_of_a_long_history(month: tuple[Any, datetime
         with connection.transaction(), connection.cursor() as raw:
             limits.limit_statements(raw, timeout=60.0)
             cursor = HistoryCursor(raw)
-            page = find(cursor, HistoryCriteria(**criteria), schema="graphile_worker", limit=10)
+            page = find(cursor, HistoryCriteria(**criteria), schema=SCHEMA, limit=10)
         assert len(page.rows) == expected, (name, page.rows)
         assert cursor.buffers <= most, (name, cursor.buffers)
         assert cursor.statements <= 15, (name, cursor.statements)
