@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.commands import CHECKOUT
-from benchmarks.report import capacity, comparison, schedules, sentences
+from benchmarks.report import adding, capacity, comparison, schedules, sentences
 from benchmarks.report.figures import Figures
 
 BLOCK = re.compile(r"(<!-- figures:([a-z_]+) -->)(.*?)(<!-- /figures -->)", re.DOTALL)
@@ -58,6 +58,9 @@ BLOCKS: dict[str, Callable[[Figures], str]] = {
     "schedules_idle": schedules.idle,
     "schedules_firing": schedules.firing,
     "schedules": sentences.schedules,
+    "adding_conditions": _conditions("api"),
+    "adding_one": adding.one,
+    "adding_many": adding.many,
     "real_conditions": _conditions("real_jobs"),
     "real_jobs": comparison.real_jobs,
     "capacity_conditions": _conditions("capacity"),

@@ -1,4 +1,4 @@
-"""Adds jobs: a single job, a list, or a stream of any length."""
+"""Adds jobs: a single job, or many."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from django.db import connections, transaction
 from django_graphile_worker import simulation
 from django_graphile_worker.api.async_variants import async_variant
 from django_graphile_worker.api.connection import QueueConnection, open_place
+from django_graphile_worker.api.copying import Copier, are_copyable
 from django_graphile_worker.api.entries import entries, entry_of
 from django_graphile_worker.api.simulated import after_adding, stamped
+from django_graphile_worker.api.streams import SENT_SPECS, STREAMED_SPECS, add_stream
 from django_graphile_worker.exceptions import InvalidTypeError
 from django_graphile_worker.expiry import Expires
 from django_graphile_worker.job_options import JobKeyMode
@@ -22,16 +24,10 @@ from django_graphile_worker.jobs import Job, JobSpec, TaskLike
 from django_graphile_worker.routing import Place, place_of
 from django_graphile_worker.sql.adding import add_jobs as sql_add_jobs
 from django_graphile_worker.sql.adding.add_job import add_job as add_one
-from django_graphile_worker.sql.adding.add_jobs import Batch, Call, Entry
+from django_graphile_worker.sql.adding.add_jobs import Batch, Call
 from django_graphile_worker.sql.overlap import is_outside_transactions, overlapping
 from django_graphile_worker.sql.parked_jobs import with_true_times
 
-# A statement of jobs without a key: large enough to be fast, small enough for the buffer of a socket.
-SENT_SPECS = 1_000
-# How many specs of a stream are taken at first, and the limits of the specs that are taken and added together: large
-# enough to be fast, small enough for the memory of the process.
-FIRST_SPECS = 200
-STREAMED_SPECS, STREAMED_CHARACTERS = 20_000, 4 * 1024 * 1024
 # The limits of each statement of a list: PostgreSQL takes a value of up to a gigabyte.
 LISTED_SPECS, LISTED_CHARACTERS = 1_000_000, 128 * 1024 * 1024
 
@@ -109,7 +105,7 @@ def add_jobs(
     if isinstance(specs, JobSpec) or not isinstance(specs, Iterable):
         raise InvalidTypeError(f"specs: expected a list, or another iterable, of JobSpec, got {type(specs).__name__}.")
     place = place_of(using, installation)
-    added = _add_list(specs, place) if returning else _stream(specs, place)
+    added = _add_list(specs, place) if returning else add_stream(specs, place)
     if simulation.is_immediate or place.settings.immediate:
         after_adding(place)
     return added
@@ -117,8 +113,12 @@ def add_jobs(
 
 def _add_list(specs: Iterable[JobSpec], place: Place) -> list[Job]:
     # The code of an iterable may use the same connection, so it runs before the first statement.
+    given = list(specs)
+    copied = _copy_list(given, place) if are_copyable(given) else None
+    if copied is not None:
+        return copied
     batches = sql_add_jobs.batches(
-        entries(list(specs), place),
+        entries(given, place),
         most_entries=LISTED_SPECS,
         most_unkeyed=SENT_SPECS,
         most_characters=LISTED_CHARACTERS,
@@ -131,6 +131,19 @@ def _add_list(specs: Iterable[JobSpec], place: Place) -> list[Job]:
             return stamped(queue, _add_batch(queue, first[0]))
         with transaction.atomic(using=queue.alias):
             return stamped(queue, _add_batches(queue, chain(first, batches)))
+
+
+def _copy_list(specs: list[JobSpec], place: Place) -> list[Job] | None:
+    """Add the specs by COPY and return the jobs; return None if the connection does not permit it."""
+    with open_place(place) as queue, transaction.atomic(using=queue.alias):
+        copier = Copier(queue)
+        if not copier.is_permitted():
+            return None
+        jobs: list[Job] = []
+        for start in range(0, len(specs), STREAMED_SPECS):
+            piece = specs[start : start + STREAMED_SPECS]
+            jobs += copier.add(piece, entries(piece, place, first=start), returning=True)[0]
+        return jobs
 
 
 def _add_batch(queue: QueueConnection, batch: Batch) -> list[Job]:
@@ -175,61 +188,6 @@ def _next_call(queue: QueueConnection, batches: Iterator[Batch]) -> tuple[Batch 
     if batch is None or batch.mode in (JobKeyMode.UNSAFE_DEDUPE, JobKeyMode.PRESERVE_RUN_AT):
         return batch, None
     return batch, sql_add_jobs.batch_call(batch, schema=queue.schema, notify=queue.notify)
-
-
-def _stream(specs: Iterable[JobSpec], place: Place) -> int:
-    """Add the specs in pieces.
-
-    Specs are taken from the iterable while no statement runs, because its code may use the same connection. Then they
-    are encoded while the server adds those before them.
-    """
-    count, ahead = 0, FIRST_SPECS
-    waiting = iter(specs)
-    with open_place(place) as queue, transaction.atomic(using=queue.alias):
-        while taken := _take(waiting, min(ahead, STREAMED_SPECS)):
-            with overlapping(connections[queue.alias]):
-                size = _send_entries(queue, entries(taken, place, first=count))
-            count += len(taken)
-            # The next specs fit into memory, too, if they are of the size of these.
-            ahead = min(4 * ahead, -(-STREAMED_CHARACTERS * len(taken) // size))
-    return count
-
-
-def _take(waiting: Iterator[JobSpec], most: int) -> list[JobSpec]:
-    """Take specs, no more than fit into memory: after many small payloads there may be large ones."""
-    taken: list[JobSpec] = []
-    room = STREAMED_CHARACTERS
-    for spec in islice(waiting, most):
-        taken.append(spec)
-        room -= _text_length(getattr(spec, "payload", None))
-        if room <= 0:
-            break
-    return taken
-
-
-def _text_length(value: Any, levels: int = 3) -> int:
-    """Return about how many characters a payload has, without encoding it: the texts in its first levels."""
-    if isinstance(value, str):
-        return len(value)
-    if not levels or not isinstance(value, dict | list | tuple):
-        return 0
-    items = value.values() if isinstance(value, dict) else value
-    return sum(_text_length(item, levels - 1) for item in items if type(item) is not int)
-
-
-def _send_entries(queue: QueueConnection, waiting: Iterator[Entry]) -> int:
-    """Add the entries, and return the number of their characters."""
-    size = 0
-    for batch in sql_add_jobs.batches(
-        waiting, most_entries=STREAMED_SPECS, most_unkeyed=SENT_SPECS, most_characters=STREAMED_CHARACTERS
-    ):
-        size += sum(map(len, batch.payloads))
-        if batch.mode is JobKeyMode.UNSAFE_DEDUPE:
-            sql_add_jobs.add_one_by_one(queue.cursor, batch, schema=queue.schema, notify=queue.notify)
-        else:
-            call = sql_add_jobs.batch_call(batch, schema=queue.schema, notify=queue.notify, returning=False)
-            queue.cursor.execute(*call)
-    return size
 
 
 aadd_job = async_variant(add_job)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from django.db import Error
@@ -21,6 +22,11 @@ def is_outside_transactions(connection: BaseDatabaseWrapper) -> bool:
     return connection.get_autocommit() and connection.connection.info.transaction_status == 0
 
 
+def measures_statements(connection: BaseDatabaseWrapper) -> bool:
+    """Return whether the project's execute wrappers or the log of statements see each statement."""
+    return bool(connection.execute_wrappers) or connection.queries_logged
+
+
 @contextmanager
 def overlapping(connection: BaseDatabaseWrapper) -> Iterator[None]:
     """Let the statements of the block run on the server while the block goes on, and wait for them at its end.
@@ -33,7 +39,7 @@ def overlapping(connection: BaseDatabaseWrapper) -> Iterator[None]:
     # Late import: without psycopg 3, the checks must be able to load the API and report what is missing.
     from psycopg import Pipeline
 
-    if connection.execute_wrappers or connection.queries_logged or not Pipeline.is_supported():
+    if measures_statements(connection) or not Pipeline.is_supported():
         yield
         return
     with ExitStack() as mode:
@@ -53,3 +59,68 @@ def overlapping(connection: BaseDatabaseWrapper) -> Iterator[None]:
                 with suppress(Error):
                     mode.close()
                 raise
+
+
+# How long rows are sent to one COPY: a session may limit the time of a statement (statement_timeout).
+MOST_SECONDS = 0.1
+
+
+class Copying:
+    """Rows that the server inserts by COPY, while the client makes the next rows; see ``copying``."""
+
+    def __init__(self, connection: BaseDatabaseWrapper, statement: str) -> None:
+        # How many rows the server has inserted. It is complete when the last COPY has ended.
+        self.count = 0
+        self._connection = connection
+        self._statement = statement
+        self._mode = ExitStack()
+        self._copy: Any = None
+        self._latest_end = 0.0
+
+    def write(self, lines: str) -> None:
+        """Send rows in the text format of COPY."""
+        if self._copy is not None and monotonic() > self._latest_end:
+            self.end()
+        with self._connection.wrap_database_errors:
+            if self._copy is None:
+                self._begin()
+            self._copy.write(lines)
+
+    def _begin(self) -> None:
+        cursor = self._mode.enter_context(self._connection.connection.cursor())
+        self._mode.callback(self._note_end, cursor)
+        self._copy = self._mode.enter_context(cursor.copy(self._statement))
+        self._latest_end = monotonic() + MOST_SECONDS
+
+    def _note_end(self, cursor: Any) -> None:
+        self.count += cursor.rowcount
+        self._copy = None
+
+    def end(self) -> None:
+        """Wait until the server has inserted the rows, and raise its error. The next rows begin another COPY."""
+        with self._connection.wrap_database_errors:
+            self._mode.close()
+
+    def end_for_others(self, execute: Any, *arguments: Any) -> Any:
+        """Run a statement of other code, as an execute wrapper: a connection that copies takes no other statements."""
+        self.end()
+        return execute(*arguments)
+
+
+@contextmanager
+def copying(connection: BaseDatabaseWrapper, statement: str) -> Iterator[Copying]:
+    """Let the server insert the rows that the block writes while the block goes on, and wait for it at the end.
+
+    The block must be in a transaction. If code of the project that runs in the block executes a statement, COPY ends
+    before it, and begins again with the next rows. If the block raises an error, COPY ends as usual, so that the driver
+    does not send the text of the error to the log of the server; the caller undoes the transaction.
+    """
+    rows = Copying(connection, statement)
+    with connection.execute_wrapper(rows.end_for_others):
+        try:
+            yield rows
+        except BaseException:
+            with suppress(Error):
+                rows.end()
+            raise
+    rows.end()

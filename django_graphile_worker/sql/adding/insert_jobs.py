@@ -37,7 +37,7 @@ def insert_job(
     ``alone`` says that there is no transaction around the call: then the job is committed before the notification.
     """
     run_at = None
-    if _has_options(spec):
+    if has_options(spec):
         cursor.execute(statement(INSERT_JOB_WITH_OPTIONS, schema), _parameters(spec, payload, notify))
         job_id, now, run_at = cursor.fetchone()
     elif alone and notify:
@@ -49,7 +49,7 @@ def insert_job(
         cursor.execute(statement(INSERT_JOB, schema), (spec.identifier, payload, not notify))
         job_id, now = cursor.fetchone()
     if job_id is None:
-        raise _not_inserted(schema)
+        raise not_inserted(schema)
     return inserted_job(spec, payload, job_id, now, run_at or now)
 
 
@@ -59,7 +59,8 @@ def _notify(cursor: Cursor, schema: str) -> None:
         cursor.execute(statement(NOTIFY_TOGETHER, schema))
 
 
-def _has_options(spec: JobSpec) -> bool:
+def has_options(spec: JobSpec) -> bool:
+    """Return whether a job without a key differs from the defaults of the table in more than task and payload."""
     return not (
         spec.queue_name is None
         and spec.run_at is None
@@ -114,7 +115,8 @@ def inserted_job(spec: JobSpec, payload: str, job_id: int, now: datetime, run_at
 _NO_FLAGS: frozenset[str] = frozenset()
 
 
-def _not_inserted(schema: str) -> SchemaError:
+def not_inserted(schema: str) -> SchemaError:
+    """Return the error for jobs that the database has left out."""
     return SchemaError(
         f"add_job: expected the job back, got nothing: a trigger on the table of jobs in the schema {schema!r} keeps "
         "rows from being inserted. Drop the trigger."
@@ -151,7 +153,7 @@ def inserted_jobs(row: tuple[Any, ...], specs: Sequence[JobSpec], payloads: Sequ
     """Return the jobs that the statement of ``insert_jobs_call`` added, in the order of their specs."""
     ids, run_ats, now = Inserted._make(row)
     if len(ids or ()) != len(specs):
-        raise _not_inserted(schema)
+        raise not_inserted(schema)
     if run_ats is None:
         return [inserted_job(*each, now, now) for each in zip(specs, payloads, ids, strict=True)]
     return [
@@ -179,7 +181,7 @@ def _columns(specs: Sequence[JobSpec], payloads: Sequence[str]) -> tuple[str | N
         _lines([repr(run_at.total_seconds()) if isinstance(run_at, timedelta) else "" for run_at in run_ats]),
         _numbers([spec.max_attempts for spec in specs], DEFAULT_MAX_ATTEMPTS),
         _numbers([spec.priority for spec in specs], 0),
-        _lines([_flag_object(spec.flags) if spec.flags else "" for spec in specs]),
+        _lines([flag_object(spec.flags) if spec.flags else "" for spec in specs]),
     )
 
 
@@ -202,5 +204,6 @@ def _numbers(values: list[int | None], default: int) -> str | None:
     return int_array(default if value is None else value for value in values)
 
 
-def _flag_object(flags: Iterable[str]) -> str:
+def flag_object(flags: Iterable[str]) -> str:
+    """Return flags as the JSON object that the table stores."""
     return "{" + ",".join(f"{quoted(flag)}:true" for flag in flags) + "}"

@@ -13,7 +13,7 @@ from django_graphile_worker import (
     add_jobs,
     models,
 )
-from django_graphile_worker.api import add
+from django_graphile_worker.api import add, streams
 from django_graphile_worker.exceptions import InvalidTypeError
 from tests.support.rows import as_job, database_now, stored
 
@@ -141,7 +141,7 @@ class TestAddJobs:
         assert str(refused.value) == message
 
     def test_a_stream_is_added_in_pieces_and_forgotten(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(add, "STREAMED_SPECS", 3)
+        monkeypatch.setattr(streams, "STREAMED_SPECS", 3)
         waiting = 0
         most_waiting = 0
 
@@ -157,12 +157,12 @@ class TestAddJobs:
         assert [job.payload["n"] for job in models.Job.objects.order_by("id")] == list(range(10))
 
     def test_a_stream_is_cut_by_size_too(self, monkeypatch: pytest.MonkeyPatch, django_assert_num_queries: Any) -> None:
-        monkeypatch.setattr(add, "STREAMED_CHARACTERS", 100)
+        monkeypatch.setattr(streams, "STREAMED_CHARACTERS", 100)
         with django_assert_num_queries(4):  # two statements in a savepoint
             assert add_jobs((JobSpec("a", "x" * 60) for _ in range(4)), returning=False) == 4
 
     def test_a_stream_that_breaks_adds_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(add, "STREAMED_SPECS", 2)
+        monkeypatch.setattr(streams, "STREAMED_SPECS", 2)
 
         def specs() -> Iterator[JobSpec]:
             yield from [JobSpec("send_email")] * 5

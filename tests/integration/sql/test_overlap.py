@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.db import DatabaseError, connection, transaction
+from django.db import DatabaseError, ProgrammingError, connection, transaction
 from django.utils.functional import lazy
 from psycopg.pq import PipelineStatus
 
 from django_graphile_worker import JobSpec, PayloadError, add_jobs, models
-from django_graphile_worker.api import add
+from django_graphile_worker.api import add, streams
 from django_graphile_worker.exceptions import InvalidJobError
-from django_graphile_worker.sql.overlap import overlapping
+from django_graphile_worker.sql.overlap import copying, overlapping
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -32,7 +32,8 @@ def numbers() -> list[int]:
 @pytest.fixture
 def pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(add, "SENT_SPECS", 2)
-    monkeypatch.setattr(add, "STREAMED_SPECS", 5)
+    monkeypatch.setattr(streams, "SENT_SPECS", 2)
+    monkeypatch.setattr(streams, "STREAMED_SPECS", 5)
 
 
 def test_an_error__is_raised_at_the_end_as_djangos() -> None:
@@ -54,6 +55,13 @@ def test_an_error_of_the_block__is_the_only_one_that_is_reported(caplog: pytest.
     assert not is_overlapping()
     assert numbers() == []
     assert [record.getMessage() for record in caplog.records if record.name == "psycopg"] == []
+
+
+def test_a_copy_that_cannot_begin__is_an_error_of_django() -> None:
+    with pytest.raises(ProgrammingError, match='"missing" does not exist'), transaction.atomic():
+        with copying(connection, "copy missing from stdin") as rows:
+            rows.write("1\n")
+    assert numbers() == []
 
 
 def test_wrappers_and_the_log__wait_for_each_statement(django_assert_num_queries: Any) -> None:
@@ -132,8 +140,8 @@ def test_a_mistake_anywhere__adds_nothing_and_names_its_place(place: int, return
 
 
 def test_a_stream__takes_fewer_specs_at_a_time_when_they_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(add, "FIRST_SPECS", 4)
-    monkeypatch.setattr(add, "STREAMED_CHARACTERS", 1_000)
+    monkeypatch.setattr(streams, "FIRST_SPECS", 4)
+    monkeypatch.setattr(streams, "STREAMED_CHARACTERS", 1_000)
     waiting: list[int] = []
 
     def specs() -> Iterator[JobSpec]:
@@ -148,7 +156,7 @@ def test_a_stream__takes_fewer_specs_at_a_time_when_they_are_large(monkeypatch: 
 
 @pytest.mark.parametrize("wrapped", [str, lambda text: {"a": [text]}], ids=["text", "nested"])
 def test_a_stream__takes_few_large_specs_after_many_small_ones(monkeypatch: pytest.MonkeyPatch, wrapped: Any) -> None:
-    monkeypatch.setattr(add, "STREAMED_CHARACTERS", 10_000)
+    monkeypatch.setattr(streams, "STREAMED_CHARACTERS", 10_000)
     waiting: list[int] = []
 
     def specs() -> Iterator[JobSpec]:
