@@ -29,7 +29,7 @@ CLIENTS = (1, 4, 16, 64)
 SCRIPTS = {
     "NOTIFY": f"select {SCHEMA}.add_job('noop', '{{\"id\": 1}}'::json);\n",
     "NOTIFY after the commit": (
-        f"call {SCHEMA}._private_insert_job_and_notify_v2('noop', '{{\"id\": 1}}'::json, null, null, null);\n"
+        f"call {SCHEMA}._private_insert_job_and_notify_v3('noop', '{{\"id\": 1}}'::json, null, null, null);\n"
     ),
     "the same, silent": f"select {SCHEMA}._private_insert_job_v1('noop', '{{\"id\": 1}}'::json, true), now();\n",
     "silent": f"select {SCHEMA}.add_job('noop', '{{\"id\": 1}}'::json);\n",

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 # types: a function of the worker schema takes them, and there is one of this name.
 INSERT_JOB = "/* gw:add_job */ select :SCHEMA._private_insert_job_v1(%s, %s, %s), now()"
 # A procedure can end a transaction only if no other statement belongs to it.
-INSERT_JOB_ALONE = "/* gw:add_job */ call :SCHEMA._private_insert_job_and_notify_v2(%s, %s, null, null, null)"
-NOTIFY_TOGETHER = "/* gw:notify_together */ select :SCHEMA._private_notify_together_v1()"
+INSERT_JOB_ALONE = "/* gw:add_job */ call :SCHEMA._private_insert_job_and_notify_v3(%s, %s, null, null, null)"
+NOTIFY_TOGETHER = "/* gw:notify_together */ select :SCHEMA._private_notify_together_v2()"
 INSERT_JOB_WITH_OPTIONS = f"""/* gw:add_job */
     select :SCHEMA._private_insert_job_with_options_v1(%s, %s, %s, {MOMENT}, %s, %s, %s, %s), now(), {MOMENT}"""
 

@@ -241,7 +241,7 @@ class TestNotifications:
     ) -> None:
         holder, silent = committing_worker(), committing_worker()
         silent.query("set graphile_worker.notify = 'off'")
-        call = "call {schema}._private_insert_job_and_notify_v2('a', '{}', null, null, null)"
+        call = "call {schema}._private_insert_job_and_notify_v3('a', '{}', null, null, null)"
         waiting = "select count(*) from pg_locks where locktype = 'advisory' and not granted"
         with ThreadPoolExecutor(1) as thread, holder.connection.transaction():
             holder.query(NOTIFYING[0])
@@ -250,6 +250,34 @@ class TestNotifications:
                 pass
             add_job("a")
         assert self.counts(worker) == [64]
+
+    @pytest.mark.usefixtures("failing_together")
+    @pytest.mark.parametrize("setting", ["on", "off"])
+    def test_together_are_no_task_of_a_silent_client(
+        self, committing_worker: Callable[..., WorkerSql], setting: str
+    ) -> None:
+        """Others rely on a client that takes the second lock, if only for a moment."""
+        holder, client = committing_worker(), committing_worker()
+        warnings: list[str | None] = []
+        client.connection.add_notice_handler(lambda notice: warnings.append(notice.message_primary))
+        client.query(f"set graphile_worker.notify = '{setting}'")
+        with holder.connection.transaction():
+            holder.query(NOTIFYING[0])
+            client.query("call {schema}._private_insert_job_and_notify_v3('a', '{}', null, null, null)")
+        (job,) = client.jobs()
+        text = f"Job {job['id']} was added, but workers were not notified: called"
+        assert warnings == ([text] if setting == "on" else [])
+
+    @pytest.fixture
+    def failing_together(self) -> Iterator[None]:
+        execute("alter function {schema}._private_notify_together_v2() rename to _private_notify_now")
+        execute(
+            "create function {schema}._private_notify_together_v2() returns void language plpgsql as "
+            "$$ begin raise exception 'called'; end $$"
+        )
+        yield
+        execute("drop function {schema}._private_notify_together_v2()")
+        execute("alter function {schema}._private_notify_now() rename to _private_notify_together_v2")
 
     def test_tell_how_many_jobs_are_due(self, worker: WorkerSql) -> None:
         later = timedelta(minutes=1)
