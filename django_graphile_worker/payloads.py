@@ -12,12 +12,16 @@ import json.encoder
 import math
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 from django.core.serializers.json import DjangoJSONEncoder
 
 from django_graphile_worker.exceptions import PayloadError
+from django_graphile_worker.payload_paths import PayloadPart
 
 # json.loads() recurses, and fails at about a thousand levels. Its callers may need up to half of them.
 MAX_DEPTH = 500
@@ -56,40 +60,60 @@ _HIDDEN_BY_PYDANTIC = "**********"
 def _dumped_by_pydantic(model: Any) -> Any:
     """Return the model as ``model_validate()`` takes it."""
     dumped = model.model_dump(mode="json", by_alias=True, round_trip=True)
-    waiting = [_Place(dumped)]
+    waiting = [PayloadPart(dumped)]
     while waiting:
-        place = waiting.pop()
-        if place.value == _HIDDEN_BY_PYDANTIC:
+        part = waiting.pop()
+        if part.value == _HIDDEN_BY_PYDANTIC:
             raise ValueError(
-                f"pydantic hides the secret at {place.path()}, so it would be lost: add a serializer to the field, "
+                f"pydantic hides the secret at {part.path()}, so it would be lost: add a serializer to the field, "
                 "or read the secret in the task"
             )
-        waiting.extend(place.children())
+        waiting.extend(part.children())
     return dumped
 
 
 _encoder = _Encoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
-def _reused_encoder() -> Callable[[Any], str]:
-    """Return a function that encodes as ``_encoder.encode`` does, in half of its time for a small payload.
+class _ProjectCodeError(Exception):
+    """Encoding a value would run code of the project."""
+
+
+# Types of the standard library that Django encodes without code of the project.
+_PLAIN_TYPES = frozenset({datetime, date, time, timedelta, Decimal, UUID})
+
+
+class _PlainEncoder(_Encoder):
+    """The encoder for values that can be encoded without code of the project."""
+
+    def default(self, o: Any) -> Any:
+        if type(o) not in _PLAIN_TYPES:
+            raise _ProjectCodeError
+        return super().default(o)
+
+
+_plain_encoder = _PlainEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def _reused(encoder: json.JSONEncoder) -> Callable[[Any], str]:
+    """Return a function that encodes as ``encoder.encode`` does, in half of its time for a small payload.
 
     ``JSONEncoder.encode`` makes an encoder in C for every call, and a dict in which it looks for cycles. This encoder
     is made once. It does not look for cycles: a cycle ends in a RecursionError.
     """
     make_encoder = getattr(json.encoder, "c_make_encoder", None)
     if make_encoder is None:
-        return _encoder.encode
-    chunks = make_encoder(None, _encoder.default, json.encoder.encode_basestring, None, ":", ",", False, False, False)
+        return encoder.encode
+    chunks = make_encoder(None, encoder.default, json.encoder.encode_basestring, None, ":", ",", False, False, False)
     return lambda value: "".join(chunks(value, 0))
 
 
-_encode = _reused_encoder()
+_encode = _reused(_encoder)
+_encode_plain = _reused(_plain_encoder)
 # Patterns for unusual payloads, as text: they are compiled when the first such payload is encoded.
 _JSON_STRING = rb'"(?:[^"\\]+|\\.)*"'
 _ALL_BUT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _UNSTORABLE = "[\x00\ud800-\udfff]"
-_PLAIN_KEY = r"[^\W\d]\w*"
 
 
 class RawPayload(str):
@@ -98,10 +122,13 @@ class RawPayload(str):
     __slots__ = ()
 
 
-def encode(payload: Any, *, max_size: int) -> str:
-    """Return the JSON text of a value, or raise PayloadError with the part of it that cannot be encoded."""
+def encode(payload: Any, *, max_size: int, before_project_code: Callable[[], None] | None = None) -> str:
+    """Return the JSON text of a value, or raise PayloadError with the part of it that cannot be encoded.
+
+    ``before_project_code`` is called if a value is of a type whose encoding may run code of the project.
+    """
     try:
-        text = _encode(payload)
+        text = _encode(payload) if before_project_code is None else _encode_after(before_project_code, payload)
         size = len(text) if text.isascii() else len(text.encode())
     except (TypeError, ValueError, RecursionError) as error:
         raise _first_problem(payload) or _unplaced(error) from error
@@ -112,6 +139,14 @@ def encode(payload: Any, *, max_size: int) -> str:
         if problem:
             raise problem
     return text
+
+
+def _encode_after(before_project_code: Callable[[], None], payload: Any) -> str:
+    try:
+        return _encode_plain(payload)
+    except _ProjectCodeError:
+        before_project_code()
+        return _encode(payload)
 
 
 def decode(text: str) -> Any:
@@ -140,49 +175,19 @@ def _may_be_too_deep(text: str) -> bool:
     return bool(brackets)
 
 
-class _Place:
-    """A value inside a payload, and the path to it."""
-
-    def __init__(self, value: Any, step: str = "$", parent: _Place | None = None) -> None:
-        self.value = value
-        self.step = step
-        self.parent = parent
-        self.depth: int = 0 if parent is None else parent.depth + 1
-
-    def ancestors(self) -> Iterator[_Place]:
-        place = self.parent
-        while place is not None:
-            yield place
-            place = place.parent
-
-    def path(self) -> str:
-        steps = [self.step, *(place.step for place in self.ancestors())]
-        return "".join(reversed(steps))
-
-    def child(self, step: str, value: Any) -> _Place:
-        return _Place(value, step, self)
-
-    def children(self) -> list[_Place]:
-        if isinstance(self.value, dict):
-            return [self.child(key_step(key), item) for key, item in self.value.items()]
-        if isinstance(self.value, list | tuple):
-            return [self.child(f"[{index}]", item) for index, item in enumerate(self.value)]
-        return []
-
-
 def _first_problem(payload: Any) -> PayloadError | None:
     """Walk the payload in order, without recursion, to its first unusable part; return the error about it, or None."""
-    waiting = [_Place(payload)]
+    waiting = [PayloadPart(payload)]
     while waiting:
-        place = waiting.pop()
+        part = waiting.pop()
         try:
-            place.value = _as_json_type(place.value)
+            part.value = _as_json_type(part.value)
         except (TypeError, ValueError) as error:
-            return _error_at(place, _unsupported(place.value, error))
-        problem = _value_problem(place)
+            return _error_at(part, _unsupported(part.value, error))
+        problem = _value_problem(part)
         if problem:
-            return _error_at(place, problem)
-        waiting.extend(reversed(place.children()))
+            return _error_at(part, problem)
+        waiting.extend(reversed(part.children()))
     return None
 
 
@@ -193,8 +198,8 @@ def _as_json_type(value: Any) -> Any:
     return value
 
 
-def _value_problem(place: _Place) -> str | None:
-    value = place.value
+def _value_problem(part: PayloadPart) -> str | None:
+    value = part.value
     if isinstance(value, str):
         return text_problem(value)
     if isinstance(value, float):
@@ -203,18 +208,18 @@ def _value_problem(place: _Place) -> str | None:
         is_too_long = abs(value) >= 10**MAX_DIGITS
         return f"expected a number of at most {MAX_DIGITS} digits, got a longer one" if is_too_long else None
     if isinstance(value, dict | list | tuple):
-        return _container_problem(place)
+        return _container_problem(part)
     return None
 
 
-def _container_problem(place: _Place) -> str | None:
-    for ancestor in place.ancestors():
-        if ancestor.value is place.value:
+def _container_problem(part: PayloadPart) -> str | None:
+    for ancestor in part.ancestors():
+        if ancestor.value is part.value:
             return f"expected a value without cycles, got a reference back to {ancestor.path()}"
-    if place.depth >= MAX_DEPTH:
+    if part.depth >= MAX_DEPTH:
         return f"expected at most {MAX_DEPTH} levels of nesting, got more"
-    if isinstance(place.value, dict):
-        return next(filter(None, map(_key_problem, place.value)), None)
+    if isinstance(part.value, dict):
+        return next(filter(None, map(_key_problem, part.value)), None)
     return None
 
 
@@ -256,14 +261,8 @@ def _way_out(value: Any) -> str:
     return ""
 
 
-def key_step(key: Any) -> str:
-    """Return the step to a key's value in a path: ``.name``, or ``["any text"]``."""
-    text = key if isinstance(key, str) else json.dumps(key) if key is None or isinstance(key, bool) else str(key)
-    return f".{text}" if re.fullmatch(_PLAIN_KEY, text) else f"[{json.dumps(text)}]"
-
-
-def _error_at(place: _Place, problem: str) -> PayloadError:
-    path = place.path()
+def _error_at(part: PayloadPart, problem: str) -> PayloadError:
+    path = part.path()
     return PayloadError(f"payload: {problem} at {_shortened(path)}.", path=path)
 
 
@@ -272,7 +271,7 @@ def _shortened(path: str) -> str:
 
 
 def _too_large(payload: Any, size: int, max_size: int) -> PayloadError:
-    path = _heaviest(_Place(payload)).path()
+    path = _heaviest(PayloadPart(payload)).path()
     return PayloadError(
         f"payload: expected at most {max_size} bytes of JSON, got {size}, most of them at {_shortened(path)}. "
         'Keep large data elsewhere and pass its address, or raise GRAPHILE_WORKER["MAX_PAYLOAD_SIZE"].',
@@ -280,16 +279,16 @@ def _too_large(payload: Any, size: int, max_size: int) -> PayloadError:
     )
 
 
-def _heaviest(place: _Place) -> _Place:
+def _heaviest(part: PayloadPart) -> PayloadPart:
     """Return the deepest part that holds most of the payload: descend while a child is at least half of its parent."""
-    size = len(_encode(place.value))
-    while children := place.children():
+    size = len(_encode(part.value))
+    while children := part.children():
         weights = [len(_encode(child.value)) for child in children]
         heaviest = max(weights)
         if heaviest * 2 < size:
             break
-        place, size = children[weights.index(heaviest)], heaviest
-    return place
+        part, size = children[weights.index(heaviest)], heaviest
+    return part
 
 
 def _unplaced(error: Exception) -> PayloadError:

@@ -135,14 +135,14 @@ def _add_list(specs: Iterable[JobSpec], place: Place) -> list[Job]:
 
 def _copy_list(specs: list[JobSpec], place: Place) -> list[Job] | None:
     """Add the specs by COPY and return the jobs; return None if the connection does not permit it."""
-    with open_place(place) as queue, transaction.atomic(using=queue.alias):
-        copier = Copier(queue)
+    with open_place(place) as queue:
+        copier = Copier(queue, place)
         if not copier.is_permitted():
             return None
         jobs: list[Job] = []
-        for start in range(0, len(specs), STREAMED_SPECS):
-            piece = specs[start : start + STREAMED_SPECS]
-            jobs += copier.add(piece, entries(piece, place, first=start), returning=True)[0]
+        with transaction.atomic(using=queue.alias):
+            for start in range(0, len(specs), STREAMED_SPECS):
+                jobs += copier.add(specs[start : start + STREAMED_SPECS], first=start, returning=True)[0]
         return jobs
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
@@ -23,22 +23,32 @@ from django_graphile_worker.sql.adding.add_jobs import Entry
 logger = logging.getLogger("django_graphile_worker.jobs")
 
 
-def entries(specs: Iterable[JobSpec], place: Place, *, first: int = 0) -> Iterator[Entry]:
-    """Return the specs with their payloads; an error names the place of the spec, counted from ``first``."""
+def entries(
+    specs: Iterable[JobSpec],
+    place: Place,
+    *,
+    first: int = 0,
+    before_project_code: Callable[[], None] | None = None,
+) -> Iterator[Entry]:
+    """Return the specs with their payloads; an error names the place of the spec, counted from ``first``.
+
+    ``before_project_code`` is called before a payload whose encoding may run code of the project, and before a record
+    is logged.
+    """
     for index, spec in enumerate(specs, start=first):
         if not isinstance(spec, JobSpec):
             raise InvalidTypeError(f"specs[{index}]: expected a JobSpec, got {type(spec).__name__}.")
         try:
-            entry = entry_of(spec, place)
+            entry = entry_of(spec, place, before_project_code)
         except PayloadError as error:
             raise PayloadError(f"specs[{index}]: {error}", path=error.path) from error.__cause__
         yield entry
 
 
-def entry_of(spec: JobSpec, place: Place) -> Entry:
+def entry_of(spec: JobSpec, place: Place, before_project_code: Callable[[], None] | None = None) -> Entry:
     """Return a spec as it is added, with its payload as JSON; raise for a payload that cannot be stored."""
     if spec.identifier not in registry.tasks:
-        _note_unknown_name(spec.identifier, place)
+        _note_unknown_name(spec.identifier, place, before_project_code)
     if simulation.now is not None:
         spec = dataclasses.replace(spec, run_at=simulation.moved(aware(spec.run_at)) or simulation.now())
     elif isinstance(spec.run_at, datetime):
@@ -47,7 +57,9 @@ def entry_of(spec: JobSpec, place: Place) -> Entry:
             spec = dataclasses.replace(spec, run_at=run_at)
     if spec.expires is not None:
         spec = _with_expiry(spec, spec.expires)
-    text = "{}" if spec.payload is None else encode(spec.payload, max_size=place.settings.max_payload_size)
+    text = "{}"
+    if spec.payload is not None:
+        text = encode(spec.payload, max_size=place.settings.max_payload_size, before_project_code=before_project_code)
     if registry.tasks.has_limits:
         _refuse_unkeyed(spec.identifier, text)
     return spec, text
@@ -78,10 +90,12 @@ def _in_zone(moment: Any) -> datetime:
     return cast("datetime", aware_moment)
 
 
-def _note_unknown_name(name: str, place: Place) -> None:
+def _note_unknown_name(name: str, place: Place, before_project_code: Callable[[], None] | None) -> None:
     if simulation.is_immediate or place.settings.immediate:
         refuse_unknown_task(name)
     if name not in logged_names:
+        if before_project_code is not None:
+            before_project_code()
         _log_unknown_name(name)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from random import Random
 from typing import Any
 
 from django.db import connections, transaction
@@ -15,7 +16,7 @@ from django_graphile_worker.job_options import JobKeyMode
 from django_graphile_worker.jobs import JobSpec
 from django_graphile_worker.routing import Place
 from django_graphile_worker.sql.adding import add_jobs as sql_add_jobs
-from django_graphile_worker.sql.adding.add_jobs import Entry
+from django_graphile_worker.sql.adding.add_jobs import Batch, Entry
 from django_graphile_worker.sql.overlap import overlapping
 
 # A statement of jobs without a key: large enough to be fast, small enough for the buffer of a socket.
@@ -32,34 +33,34 @@ def add_stream(specs: Iterable[JobSpec], place: Place) -> int:
     Specs are taken from the iterable while no statement runs, because its code may use the same connection. Then they
     are encoded while the server adds those before them.
     """
-    is_in_memory = isinstance(specs, list | tuple)
-    count, ahead = 0, STREAMED_SPECS if is_in_memory else FIRST_SPECS
-    remaining = iter(specs)
+    remaining, count, ahead = iter(specs), 0, FIRST_SPECS
     with open_place(place) as queue, transaction.atomic(using=queue.alias):
-        copier = Copier(queue)
-        while taken := _take(remaining, min(ahead, STREAMED_SPECS), is_in_memory=is_in_memory):
-            waiting = entries(taken, place, first=count)
+        copier = Copier(queue, place)
+        while taken := _take(remaining, min(ahead, STREAMED_SPECS), is_in_memory=isinstance(specs, list | tuple)):
             if are_copyable(taken) and copier.is_permitted():
-                size = copier.add(taken, waiting, returning=False)[1]
+                size = copier.add(taken, first=count, returning=False)[1]
             else:
-                size = _send_entries(queue, waiting)
+                size = _send_entries(queue, entries(taken, place, first=count))
             count += len(taken)
             # The next specs fit into memory, too, if they are of the size of these.
             ahead = min(4 * ahead, -(-STREAMED_CHARACTERS * len(taken) // size))
     return count
 
 
+_random = Random().random
+
+
 def _take(remaining: Iterator[JobSpec], most: int, *, is_in_memory: bool) -> list[JobSpec]:
     """Take specs, no more than fit into memory: after many small payloads there may be large ones.
 
-    The server waits meanwhile. So the length of one payload in four is computed, and of another place each time.
+    The server waits meanwhile. So the length of one payload in four is computed, at a random place.
     """
     if is_in_memory:
-        return list(islice(remaining, most))
+        return list(islice(remaining, STREAMED_SPECS))
     taken: list[JobSpec] = []
     room = STREAMED_CHARACTERS
     while room > 0 and (four := list(islice(remaining, min(4, most - len(taken))))):
-        measured = four[len(taken) // 4 % len(four)]
+        measured = four[int(_random() * len(four))]
         room -= 4 * _text_length(getattr(measured, "payload", None))
         taken += four
     return taken
@@ -86,10 +87,18 @@ def _text_length(value: Any, levels: int = 3) -> int:
 
 def _send_entries(queue: QueueConnection, waiting: Iterator[Entry]) -> int:
     """Add the entries, and return the number of their characters."""
-    size = 0
     batches = sql_add_jobs.batches(
         waiting, most_entries=STREAMED_SPECS, most_unkeyed=SENT_SPECS, most_characters=STREAMED_CHARACTERS
     )
+    size = 0
+    while added := _send_some(queue, batches):
+        size += added
+    return size
+
+
+def _send_some(queue: QueueConnection, batches: Iterator[Batch]) -> int:
+    """Add batches, no more than the memory of the process has room for, and return the number of their characters."""
+    size = 0
     with overlapping(connections[queue.alias]):
         for batch in batches:
             size += sum(map(len, batch.payloads))
@@ -98,4 +107,6 @@ def _send_entries(queue: QueueConnection, waiting: Iterator[Entry]) -> int:
             else:
                 call = sql_add_jobs.batch_call(batch, schema=queue.schema, notify=queue.notify, returning=False)
                 queue.cursor.execute(*call)
+            if size >= STREAMED_CHARACTERS:
+                break
     return size

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from django.db import Error
@@ -25,6 +24,11 @@ def is_outside_transactions(connection: BaseDatabaseWrapper) -> bool:
 def measures_statements(connection: BaseDatabaseWrapper) -> bool:
     """Return whether the project's execute wrappers or the log of statements see each statement."""
     return bool(connection.execute_wrappers) or connection.queries_logged
+
+
+def is_in_pipeline(connection: BaseDatabaseWrapper) -> bool:
+    """Return whether the project has begun the driver's ``pipeline()``; 0 is its status outside of it."""
+    return bool(connection.connection.info.pipeline_status != 0)
 
 
 @contextmanager
@@ -61,44 +65,27 @@ def overlapping(connection: BaseDatabaseWrapper) -> Iterator[None]:
                 raise
 
 
-# How long rows are sent to one COPY: a session may limit the time of a statement (statement_timeout).
-MOST_SECONDS = 0.1
-
-
 class Copying:
     """Rows that the server inserts by COPY, while the client makes the next rows; see ``copying``."""
 
     def __init__(self, connection: BaseDatabaseWrapper, statement: str) -> None:
-        # How many rows the server has inserted. It is complete when the last COPY has ended.
-        self.count = 0
         self._connection = connection
         self._statement = statement
         self._mode = ExitStack()
         self._copy: Any = None
-        self._latest_end = 0.0
 
     def write(self, lines: str) -> None:
         """Send rows in the text format of COPY."""
-        if self._copy is not None and monotonic() > self._latest_end:
-            self.end()
-        with self._connection.wrap_database_errors:
+        with self._connection.wrap_database_errors, _without_rows():
             if self._copy is None:
-                self._begin()
+                cursor = self._mode.enter_context(self._connection.connection.cursor())
+                self._copy = self._mode.enter_context(cursor.copy(self._statement))
             self._copy.write(lines)
-
-    def _begin(self) -> None:
-        cursor = self._mode.enter_context(self._connection.connection.cursor())
-        self._mode.callback(self._note_end, cursor)
-        self._copy = self._mode.enter_context(cursor.copy(self._statement))
-        self._latest_end = monotonic() + MOST_SECONDS
-
-    def _note_end(self, cursor: Any) -> None:
-        self.count += cursor.rowcount
-        self._copy = None
 
     def end(self) -> None:
         """Wait until the server has inserted the rows, and raise its error. The next rows begin another COPY."""
-        with self._connection.wrap_database_errors:
+        self._copy = None
+        with self._connection.wrap_database_errors, _without_rows():
             self._mode.close()
 
     def end_for_others(self, execute: Any, *arguments: Any) -> Any:
@@ -108,12 +95,27 @@ class Copying:
 
 
 @contextmanager
+def _without_rows() -> Iterator[None]:
+    """Leave out of the text of an error the row that the server was inserting: it has a payload."""
+    # Late import: without psycopg 3, the checks must be able to load the API and report what is missing.
+    from psycopg import Error as DriverError
+
+    try:
+        yield
+    except DriverError as error:
+        if error.diag.message_primary:
+            detail = f"\nDETAIL:  {error.diag.message_detail}" if error.diag.message_detail else ""
+            error.args = (error.diag.message_primary + detail,)
+        raise
+
+
+@contextmanager
 def copying(connection: BaseDatabaseWrapper, statement: str) -> Iterator[Copying]:
     """Let the server insert the rows that the block writes while the block goes on, and wait for it at the end.
 
-    The block must be in a transaction. If code of the project that runs in the block executes a statement, COPY ends
-    before it, and begins again with the next rows. If the block raises an error, COPY ends as usual, so that the driver
-    does not send the text of the error to the log of the server; the caller undoes the transaction.
+    The block must be in a transaction, and must end COPY before it calls code of the project, which may use the
+    connection. Statements that Django executes end it themselves. If the block raises an error, COPY ends as usual, so
+    that the driver does not send the text of the error to the log of the server; the caller undoes the transaction.
     """
     rows = Copying(connection, statement)
     with connection.execute_wrapper(rows.end_for_others):

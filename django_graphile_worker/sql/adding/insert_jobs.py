@@ -49,7 +49,7 @@ def insert_job(
         cursor.execute(statement(INSERT_JOB, schema), (spec.identifier, payload, not notify))
         job_id, now = cursor.fetchone()
     if job_id is None:
-        raise not_inserted(schema)
+        raise _not_inserted(schema)
     return inserted_job(spec, payload, job_id, now, run_at or now)
 
 
@@ -115,8 +115,7 @@ def inserted_job(spec: JobSpec, payload: str, job_id: int, now: datetime, run_at
 _NO_FLAGS: frozenset[str] = frozenset()
 
 
-def not_inserted(schema: str) -> SchemaError:
-    """Return the error for jobs that the database has left out."""
+def _not_inserted(schema: str) -> SchemaError:
     return SchemaError(
         f"add_job: expected the job back, got nothing: a trigger on the table of jobs in the schema {schema!r} keeps "
         "rows from being inserted. Drop the trigger."
@@ -153,7 +152,7 @@ def inserted_jobs(row: tuple[Any, ...], specs: Sequence[JobSpec], payloads: Sequ
     """Return the jobs that the statement of ``insert_jobs_call`` added, in the order of their specs."""
     ids, run_ats, now = Inserted._make(row)
     if len(ids or ()) != len(specs):
-        raise not_inserted(schema)
+        raise _not_inserted(schema)
     if run_ats is None:
         return [inserted_job(*each, now, now) for each in zip(specs, payloads, ids, strict=True)]
     return [

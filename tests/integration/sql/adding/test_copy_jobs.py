@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import json
+import re
+import traceback
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import pytest
+from django.core.serializers.json import DjangoJSONEncoder
 from django.db import DatabaseError, connection, transaction
 from django.utils.functional import lazy
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from psycopg.pq import TransactionStatus
 
-from django_graphile_worker import JobSpec, PayloadError, add_job, add_jobs, models
-from django_graphile_worker.api import copying
-from django_graphile_worker.exceptions import SchemaError
+from django_graphile_worker import JobSpec, Limit, PayloadError, add_job, add_jobs, models, task
+from django_graphile_worker.api import copying, entries
+from django_graphile_worker.exceptions import InvalidJobError, SchemaError
+from django_graphile_worker.registry import tasks
 from django_graphile_worker.sql import overlap
+from django_graphile_worker.sql.adding import copy_jobs
+from django_graphile_worker.sql.schema import statement
 from django_graphile_worker.testing import clock
 from tests.support.operating import execute, operate
 from tests.support.rows import as_job, stored
@@ -101,12 +109,6 @@ class TestTheRows:
             transaction.set_rollback(True)
         assert written
 
-    def test_of_a_job_that_expires_have_its_flag(self, written: list[str]) -> None:
-        jobs = add_jobs([JobSpec("a"), JobSpec("a", expires=60)])
-        assert [job.expires_at is not None for job in jobs] == [False, True]
-        assert jobs == [as_job(stored(job)) for job in jobs]
-        assert written
-
     def test_of_many_pieces_are_in_order(self, written: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("django_graphile_worker.api.add.STREAMED_SPECS", 5)
         monkeypatch.setattr("django_graphile_worker.api.streams.STREAMED_SPECS", 5)
@@ -135,7 +137,10 @@ class TestJobsThatAreInserted:
         add_jobs([JobSpec("a")] * 3)
         assert len(written) == 2
 
-    @pytest.mark.parametrize("options", [{"job_key": "k"}, {"run_at": timedelta(0)}, {"run_at": datetime.now(UTC)}])
+    @pytest.mark.parametrize(
+        "options",
+        [{"job_key": "k"}, {"run_at": timedelta(0)}, {"run_at": datetime(2030, 1, 1, tzinfo=UTC)}, {"expires": 9}],
+    )
     def test_have_a_key_or_a_time(self, written: list[str], options: dict[str, Any]) -> None:
         given_specs = [JobSpec("a", {"n": 1}), JobSpec("a", {"n": 2}, **options)]
         add_jobs(given_specs)
@@ -166,6 +171,29 @@ class TestJobsThatAreInserted:
         with django_assert_num_queries(3):  # a savepoint around the statement
             add_jobs([JobSpec("a")], returning=False)
         assert written == []
+
+    @pytest.mark.parametrize("returning", [True, False])
+    def test_are_in_a_pipeline_of_the_driver(self, written: list[str], returning: bool) -> None:
+        with connection.connection.pipeline():
+            add_jobs([JobSpec("a", {"n": 1}), JobSpec("a", {"n": 2})], returning=returning)
+        assert numbers() == [1, 2]
+        assert written == []
+
+    @pytest.mark.parametrize("returning", [True, False])
+    def test_are_in_a_session_with_a_limit_for_the_time_of_a_statement(
+        self, written: list[str], returning: bool
+    ) -> None:
+        execute("set local statement_timeout = '20s'")
+        add_jobs([JobSpec("a")], returning=returning)
+        assert written == []
+
+    def test_have_limits_whose_keys_the_project_computes(self, written: list[str]) -> None:
+        with tasks.isolated():
+            task("limited", limit=Limit("n:{n}", concurrency=1))(lambda payload: None)
+            add_jobs([JobSpec("limited", {"n": 1})] * 2)
+            assert written == []
+            add_jobs([JobSpec("a", {"n": 1})] * 2)
+            assert len(written) == 1
 
     @pytest.mark.parametrize("kind", ["adder", "keyed-adder"])
     def test_are_of_a_role_that_may_only_add(self, written: list[str], kind: str) -> None:
@@ -208,19 +236,63 @@ class TestJobsThatAreInserted:
 
 @pytest.mark.django_db(transaction=True)
 class TestCodeOfTheProject:
-    def test_in_a_payload_uses_the_connection_as_usual(self, written: list[str]) -> None:
-        add_jobs([JobSpec("a", {"n": "first"})])
-
-        def text() -> str:
+    @pytest.mark.parametrize("way", ["cursor", "callproc", "driver", "stream", "is_usable"])
+    def test_in_a_payload_uses_the_connection_as_usual(self, written: list[str], way: str) -> None:
+        def used() -> str:
+            states.append(is_copying())
+            if way == "driver":
+                return str(connection.connection.execute("select 1").fetchone()[0])
+            if way == "is_usable":
+                return str(int(connection.is_usable()))
             with connection.cursor() as cursor:
-                cursor.execute(f"update {models.Job._meta.db_table} set priority = 1")
-                return f"{cursor.rowcount} rows, {len(list(models.Job.objects.iterator(chunk_size=1)))} rows"
+                if way == "callproc":
+                    cursor.callproc("abs", [-1])
+                elif way == "stream":
+                    return str(next(iter(cursor.cursor.stream("select 1")))[0])
+                else:
+                    cursor.execute(f"update {models.Job._meta.db_table} set priority = 1 where payload ->> 'n' = '0'")
+                    return str(cursor.rowcount)
+                return str(cursor.fetchone()[0])
 
-        given_specs = [JobSpec("a", {"n": lazy(text, str)()}) for _ in range(4)]
-        assert add_jobs(given_specs, returning=False) == 4
-        # The first two are sent when the third has been encoded.
-        assert numbers() == ["first", *["1 rows, 1 rows"] * 3, "3 rows, 3 rows"]
+        states: list[bool] = []
+        given_specs = [JobSpec("a", {"n": lazy(used, str)() if number == 4 else number}) for number in range(9)]
+        assert add_jobs(given_specs, returning=False) == 9
+        assert numbers() == [0, 1, 2, 3, "1", 5, 6, 7, 8]
+        assert states == [False]
+        assert len(written) == 5
+
+    def test_in_payloads_is_left_to_statements_after_the_first(
+        self, written: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("django_graphile_worker.api.streams.STREAMED_SPECS", 4)
+        given_specs = [JobSpec("a", {"n": lazy(str, str)(number)}) for number in range(10)]
+        assert add_jobs(given_specs, returning=False) == 10
+        assert numbers() == [str(number) for number in range(10)]
+        assert len(written) == 2
+
+    def test_is_not_that_of_usual_types(self, written: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("django_graphile_worker.api.streams.STREAMED_SPECS", 2)
+        values = [
+            datetime(2030, 1, 1, tzinfo=UTC),
+            UUID(int=1),
+            Decimal("1.5"),
+            timedelta(1),
+            date(2030, 1, 1),
+            time(1),
+        ]
+        assert add_jobs([JobSpec("a", {"n": value}) for value in values], returning=False) == 6
+        assert numbers() == json.loads(json.dumps(values, cls=DjangoJSONEncoder))
         assert len(written) == 3
+
+    def test_that_handles_the_record_of_an_unknown_task_uses_the_connection(
+        self, written: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        states: list[bool] = []
+        monkeypatch.setattr(entries, "logged_names", set[str]())
+        monkeypatch.setattr(entries.logger, "warning", lambda *arguments, **extra: states.append(is_copying()))
+        add_jobs([JobSpec(f"unknown {number}", {"n": number}) for number in range(5)])
+        assert states == [False] * 5
+        assert numbers() == list(range(5))
 
     def test_that_yields_specs_runs_while_nothing_is_copied(
         self, written: list[str], monkeypatch: pytest.MonkeyPatch
@@ -257,38 +329,57 @@ class TestCodeOfTheProject:
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("returning", [True, False])
 def test_an_error_of_the_server__adds_nothing_and_is_djangos(written: list[str], returning: bool) -> None:
-    execute(
-        """
-        create function {schema}.refuse() returns trigger language plpgsql as $$
-        begin
-          if new.priority = 7 then
-            raise exception 'seven';
-          end if;
-          return new;
-        end $$"""
-    )
-    execute(
-        "create trigger refuse before insert on {schema}._private_jobs for each row execute function {schema}.refuse()"
-    )
-    try:
-        given_specs = [JobSpec("a", {"n": number}, priority=number) for number in range(12)]
-        with pytest.raises(DatabaseError, match="seven"):
-            add_jobs(given_specs, returning=returning)
-        assert written
-        assert numbers() == []
-        add_jobs(given_specs[:7], returning=returning)
-        assert numbers() == list(range(7))
-    finally:
-        execute("drop function {schema}.refuse cascade")
+    given_specs = [JobSpec("a", {"password": "hunter2"}) for number in range(12)]
+    object.__setattr__(given_specs[7], "priority", 40_000)
+    with pytest.raises(InvalidJobError, match=r'^value "40000" is out of range for type smallint$') as refused:
+        add_jobs(given_specs, returning=returning)
+    assert "hunter2" not in "".join(traceback.format_exception(refused.value))
+    assert written
+    assert not models.Job.objects.exists()
+    add_jobs(given_specs[:7], returning=returning)
+    assert models.Job.objects.count() == 7
+
+
+@pytest.mark.parametrize("text", [copy_jobs.CAN_COPY, copy_jobs.COPIED_NUMBERS])
+def test_statements__name_the_schema_of_each_function(text: str) -> None:
+    calls = re.findall(r"([\w.\"]*)\(", statement(text, "own"))
+    assert [call for call in calls if call and "." not in call] == []
+    assert calls
 
 
 @pytest.mark.django_db
-def test_a_trigger_that_keeps_rows_away__is_named(written: list[str]) -> None:
-    execute("create function {schema}.none() returns trigger language plpgsql as $$ begin return null; end $$")
-    execute("create trigger none before insert on {schema}._private_jobs for each row execute function {schema}.none()")
-    with pytest.raises(SchemaError, match="a trigger on the table of jobs"):
-        add_jobs([JobSpec("a")] * 3)
-    assert written
+class TestATableThatTheSiteHasChanged:
+    """COPY knows no rules, and triggers may change what is inserted."""
+
+    def test_may_have_a_trigger_that_changes_ids(self, written: list[str]) -> None:
+        execute(
+            "create function {schema}.move() returns trigger language plpgsql as "
+            "$$ begin new.id = new.id + 1000000; return new; end $$"
+        )
+        execute(
+            "create trigger move before insert on {schema}._private_jobs for each row execute function {schema}.move()"
+        )
+        jobs = add_jobs([JobSpec("a"), JobSpec("a")])
+        assert jobs == [as_job(stored(job)) for job in jobs]
+        assert written == []
+
+    def test_may_have_a_trigger_that_keeps_rows_away(self, written: list[str]) -> None:
+        execute("create function {schema}.none() returns trigger language plpgsql as $$ begin return null; end $$")
+        execute(
+            "create trigger none before insert on {schema}._private_jobs for each row execute function {schema}.none()"
+        )
+        with pytest.raises(SchemaError, match="a trigger on the table of jobs"):
+            add_jobs([JobSpec("a")] * 3)
+        assert written == []
+
+    def test_may_have_a_rule(self, written: list[str]) -> None:
+        execute("create table {schema}.audit (n bigint)")
+        execute(
+            "create rule audit as on insert to {schema}._private_jobs do also insert into {schema}.audit values (1)"
+        )
+        add_jobs([JobSpec("a")] * 3, returning=False)
+        assert execute("select count(*) from {schema}.audit") == [(3,)]
+        assert written == []
 
 
 @pytest.mark.django_db(transaction=True)
@@ -303,25 +394,6 @@ def test_a_connection_that_is_lost__is_an_error_of_django(written: list[str], ow
     connection.close()
     assert written
     assert numbers() == []
-
-
-@pytest.mark.django_db(transaction=True)
-def test_a_time_limit_of_statements__applies_to_a_part_of_the_jobs(
-    written: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(overlap, "MOST_SECONDS", 0.0)
-    ends: list[int] = []
-    note_end = overlap.Copying._note_end
-
-    def noted(rows: overlap.Copying, cursor: Any) -> None:
-        note_end(rows, cursor)
-        ends.append(rows.count)
-
-    monkeypatch.setattr(overlap.Copying, "_note_end", noted)
-    assert [job.payload["n"] for job in add_jobs([JobSpec("a", {"n": n}) for n in range(7)])] == list(range(7))
-    assert ends == [2, 4, 6, 7]
-    assert len(written) == 4
-    assert numbers() == list(range(7))
 
 
 @pytest.mark.django_db(transaction=True)
