@@ -117,12 +117,7 @@ def _add_list(specs: Iterable[JobSpec], place: Place) -> list[Job]:
     copied = _copy_list(given, place) if are_copyable(given) else None
     if copied is not None:
         return copied
-    batches = sql_add_jobs.batches(
-        entries(given, place),
-        most_entries=LISTED_SPECS,
-        most_unkeyed=SENT_SPECS,
-        most_characters=LISTED_CHARACTERS,
-    )
+    batches = _batches(given, place)
     first = list(islice(batches, 2))
     if not first:
         return []
@@ -133,16 +128,28 @@ def _add_list(specs: Iterable[JobSpec], place: Place) -> list[Job]:
             return stamped(queue, _add_batches(queue, chain(first, batches)))
 
 
+def _batches(specs: list[JobSpec], place: Place, *, first: int = 0) -> Iterator[Batch]:
+    return sql_add_jobs.batches(
+        entries(specs, place, first=first),
+        most_entries=LISTED_SPECS,
+        most_unkeyed=SENT_SPECS,
+        most_characters=LISTED_CHARACTERS,
+    )
+
+
 def _copy_list(specs: list[JobSpec], place: Place) -> list[Job] | None:
-    """Add the specs by COPY and return the jobs; return None if the connection does not permit it."""
+    """Add the specs by COPY, as long as it is permitted, and return the jobs; return None if it is not permitted."""
     with open_place(place) as queue:
         copier = Copier(queue, place)
         if not copier.is_permitted():
             return None
         jobs: list[Job] = []
         with transaction.atomic(using=queue.alias):
-            for start in range(0, len(specs), STREAMED_SPECS):
-                jobs += copier.add(specs[start : start + STREAMED_SPECS], first=start, returning=True)[0]
+            while not jobs or (len(jobs) < len(specs) and copier.is_permitted()):
+                piece = specs[len(jobs) : len(jobs) + STREAMED_SPECS]
+                jobs += copier.add(piece, first=len(jobs), returning=True)[0]
+            if len(jobs) < len(specs):
+                jobs += _add_batches(queue, _batches(specs[len(jobs) :], place, first=len(jobs)))
         return jobs
 
 

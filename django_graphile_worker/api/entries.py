@@ -28,27 +28,26 @@ def entries(
     place: Place,
     *,
     first: int = 0,
-    before_project_code: Callable[[], None] | None = None,
+    before_logging: Callable[[], None] | None = None,
 ) -> Iterator[Entry]:
     """Return the specs with their payloads; an error names the place of the spec, counted from ``first``.
 
-    ``before_project_code`` is called before a payload whose encoding may run code of the project, and before a record
-    is logged.
+    ``before_logging`` is called before a record is logged: a handler is code of the project.
     """
     for index, spec in enumerate(specs, start=first):
         if not isinstance(spec, JobSpec):
             raise InvalidTypeError(f"specs[{index}]: expected a JobSpec, got {type(spec).__name__}.")
         try:
-            entry = entry_of(spec, place, before_project_code)
+            entry = entry_of(spec, place, before_logging)
         except PayloadError as error:
             raise PayloadError(f"specs[{index}]: {error}", path=error.path) from error.__cause__
         yield entry
 
 
-def entry_of(spec: JobSpec, place: Place, before_project_code: Callable[[], None] | None = None) -> Entry:
+def entry_of(spec: JobSpec, place: Place, before_logging: Callable[[], None] | None = None) -> Entry:
     """Return a spec as it is added, with its payload as JSON; raise for a payload that cannot be stored."""
     if spec.identifier not in registry.tasks:
-        _note_unknown_name(spec.identifier, place, before_project_code)
+        _note_unknown_name(spec.identifier, place, before_logging)
     if simulation.now is not None:
         spec = dataclasses.replace(spec, run_at=simulation.moved(aware(spec.run_at)) or simulation.now())
     elif isinstance(spec.run_at, datetime):
@@ -57,9 +56,7 @@ def entry_of(spec: JobSpec, place: Place, before_project_code: Callable[[], None
             spec = dataclasses.replace(spec, run_at=run_at)
     if spec.expires is not None:
         spec = _with_expiry(spec, spec.expires)
-    text = "{}"
-    if spec.payload is not None:
-        text = encode(spec.payload, max_size=place.settings.max_payload_size, before_project_code=before_project_code)
+    text = "{}" if spec.payload is None else encode(spec.payload, max_size=place.settings.max_payload_size)
     if registry.tasks.has_limits:
         _refuse_unkeyed(spec.identifier, text)
     return spec, text
@@ -90,12 +87,12 @@ def _in_zone(moment: Any) -> datetime:
     return cast("datetime", aware_moment)
 
 
-def _note_unknown_name(name: str, place: Place, before_project_code: Callable[[], None] | None) -> None:
+def _note_unknown_name(name: str, place: Place, before_logging: Callable[[], None] | None) -> None:
     if simulation.is_immediate or place.settings.immediate:
         refuse_unknown_task(name)
-    if name not in logged_names:
-        if before_project_code is not None:
-            before_project_code()
+    if name not in logged_names and len(logged_names) < MOST_LOGGED_NAMES:
+        if before_logging is not None:
+            before_logging()
         _log_unknown_name(name)
 
 
@@ -106,8 +103,6 @@ MOST_LOGGED_NAMES = 1_000
 
 def _log_unknown_name(name: str) -> None:
     """Log a task identifier that may be mistyped. It may also be a task that the worker of another project has."""
-    if len(logged_names) >= MOST_LOGGED_NAMES:
-        return
     logged_names.add(name)
     # Late import: only a mistake needs suggestions.
     from django_graphile_worker.suggestions import did_you_mean

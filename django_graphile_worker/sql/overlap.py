@@ -69,6 +69,8 @@ class Copying:
     """Rows that the server inserts by COPY, while the client makes the next rows; see ``copying``."""
 
     def __init__(self, connection: BaseDatabaseWrapper, statement: str) -> None:
+        # How many COPY statements were begun.
+        self.copies = 0
         self._connection = connection
         self._statement = statement
         self._mode = ExitStack()
@@ -78,6 +80,7 @@ class Copying:
         """Send rows in the text format of COPY."""
         with self._connection.wrap_database_errors, _without_rows():
             if self._copy is None:
+                self.copies += 1
                 cursor = self._mode.enter_context(self._connection.connection.cursor())
                 self._copy = self._mode.enter_context(cursor.copy(self._statement))
             self._copy.write(lines)

@@ -13,6 +13,7 @@ import msgspec
 import pydantic
 import pytest
 from django.contrib.auth.models import User
+from django.utils.functional import SimpleLazyObject
 from django.utils.translation import gettext_lazy
 from hypothesis import given
 from hypothesis import strategies as st
@@ -144,6 +145,7 @@ BAD_PAYLOADS = [
         "$.a",
         "payload: expected strings as keys, got tuple at $.a.",
     ),
+    ({SimpleLazyObject(lambda: "b"): 1}, "$", "payload: expected strings as keys, got SimpleLazyObject at $."),
     ({float("inf"): 1}, "$", "payload: expected finite numbers as keys, got inf at $."),
     (
         cycle(),

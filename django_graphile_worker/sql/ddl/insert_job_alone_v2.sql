@@ -9,7 +9,8 @@
 -- not notify. Without this, notifications would cost half of what 64 clients can add.
 --
 -- Every role may take these advisory locks, so nobody waits long for them. A role that takes both makes workers find the
--- jobs by polling, as it could by filling the queue of notifications.
+-- jobs by polling, as it could by filling the queue of notifications. So does a request to cancel the statement of the
+-- client on which others rely, if it arrives while the notification is committed: no handler can catch it.
 create function :SCHEMA._private_notify_together_v2() returns void language plpgsql volatile as $function$
 /* gw:notify_together */
 declare
@@ -47,10 +48,10 @@ $function$;
 -- A client that gets the second lock releases it and calls the function above, which takes it again. A client that has
 -- found the lock taken meanwhile may rely on that call.
 --
--- No error may follow the commit: the caller would believe that nothing was added. A time limit of the session that
--- ends during the commit would be such an error, and no handler can catch it. So a session with a limit notifies before
--- the commit if no other client is about to notify. Otherwise is_notified is false, and the caller calls the function
--- above in a statement of its own.
+-- No error may follow the commit: the caller would believe that nothing was added. Only a request to cancel that arrives
+-- during a commit is such an error. A time limit of the session that ends during the commit would be another, and no
+-- handler can catch it. So a session with a limit notifies before the commit if no other client is about to notify.
+-- Otherwise is_notified is false, and the caller calls the function above in a statement of its own.
 create procedure :SCHEMA._private_insert_job_and_notify_v3(
   identifier text,
   payload json,

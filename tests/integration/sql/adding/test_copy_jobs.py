@@ -6,7 +6,7 @@ import json
 import re
 import traceback
 from collections.abc import Callable, Iterator
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -63,6 +63,8 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         write(rows, text)
 
     monkeypatch.setattr(overlap.Copying, "write", noted)
+    # The first record of an unknown task interrupts COPY.
+    monkeypatch.setattr(entries, "logged_names", {"a"})
     monkeypatch.setattr(copying, "COPIED_SPECS", 1)
     monkeypatch.setattr(copying, "WRITTEN_SPECS", 2)
     return lines
@@ -195,6 +197,16 @@ class TestJobsThatAreInserted:
             add_jobs([JobSpec("a", {"n": 1})] * 2)
             assert len(written) == 1
 
+    def test_are_of_a_subclass_of_specs(self, written: list[str]) -> None:
+        """Its payload may be a property."""
+
+        class Spec(JobSpec):
+            pass
+
+        add_jobs([JobSpec("a", {"n": 1}), Spec(identifier="a", payload={"n": 2})])
+        assert numbers() == [1, 2]
+        assert written == []
+
     @pytest.mark.parametrize("kind", ["adder", "keyed-adder"])
     def test_are_of_a_role_that_may_only_add(self, written: list[str], kind: str) -> None:
         script = operate("grants", "adding_role", "--kind", kind).out
@@ -261,14 +273,47 @@ class TestCodeOfTheProject:
         assert states == [False]
         assert len(written) == 5
 
-    def test_in_payloads_is_left_to_statements_after_the_first(
-        self, written: list[str], monkeypatch: pytest.MonkeyPatch
+    @pytest.mark.parametrize("returning", [True, False])
+    def test_in_payloads_is_left_to_statements_if_there_is_much_of_it(
+        self, written: list[str], monkeypatch: pytest.MonkeyPatch, returning: bool
     ) -> None:
+        monkeypatch.setattr(copying, "MOST_COPIES", 1)
+        monkeypatch.setattr("django_graphile_worker.api.add.STREAMED_SPECS", 4)
         monkeypatch.setattr("django_graphile_worker.api.streams.STREAMED_SPECS", 4)
-        given_specs = [JobSpec("a", {"n": lazy(str, str)(number)}) for number in range(10)]
-        assert add_jobs(given_specs, returning=False) == 10
-        assert numbers() == [str(number) for number in range(10)]
+        values = [0, *(lazy(str, str)(number) for number in range(1, 10))]
+        add_jobs([JobSpec("a", {"n": value}) for value in values], returning=returning)
+        assert numbers() == [0, *map(str, range(1, 10))]
         assert len(written) == 2
+
+    def test_in_the_first_payload_is_left_to_statements(self, written: list[str]) -> None:
+        add_jobs([JobSpec("a", {"n": lazy(str, str)(number)}) for number in range(3)])
+        assert numbers() == ["0", "1", "2"]
+        assert written == []
+
+    def test_may_be_methods_of_a_subclass(self, written: list[str]) -> None:
+        class Items(dict[str, Any]):
+            def items(self) -> Any:
+                states.append(is_copying())
+                return connection.connection.execute("select 'n', 1").fetchall()
+
+        class Zone(tzinfo):
+            def utcoffset(self, moment: datetime | None) -> timedelta:
+                states.append(is_copying())
+                connection.connection.execute("select 1")
+                return timedelta(0)
+
+            dst = utcoffset
+
+            def tzname(self, moment: datetime | None) -> str:
+                return "own"
+
+        states: list[bool] = []
+        given_specs = [JobSpec("a", {"n": 0})] * 4
+        add_jobs([*given_specs, JobSpec("a", Items(n=0)), JobSpec("a", {"n": datetime(2030, 1, 1, tzinfo=Zone())})])
+        assert numbers() == [0, 0, 0, 0, 1, "2030-01-01T00:00:00Z"]
+        assert len(written) == 3
+        assert states
+        assert not any(states)
 
     def test_is_not_that_of_usual_types(self, written: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("django_graphile_worker.api.streams.STREAMED_SPECS", 2)
