@@ -50,6 +50,11 @@ class WorkerSql:
         (row,) = self.query(text, *parameters)
         return next(iter(row.values()))
 
+    def notified_counts(self) -> list[int]:
+        """Return the number of jobs that each notification since the last call tells of."""
+        self.query("select 1")
+        return [json.loads(notify.payload)["count"] for notify in self.connection.notifies(timeout=0)]
+
     def call(self, function: str, **arguments: Any) -> list[Row]:
         """Call a function with named arguments."""
         named = ", ".join(f"{name} := %s::{CASTS[name]}" for name in arguments)

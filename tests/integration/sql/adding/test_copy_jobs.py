@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from decimal import Decimal
 from typing import Any
@@ -27,18 +27,10 @@ from django_graphile_worker.sql import overlap
 from django_graphile_worker.sql.adding import copy_jobs
 from django_graphile_worker.sql.schema import statement
 from django_graphile_worker.testing import clock
+from tests.support.added_rows import ROWS, rows_after
 from tests.support.operating import execute, operate
 from tests.support.rows import as_job, stored
 from tests.support.worker_sql import WorkerSql
-
-ROW = """
-    select tasks.identifier, job_queues.queue_name, jobs.payload::text, jobs.priority, jobs.run_at, jobs.attempts,
-        jobs.max_attempts, jobs.last_error, jobs.created_at, jobs.updated_at, jobs.key, jobs.locked_at, jobs.locked_by,
-        jobs.revision, jobs.flags::text, jobs.is_available
-    from {schema}._private_jobs as jobs
-        join {schema}._private_tasks as tasks on tasks.id = jobs.task_id
-        left join {schema}._private_job_queues as job_queues on job_queues.id = jobs.job_queue_id
-    order by jobs.id"""
 
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), min_size=1, max_size=6)
 specs = st.builds(
@@ -78,15 +70,6 @@ def is_copying() -> bool:
     return bool(connection.connection.info.transaction_status == TransactionStatus.ACTIVE)
 
 
-def rows_after(add: Callable[[], Any]) -> list[Any]:
-    """Return the rows that adding jobs leaves, and undo it; times are the same within the transaction."""
-    with transaction.atomic():
-        add()
-        rows = execute(ROW)
-        transaction.set_rollback(True)
-    return rows
-
-
 @pytest.mark.django_db
 class TestTheRows:
     @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -122,7 +105,7 @@ class TestTheRows:
     def test_may_have_many_names(self, written: list[str]) -> None:
         names = [f"name {number}" for number in range(300)]
         jobs = add_jobs([JobSpec(name, queue_name=name) for name in names])
-        assert [row[:2] for row in execute(ROW)] == [(name, name) for name in names]
+        assert [row[:2] for row in execute(ROWS)] == [(name, name) for name in names]
         assert [job.queue_name for job in jobs] == names
         assert written
 
@@ -469,24 +452,14 @@ class TestNames:
 
 @pytest.mark.django_db(transaction=True)
 class TestNotifications:
-    @pytest.fixture
-    def worker(self, committing_worker: Callable[..., WorkerSql]) -> WorkerSql:
-        listener = committing_worker()
-        listener.query('listen "jobs:insert"')
-        return listener
-
-    def counts(self, worker: WorkerSql) -> list[int]:
-        worker.query("select 1")
-        return [json.loads(notify.payload)["count"] for notify in worker.connection.notifies(timeout=0)]
-
-    def test_tell_how_many_jobs_there_are(self, written: list[str], worker: WorkerSql) -> None:
+    def test_tell_how_many_jobs_there_are(self, written: list[str], listener: WorkerSql) -> None:
         add_jobs([JobSpec("a")] * 3)
         add_jobs([JobSpec("a", priority=1)] * 4, returning=False)
-        assert self.counts(worker) == [3, 4]
+        assert listener.notified_counts() == [3, 4]
         assert written
 
-    def test_are_off_if_the_project_says_so(self, written: list[str], worker: WorkerSql, settings: Any) -> None:
+    def test_are_off_if_the_project_says_so(self, written: list[str], listener: WorkerSql, settings: Any) -> None:
         settings.GRAPHILE_WORKER = {**settings.GRAPHILE_WORKER, "NOTIFY": False}
         add_jobs([JobSpec("a")] * 3)
-        assert self.counts(worker) == []
+        assert listener.notified_counts() == []
         assert written

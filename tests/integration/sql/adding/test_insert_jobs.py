@@ -21,18 +21,11 @@ from django_graphile_worker.sql.adding import add_jobs as sql_add_jobs
 from django_graphile_worker.sql.adding.insert_jobs import insert_job
 from django_graphile_worker.sql.function_calls import call_statements
 from django_graphile_worker.sql.schema import statement
+from tests.support.added_rows import rows_after, undone
 from tests.support.operating import execute, operate
 from tests.support.rows import as_job, stored
 from tests.support.worker_sql import WorkerSql
 
-ROW = """
-    select tasks.identifier, job_queues.queue_name, jobs.payload::text, jobs.priority, jobs.run_at, jobs.attempts,
-        jobs.max_attempts, jobs.last_error, jobs.created_at, jobs.updated_at, jobs.key, jobs.locked_at, jobs.locked_by,
-        jobs.revision, jobs.flags::text, jobs.is_available
-    from {schema}._private_jobs as jobs
-        join {schema}._private_tasks as tasks on tasks.id = jobs.task_id
-        left join {schema}._private_job_queues as job_queues on job_queues.id = jobs.job_queue_id
-    order by jobs.id"""
 # The statement for batches with keys, which calls the public function.
 PUBLIC = call_statements("add_jobs", "job.id", "add_jobs", first=sql_add_jobs._SPECS, rest=", %s::boolean")[True]
 
@@ -59,13 +52,6 @@ specs = st.builds(
 
 
 @contextmanager
-def undone() -> Iterator[None]:
-    with transaction.atomic():
-        yield
-        transaction.set_rollback(True)
-
-
-@contextmanager
 def limited(limit: str | None, duration: str) -> Iterator[None]:
     """Set a time limit of the session of Django's connection, if the server has it."""
     has_limit = limit is not None and execute("select 1 from pg_settings where name = %s", [limit])
@@ -76,13 +62,6 @@ def limited(limit: str | None, duration: str) -> Iterator[None]:
     finally:
         if has_limit:
             execute(f"reset {limit}")
-
-
-def rows_after(add: Callable[[list[JobSpec]], Any], given_specs: list[JobSpec]) -> list[Any]:
-    """Return the rows that adding the specs leaves, and undo it; times are the same within the transaction."""
-    with undone():
-        add(given_specs)
-        return execute(ROW)
 
 
 def by_the_public_function(given_specs: list[JobSpec]) -> None:
@@ -112,10 +91,10 @@ class TestTheRows:
     @given(st.lists(specs, min_size=1, max_size=6))
     def test_are_those_of_the_public_function(self, given_specs: list[JobSpec]) -> None:
         with undone():
-            expected = comparable(rows_after(by_the_public_function, given_specs))
-            assert comparable(rows_after(add_jobs, given_specs)) == expected
-            assert comparable(rows_after(lambda them: add_jobs(them, returning=False), given_specs)) == expected
-            assert comparable(rows_after(one_by_one, given_specs)) == expected
+            expected = comparable(rows_after(lambda: by_the_public_function(given_specs)))
+            assert comparable(rows_after(lambda: add_jobs(given_specs))) == expected
+            assert comparable(rows_after(lambda: add_jobs(given_specs, returning=False))) == expected
+            assert comparable(rows_after(lambda: one_by_one(given_specs))) == expected
 
     @settings(max_examples=15, deadline=None)
     @given(st.lists(specs, min_size=1, max_size=5))
@@ -204,40 +183,30 @@ def test_a_role_that_may_only_add__adds_through_the_public_functions(kind: str) 
 
 @pytest.mark.django_db(transaction=True)
 class TestNotifications:
-    @pytest.fixture
-    def worker(self, committing_worker: Callable[..., WorkerSql]) -> WorkerSql:
-        listener = committing_worker()
-        listener.query('listen "jobs:insert"')
-        return listener
-
-    def counts(self, worker: WorkerSql) -> list[int]:
-        worker.query("select 1")
-        return [json.loads(notify.payload)["count"] for notify in worker.connection.notifies(timeout=0)]
-
     def test_are_left_to_the_client_that_notifies_after_the_commit(
-        self, worker: WorkerSql, committing_worker: Callable[..., WorkerSql]
+        self, listener: WorkerSql, committing_worker: Callable[..., WorkerSql]
     ) -> None:
         with committing_worker().connection.transaction() as other:
             for lock in NOTIFYING:
-                other.connection.execute(lock.replace("{schema}", f'"{worker.schema}"').encode())
+                other.connection.execute(lock.replace("{schema}", f'"{listener.schema}"').encode())
             add_job("a")
-            assert self.counts(worker) == []
+            assert listener.notified_counts() == []
         add_job("a")
-        assert self.counts(worker) == [1]
+        assert listener.notified_counts() == [1]
 
     @pytest.mark.parametrize("limit", [None, "statement_timeout", "lock_timeout", "transaction_timeout"])
     def test_of_a_client_that_cannot_get_the_lock_wake_all_workers_of_the_original(
-        self, worker: WorkerSql, committing_worker: Callable[..., WorkerSql], limit: str | None
+        self, listener: WorkerSql, committing_worker: Callable[..., WorkerSql], limit: str | None
     ) -> None:
         """Any role can take the lock for ever, and the session may have a time limit."""
         with limited(limit, "3s"), committing_worker().connection.transaction() as other:
-            other.connection.execute(NOTIFYING[0].replace("{schema}", f'"{worker.schema}"').encode())
+            other.connection.execute(NOTIFYING[0].replace("{schema}", f'"{listener.schema}"').encode())
             job = add_job("a")
-        assert [row["id"] for row in worker.jobs()] == [job.id]
-        assert self.counts(worker) == [64]
+        assert [row["id"] for row in listener.jobs()] == [job.id]
+        assert listener.notified_counts() == [64]
 
     def test_of_a_client_are_not_left_to_a_silent_client(
-        self, worker: WorkerSql, committing_worker: Callable[..., WorkerSql]
+        self, listener: WorkerSql, committing_worker: Callable[..., WorkerSql]
     ) -> None:
         holder, silent = committing_worker(), committing_worker()
         silent.query("set graphile_worker.notify = 'off'")
@@ -246,10 +215,10 @@ class TestNotifications:
         with ThreadPoolExecutor(1) as thread, holder.connection.transaction():
             holder.query(NOTIFYING[0])
             answer = thread.submit(silent.query, call)
-            while not (answer.done() or worker.value(waiting)):
+            while not (answer.done() or listener.value(waiting)):
                 pass
             add_job("a")
-        assert self.counts(worker) == [64]
+        assert listener.notified_counts() == [64]
 
     @pytest.mark.usefixtures("failing_together")
     @pytest.mark.parametrize("setting", ["on", "off"])
@@ -279,7 +248,7 @@ class TestNotifications:
         execute("drop function {schema}._private_notify_together_v2()")
         execute("alter function {schema}._private_notify_now() rename to _private_notify_together_v2")
 
-    def test_tell_how_many_jobs_are_due(self, worker: WorkerSql) -> None:
+    def test_tell_how_many_jobs_are_due(self, listener: WorkerSql) -> None:
         later = timedelta(minutes=1)
         add_job("a")
         add_job("a", run_at=timedelta(seconds=5))
@@ -288,9 +257,9 @@ class TestNotifications:
         add_jobs([JobSpec("a"), JobSpec("a", run_at=later), JobSpec("a", run_at=timedelta(seconds=5))])
         add_jobs([JobSpec("a", run_at=later)])
         add_jobs([JobSpec("a", priority=1)] * 4, returning=False)
-        assert self.counts(worker) == [1, 1, 3, 2, 4]
+        assert listener.notified_counts() == [1, 1, 3, 2, 4]
 
-    def test_are_off_for_the_call_only(self, worker: WorkerSql, settings: Any, role: str) -> None:
+    def test_are_off_for_the_call_only(self, listener: WorkerSql, settings: Any, role: str) -> None:
         settings.GRAPHILE_WORKER = {**settings.GRAPHILE_WORKER, "NOTIFY": False}
         with transaction.atomic():
             execute(operate("grants", role).out)
@@ -301,7 +270,7 @@ class TestNotifications:
             add_jobs([JobSpec("a")])
             assert execute("select coalesce(current_setting('graphile_worker.notify', true), '')") == [("",)]
             execute("reset role")
-        assert self.counts(worker) == []
+        assert listener.notified_counts() == []
 
 
 @pytest.mark.django_db(transaction=True)
