@@ -75,7 +75,7 @@ class Executor:
         self._running: set[JobRun] = set()
         self._generation = fork_guard.generation
         job_signals = JobSignals(type(self), {"database": using, "installation": installation})
-        self._send, self._is_logged_directly = job_signals.send, job_signals.is_logged_directly
+        self._send, self._send_success = job_signals.send, job_signals.send_success
         self._is_cancelled = self._has_forgotten_running = False
 
     def start(self) -> None:
@@ -186,9 +186,7 @@ class Executor:
 
     def _succeeded(self, run: JobRun, result: Any) -> Outcome:
         duration = monotonic() - run.started
-        log_success = self._settings.log_success
-        if signals.job_succeeded.is_heard(log_success=log_success) and not self._is_logged_directly(run, duration):
-            self._send(signals.job_succeeded, run, duration=duration, log_success=log_success)
+        self._send_success(run, duration=duration, log_success=self._settings.log_success)
         if run.is_atomic:
             return CompletedAtomically(run.claim, duration, result)
         if self._has_history or run.value_text is not None:

@@ -16,7 +16,12 @@ from django_graphile_worker.exceptions import GraphileWorkerError, UnknownTaskEr
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.registry import Task
 from django_graphile_worker.worker.execution.binding import Binding, bind
-from django_graphile_worker.worker.execution.coroutines.awaiting import awaited, coroutine_of, holds_awaitables
+from django_graphile_worker.worker.execution.coroutines.awaiting import (
+    PLAIN_RESULTS,
+    awaited,
+    coroutine_of,
+    holds_awaitables,
+)
 from django_graphile_worker.worker.execution.coroutines.event_loop import EventLoop
 from django_graphile_worker.worker.execution.job_run import JobRun
 from django_graphile_worker.worker.execution.stops.abort import Aborts
@@ -31,9 +36,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("django_graphile_worker.worker")
 
 Invoke = Callable[[JobRun], Any]
-
-# Results of these types hold neither awaitables nor exceptions. Most jobs return such a result, and skip the checks.
-_PLAIN_RESULTS = frozenset({type(None), bool, int, float, str, bytes, dict})
 
 _current_run: ContextVar[JobRun] = ContextVar("graphile_worker_run")
 
@@ -103,7 +105,7 @@ class TaskInvoker:
     def start(self, run: JobRun) -> None:
         """Start the coroutine of a job, and do not wait for it: the function of ``of()`` does that later."""
         self.of(run.task)
-        self._event_loop.start(coroutine_of(run, self.bindings[run.task], self._helpers(run)), run)
+        self._event_loop.start(coroutine_of(run, self.bindings[run.task], self._helpers), run)
 
     def _prepare(self, task: Task[Any, Any] | None) -> Invoke:
         assert task is not None
@@ -144,7 +146,7 @@ class TaskInvoker:
         def invoke(run: JobRun) -> Any:
             if can_start:
                 self.coroutine_tasks.add(run.claim.task_id)
-            coroutine = run.coroutine or self._event_loop.start(coroutine_of(run, binding, helpers(run)))
+            coroutine = run.coroutine or self._event_loop.start(coroutine_of(run, binding, helpers))
             return self._finish(run, self._event_loop.wait_for(coroutine))
 
         return invoke
@@ -159,7 +161,7 @@ class TaskInvoker:
             else:
                 result = self._await_if_needed(chain.call(job))
             # The innermost handler has checked the result of the task. This is the result of the outermost middleware.
-            if type(result) not in _PLAIN_RESULTS:
+            if type(result) not in PLAIN_RESULTS:
                 # Late import: most results are plain.
                 from django_graphile_worker.worker.execution import results
 
@@ -243,7 +245,7 @@ class TaskInvoker:
 
     def _finish(self, run: JobRun, result: Any) -> Any:
         """Await the awaitables that the task returned, raise the failures in its result, and return the result."""
-        if type(result) not in _PLAIN_RESULTS:
+        if type(result) not in PLAIN_RESULTS:
             result = self._await_if_needed(result)
             (self._raise_failures or self._load_raise_failures())(run, result)
         return result
@@ -264,7 +266,7 @@ class TaskInvoker:
 
 def _without_failures(result: Any) -> Any:
     """Return the result of a task, or raise the failures that it holds."""
-    if type(result) not in _PLAIN_RESULTS:
+    if type(result) not in PLAIN_RESULTS:
         # Late import: most results are plain.
         from django_graphile_worker.worker.execution import results
 

@@ -26,8 +26,19 @@ class JobSignals:
 
     def send(self, signal: signals.Event, run: JobRun, **arguments: Any) -> None:
         """Send a signal about a run. What its receivers raise or leave behind does not concern the job."""
-        if not signal.is_heard(**arguments):
-            return
+        if signal.is_heard(**arguments):
+            self._deliver(signal, run, **arguments)
+
+    def send_success(self, run: JobRun, *, duration: float, log_success: bool) -> None:
+        """Send ``job_succeeded``, unless nothing but the worker's own log receives it, which then writes its line.
+
+        No code of the site runs in this case, so nothing has to be cleaned up after it.
+        """
+        signal = signals.job_succeeded
+        if signal.is_heard(log_success=log_success) and not self._is_logged_directly(run, duration):
+            self._deliver(signal, run, duration=duration, log_success=log_success)
+
+    def _deliver(self, signal: signals.Event, run: JobRun, **arguments: Any) -> None:
         try:
             # The worker's own log reads less of a job than there is to build.
             job = _facts(run) if signal.has_only_conditional_receiver else run.job
@@ -39,11 +50,7 @@ class JobSignals:
         # What receivers left on the connections of this thread is cleaned up, and does not count against the job.
         lifecycle.end()
 
-    def is_logged_directly(self, run: JobRun, duration: float) -> bool:
-        """Write the line of a success without a signal, if nothing but the worker's own log would receive it.
-
-        No code of the site runs then, so nothing has to be cleaned up after it.
-        """
+    def _is_logged_directly(self, run: JobRun, duration: float) -> bool:
         try:
             return signals.job_succeeded.has_only_conditional_receiver and success_lines.write(
                 run.identifier, run.claim, duration, self._about

@@ -12,9 +12,18 @@ if TYPE_CHECKING:
     from django_graphile_worker.worker.execution.task_helpers import Helpers
 
 
-def coroutine_of(run: JobRun, binding: Binding, helpers: Helpers) -> Callable[[], Awaitable[Any]]:
+# Results of these types hold neither awaitables nor exceptions. Most jobs return such a result, and skip the checks.
+PLAIN_RESULTS = frozenset({type(None), bool, int, float, str, bytes, dict})
+
+
+def coroutine_of(
+    run: JobRun, binding: Binding, build_helpers: Callable[[JobRun], Helpers]
+) -> Callable[[], Awaitable[Any]]:
     """Return the function that calls the async task of a job. The payload is decoded now."""
     payload = run.decode()
+    if binding.is_plain:
+        return lambda: awaited(binding.function(payload))
+    helpers = build_helpers(run)
     return lambda: awaited(binding.call(payload, helpers))
 
 
@@ -25,6 +34,8 @@ async def awaited(result: Any) -> Any:
     """
     while inspect.isawaitable(result):
         result = await result
+        if type(result) in PLAIN_RESULTS:
+            return result
     if not holds_awaitables(result):
         return result
     # Late import: few tasks return awaitables in a list.

@@ -12,8 +12,8 @@ import contextvars
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor, Future
 from contextvars import ContextVar
-from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, NoReturn
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
 
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext
 
@@ -48,11 +48,8 @@ def protect_from_cancellation() -> None:
         run.is_protected = True
 
 
-class CoroutineRun(Executor):
-    """A coroutine, its result, and the synchronous calls that the waiting thread runs for it.
-
-    It is an ``Executor`` because asgiref submits synchronous calls to an executor.
-    """
+class CoroutineRun:
+    """A coroutine, its result, and the synchronous calls that the waiting thread runs for it."""
 
     def __init__(self, start: Callable[[], Awaitable[Any]], event_loop: CoroutineEvents, job_run: Any = None) -> None:
         self._start: Callable[[], Awaitable[Any]] | None = start
@@ -60,8 +57,6 @@ class CoroutineRun(Executor):
         # The ``JobRun`` of the coroutine, while no thread waits for it and none has been called.
         self.job_run = job_run
         self._context: contextvars.Context | None = contextvars.copy_context()
-        # The key under which asgiref finds this executor.
-        self._key = ThreadSensitiveContext()
         self._calls: SimpleQueue[tuple[Future[Any], Callable[..., Any], Any, Any] | None] = SimpleQueue()
         self._task: asyncio.Task[None] | None = None
         self._is_over = False
@@ -93,11 +88,10 @@ class CoroutineRun(Executor):
             del error
 
     def _cancel_late_calls(self) -> None:
-        try:
-            while (call := self._calls.get_nowait()) is not None:
+        # No other thread takes calls.
+        while not self._calls.empty():
+            if (call := self._calls.get()) is not None:
                 call[0].cancel()
-        except Empty:
-            pass
 
     # Called on the loop.
 
@@ -129,8 +123,7 @@ class CoroutineRun(Executor):
         _current.set(self)
         # Set without asgiref's context manager, which does nothing inside another context: the thread of that context
         # waits for this coroutine. A private interface of asgiref; a test watches it.
-        SyncToAsync.thread_sensitive_context.set(self._key)
-        SyncToAsync.context_to_thread_executor[self._key] = self
+        SyncToAsync.thread_sensitive_context.set(_KEY)
         try:
             assert self._start is not None
             self._result = await self._start()
@@ -158,17 +151,19 @@ class CoroutineRun(Executor):
 
     def _end(self) -> None:
         self._is_over = True
-        # The context refers to this object. asgiref would keep both forever, with the job's payload and its result. The
-        # function refers to the run of the job, which refers to this object: they would wait for the garbage collector.
+        # The context refers to this object, and the function refers to the run of the job, which refers to this object:
+        # with the job's payload and its result, they would wait for the garbage collector.
         self._task = self._context = self._start = None
-        if self._key in SyncToAsync.context_to_thread_executor:
-            SyncToAsync.context_to_thread_executor[self._key] = _ENDED
 
     # Called by sync_to_async.
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Have the waiting thread call a function."""
         if self._is_over:
-            return _ENDED.submit(function)
+            # A coroutine that the task left running.
+            raise RuntimeError(
+                "expected synchronous calls while the job runs, got a call after its end: await what the task starts."
+            )
         future: Future[Any] = Future()
         self._calls.put((future, function, args, kwargs))
         # After the call is in place: the thread that comes runs it.
@@ -176,20 +171,23 @@ class CoroutineRun(Executor):
             self._event_loop.call_thread(self)
         return future
 
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Do nothing: the thread belongs to the worker."""
+
+class _ExecutorOfCurrentRun(Executor):
+    """What asgiref submits synchronous calls to: it passes them on to the run of the coroutine that makes the call.
+
+    All coroutines have it in common. An executor for each would have to be entered in asgiref's dictionary, and removed
+    from it, for every job.
+    """
+
+    def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        run = _current.get()
+        assert run is not None
+        return run.submit(function, *args, **kwargs)
 
 
-class _EndedRun(Executor):
-    """The executor that replaces a run that has ended. Coroutines that the task left running get it."""
-
-    def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> NoReturn:
-        raise RuntimeError(
-            "expected synchronous calls while the job runs, got a call after its end: await what the task starts."
-        )
-
-
-_ENDED = _EndedRun()
+# The key under which asgiref finds the executor: its dictionary is weak.
+_KEY = ThreadSensitiveContext()
+SyncToAsync.context_to_thread_executor[_KEY] = _ExecutorOfCurrentRun()
 
 
 def _run_call(future: Future[Any], function: Callable[..., Any], args: Any, kwargs: Any) -> None:

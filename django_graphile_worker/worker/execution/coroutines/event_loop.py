@@ -76,12 +76,9 @@ class EventLoop:
         With ``job_run``, no thread need wait for it: when it ends, makes a synchronous call or has to stop, a thread is
         called to resume this run. Two changes of threads for each job would take longer than many coroutines do.
         """
-        # Late import: a worker without async tasks never needs it.
-        from django_graphile_worker.worker.execution.coroutines.coroutine_run import CoroutineRun
-
-        run = CoroutineRun(start, self, job_run)
         with self._lock:
             loop = self._running_loop()
+            run = self._make_run(start, self, job_run)
             self._running.add(run)
             if job_run is not None:
                 # Before the coroutine can begin: a thread that resumes the run must not start another.
@@ -242,10 +239,12 @@ class EventLoop:
         if self._is_closed:
             raise CancelledByWorker
         if self._loop is None:
-            self._loop = asyncio.new_event_loop()
-            self._thread = threading.Thread(
-                target=self._main, args=(self._loop,), name="graphile-worker-async", daemon=True
-            )
+            # Late import: a worker without async tasks never needs it.
+            from django_graphile_worker.worker.execution.coroutines.coroutine_run import CoroutineRun
+
+            self._make_run = CoroutineRun
+            loop = self._loop = asyncio.new_event_loop()
+            self._thread = threading.Thread(target=self._main, args=(loop,), name="graphile-worker-async", daemon=True)
             self._thread.start()
         return self._loop
 
