@@ -22,9 +22,6 @@ from django_graphile_worker.job_options import (
     valid_run_at,
 )
 
-# In the order in which ``_read_times()`` of a claimed job returns them.
-_TIMES = ("run_at", "created_at", "updated_at", "locked_at")
-
 
 class Job(Frozen):
     """A job as it was when it was read from the database."""
@@ -58,17 +55,11 @@ class Job(Frozen):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Decode the payload of an added job, or the times of a claimed job, when they are first read.
-
-            Most callers read only the id, or the name of the task.
-            """
+            """Decode the payload of an added job when it is first read: most callers read only the id."""
             values = vars(self)
-            if name == "payload" and "_json" in values:
-                return values.setdefault("payload", json.loads(values["_json"]))
-            if name in _TIMES and "_read_times" in values:
-                values.update(zip(_TIMES, values["_read_times"](), strict=True))
-                return values[name]
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            if name != "payload" or "_json" not in values:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            return values.setdefault("payload", json.loads(values["_json"]))
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self._in_order}

@@ -73,7 +73,7 @@ class Claim(NamedTuple):
 
     def to_job(self, *, task_identifier: str, payload: Any, locked_at_epoch: float) -> Job:
         """Return the job as tasks and signals see it."""
-        epochs = (self.run_at_epoch, self.created_at_epoch, self.updated_at_epoch, locked_at_epoch)
+        read = time_reader()
         return Job.of_checked_values(
             {
                 "id": self.id,
@@ -81,14 +81,17 @@ class Claim(NamedTuple):
                 "payload": payload,
                 "queue_name": self.queue_name,
                 "priority": self.priority,
+                "run_at": read(self.run_at_epoch),
                 "attempts": self.attempts,
                 "max_attempts": self.max_attempts,
                 "last_error": self.last_error,
+                "created_at": read(self.created_at_epoch),
+                "updated_at": read(self.updated_at_epoch),
                 "key": self.key,
+                "locked_at": read(locked_at_epoch),
                 "locked_by": self.worker_id,
                 "revision": self.revision,
                 "flags": flags_from(self.flags_text),
-                "_read_times": lambda: map(time_reader(), epochs),
             }
         )
 

@@ -7,7 +7,6 @@ here make any column readable, and the readers return the nearest value that Pyt
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -55,12 +54,11 @@ def _forget_reader(*, setting: str, **kwargs: Any) -> None:
 
 def _to_datetime(epoch: float) -> datetime:
     """Return the time, or for a date that Python cannot represent the nearest date that it can."""
-    if math.isnan(epoch):
-        return LATEST
     try:
         return datetime.fromtimestamp(epoch, UTC)
     except (OverflowError, ValueError, OSError):
-        return LATEST if epoch > 0 else EARLIEST
+        # NaN is not less than 0.
+        return EARLIEST if epoch < 0 else LATEST
 
 
 def naive(moment: datetime) -> datetime:

@@ -196,25 +196,15 @@ def test_a_job_key_made_from_the_payload_is_checked_too() -> None:
         JobSpec(FakeTask("sync", defaults), {"user": 5})
 
 
-class TestAJobThatIsDecodedLater:
-    TIMES = {
-        name: datetime(2026, 1, day, tzinfo=UTC)
-        for day, name in enumerate(("run_at", "created_at", "updated_at", "locked_at"), start=1)
-    }
+class TestAJobWhosePayloadIsDecodedLater:
+    @staticmethod
+    def values(**changes: Any) -> dict[str, Any]:
+        return dict.fromkeys(Job._in_order) | {"id": 1, "payload": {"n": [1]}, "flags": frozenset()} | changes
 
-    def values(self, **changes: Any) -> dict[str, Any]:
-        known = {"id": 1, "payload": {"n": [1]}, "flags": frozenset(), **self.TIMES}
-        return dict.fromkeys(Job._in_order) | known | changes
-
-    @pytest.fixture(params=["payload", "times"])
-    def later(self, request: pytest.FixtureRequest) -> Job:
-        if request.param == "payload":
-            values = self.values(_json='{"n": [1]}')
-            del values["payload"]
-        else:
-            values = self.values(_read_times=self.TIMES.values)
-            for name in self.TIMES:
-                del values[name]
+    @pytest.fixture
+    def later(self) -> Job:
+        values = self.values(_json='{"n": [1]}')
+        del values["payload"]
         return Job.of_checked_values(values)
 
     def test_is_like_any_other(self, later: Job) -> None:
@@ -232,14 +222,8 @@ class TestAJobThatIsDecodedLater:
     def test_has_one_payload(self, later: Job) -> None:
         assert later.payload is later.payload
 
-    @pytest.mark.parametrize("name", list(TIMES))
-    def test_has_its_times(self, later: Job, name: str) -> None:
-        assert getattr(later, name) == self.TIMES[name]
-
     def test_has_no_other_attributes(self, later: Job) -> None:
         with pytest.raises(AttributeError, match="has no attribute 'other'"):
             _ = later.other  # type: ignore[attr-defined]
         with pytest.raises(AttributeError, match="has no attribute 'payload'"):
             _ = Job.of_checked_values({}).payload
-        with pytest.raises(AttributeError, match="has no attribute 'run_at'"):
-            _ = Job.of_checked_values({}).run_at

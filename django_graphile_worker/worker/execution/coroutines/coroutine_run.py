@@ -76,9 +76,11 @@ class CoroutineRun:
             _run_call(*call)
             fork_guard.end_child(self._generation)
         self._cancel_late_calls()
+        # Not kept: a timer or a connection that the coroutine made may keep its context, and so this object.
         error, self._error = self._error, None
+        result, self._result = self._result, None
         if error is None:
-            return self._result
+            return result
         try:
             if self.was_cancelled and not isinstance(error, RetryLater | PermanentFailure):
                 raise CancelledByWorker from error
@@ -124,6 +126,10 @@ class CoroutineRun:
         # Set without asgiref's context manager, which does nothing inside another context: the thread of that context
         # waits for this coroutine. A private interface of asgiref; a test watches it.
         SyncToAsync.thread_sensitive_context.set(_KEY)
+        if _KEY not in SyncToAsync.context_to_thread_executor:
+            # This is the first coroutine, or the site has emptied the dictionary. Without the entry, asgiref would use
+            # one thread for all jobs.
+            SyncToAsync.context_to_thread_executor[_KEY] = _EXECUTOR
         try:
             assert self._start is not None
             self._result = await self._start()
@@ -181,13 +187,14 @@ class _ExecutorOfCurrentRun(Executor):
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         run = _current.get()
-        assert run is not None
+        if run is None:
+            raise RuntimeError("expected a synchronous call in the context of a job, got a call in another context.")
         return run.submit(function, *args, **kwargs)
 
 
-# The key under which asgiref finds the executor: its dictionary is weak.
+_EXECUTOR = _ExecutorOfCurrentRun()
+# The key under which asgiref finds the executor.
 _KEY = ThreadSensitiveContext()
-SyncToAsync.context_to_thread_executor[_KEY] = _ExecutorOfCurrentRun()
 
 
 def _run_call(future: Future[Any], function: Callable[..., Any], args: Any, kwargs: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import gc
 import threading
 import weakref
@@ -11,7 +12,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from asgiref.sync import async_to_sync, sync_to_async
+from asgiref.sync import SyncToAsync, async_to_sync, sync_to_async
 from django.contrib.contenttypes.models import ContentType
 from django.db import connection
 
@@ -135,6 +136,29 @@ def test_synchronous_call_after_the_end__is_refused(slot: Slot) -> None:
     assert "await what the task starts" in str(seen[0])
 
 
+def test_synchronous_calls__stay_on_the_slots_thread_if_the_site_empties_the_dictionary_of_executors(
+    slot: Slot,
+) -> None:
+    threads: list[str] = []
+
+    async def works(payload: Any) -> None:
+        threads.append(await sync_to_async(lambda: threading.current_thread().name)())
+
+    for _ in range(2):
+        SyncToAsync.context_to_thread_executor.clear()
+        assert isinstance(slot.run(works), Succeeded)
+    assert [name.split("_")[0] for name in threads] == ["slot", "slot"]
+
+
+def test_synchronous_call_in_a_context_without_a_job__is_refused(slot: Slot) -> None:
+    async def works(payload: Any) -> None:
+        context = contextvars.Context()
+        context.run(SyncToAsync.thread_sensitive_context.set, SyncToAsync.thread_sensitive_context.get())
+        await asyncio.create_task(aexecute("select 1"), context=context)
+
+    assert "expected a synchronous call in the context of a job" in slot.failure(works).error
+
+
 class Thing:
     """An object of a job that can be weakly referenced."""
 
@@ -180,3 +204,22 @@ def test_payload_of_a_coroutine_that_has_ended__does_not_wait_for_the_garbage_co
         assert [thing() for thing in kept] == [None] * 3
     finally:
         gc.enable()
+
+
+def test_result__is_not_kept_by_a_timer_that_the_coroutine_leaves(slot: Slot) -> None:
+    kept: list[weakref.ref[Thing]] = []
+
+    async def leaves_a_timer(payload: Any) -> Any:
+        asyncio.get_running_loop().call_later(3600, print)
+        result = Thing()
+        kept.append(weakref.ref(result))
+        return result
+
+    async def has_none(payload: Any) -> None:
+        await asyncio.sleep(0)
+
+    assert isinstance(slot.run(leaves_a_timer), Succeeded)
+    # The loop refers to its last task for a moment longer.
+    assert isinstance(slot.run(has_none), Succeeded)
+    gc.collect()
+    assert kept[0]() is None
