@@ -203,7 +203,7 @@ def _trust_listen() -> None:
 def _no_deadline() -> None:
     from django_graphile_worker.worker.database.watchdog import Watchdog
 
-    Watchdog.begin = lambda self, connection, seconds: -1  # type: ignore[method-assign]
+    Watchdog.begin = lambda self, connection, seconds, **options: -1  # type: ignore[method-assign]
 
 
 @mistake("lost claims are not searched for")

@@ -121,7 +121,8 @@ class Database:
     @property
     def current(self) -> psycopg.Connection[Any] | None:
         """The open connection; None if the next statement opens a connection."""
-        return self._connection
+        connection = self._connection
+        return None if connection is None or connection.closed else connection
 
     def close(self) -> None:
         connection, self._connection = self._connection, None

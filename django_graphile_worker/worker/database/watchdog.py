@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 logger = logging.getLogger("django_graphile_worker.worker")
 
@@ -27,66 +27,93 @@ TICKS_AFTER = 20
 CANCEL_TIMEOUT = 2.0
 
 
+class Watched(NamedTuple):
+    """A statement that runs under a deadline."""
+
+    deadline: float
+    connection: Any
+    # Whether to skip the request to cancel: it takes seconds if the server does not answer.
+    cuts_at_once: bool
+
+
 class Watchdog:
     """One thread that watches all statements of the worker in this process."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._watched: dict[int, tuple[float, Any]] = {}
-        self._cancelled: set[int] = set()
+        self._watched: dict[int, Watched] = {}
+        # The tokens of statements past their deadline, and of these the tokens whose connections have been cut.
+        self._late: set[int] = set()
+        self._cut: set[int] = set()
         self._tokens = itertools.count()
         self._was_used = False
         self._idle_ticks = 0
         self._something_to_watch = threading.Event()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
+        # Held while a statement is ended, so that this concerns no later statement of its connection.
+        self._ending = threading.Lock()
 
     @contextmanager
     def watch(self, connection: Any, seconds: float, *, cuts_at_once: bool = False) -> Iterator[None]:
         """Run the block under a deadline, in this many seconds."""
-        token = self.begin(connection, seconds)
-        if cuts_at_once:
-            # Skip the request to cancel: it takes seconds if the server does not answer.
-            self._cancelled.add(token)
+        token = self.begin(connection, seconds, cuts_at_once=cuts_at_once)
         try:
             yield
         finally:
             self.end(token)
 
-    def begin(self, connection: Any, seconds: float) -> int:
+    def begin(self, connection: Any, seconds: float, *, cuts_at_once: bool = False) -> int:
         """Watch the connection; return a token with which ``end()`` ends the watch."""
         if self._thread is None:
             self._start_thread()
         token = next(self._tokens)
-        self._watched[token] = (self._clock() + seconds, connection)
+        self._watched[token] = Watched(self._clock() + seconds, connection, cuts_at_once)
         self._was_used = True
         if not self._something_to_watch.is_set():
             self._something_to_watch.set()
         return token
 
     def end(self, token: int) -> None:
-        self._watched.pop(token, None)
-        self._cancelled.discard(token)
+        """End the watch. Close the connection if it was cut, because the statement may have ended before that."""
+        watched = self._watched.pop(token, None)
+        if token in self._late:
+            with self._ending:
+                self._late.discard(token)
+                if token in self._cut and watched is not None:
+                    self._cut.discard(token)
+                    watched.connection.close()
 
     def check_deadlines(self) -> None:
         """Cancel each statement that is past its deadline; cut its connection if that did not help."""
         now = self._clock()
-        for token, (deadline, connection) in list(self._watched.items()):
-            if now < deadline:
-                continue
-            if token in self._cancelled:
-                cut(connection)
+        for token, watched in list(self._watched.items()):
+            if now >= watched.deadline:
+                self._end_statement(token, watched)
+
+    def _end_statement(self, token: int, watched: Watched) -> None:
+        with self._ending:
+            was_late = token in self._late
+            # Before the statement is looked up: the thread that ends the watch removes it first, and then looks here.
+            self._late.add(token)
+            if token not in self._watched:
+                self._late.discard(token)
+            elif was_late or watched.cuts_at_once:
+                self._cut.add(token)
+                cut(watched.connection)
             else:
-                self._cancelled.add(token)
                 with contextlib.suppress(Exception):
-                    connection.cancel_safe(timeout=CANCEL_TIMEOUT)
+                    watched.connection.cancel_safe(timeout=CANCEL_TIMEOUT)
 
     def forget_thread(self) -> None:
         """Start anew in a forked process: it has no other thread, and the connections belong to its parent."""
         self._watched.clear()
+        self._late.clear()
+        self._cut.clear()
         self._thread = None
         self._something_to_watch = threading.Event()
         self._lock = threading.Lock()
+        self._ending = threading.Lock()
 
     def _start_thread(self) -> None:
         with self._lock:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -44,21 +46,68 @@ def test_a_watchdog_that_failed_goes_on(monkeypatch: pytest.MonkeyPatch, wait_un
     monkeypatch.setattr(Failing, "check_deadlines", lambda self: None)
 
 
+class Connection:
+    """Records what the watchdog does to it. ``during`` is called while the watchdog does it."""
+
+    def __init__(self, record: list[str], during: Callable[[], object] = lambda: None) -> None:
+        self._record = record
+        self._during = during
+
+    def cancel_safe(self, timeout: float) -> None:
+        self._during()
+        self._record.append("cancel")
+
+    @property
+    def pgconn(self) -> Any:
+        self._during()
+        self._record.append("cut")
+        raise OSError("no socket")
+
+    def close(self) -> None:
+        self._record.append("close")
+
+
 def test_a_connection_that_is_to_be_cut_at_once_is_not_asked_first() -> None:
-    asked: list[str] = []
+    record: list[str] = []
+    now = 0.0
+    dog = Watchdog(lambda: now)
+    with dog.watch(Connection(record), 1.0, cuts_at_once=True), dog.watch(Connection(record), 1.0):
+        now = 2.0
+        dog.check_deadlines()
+    assert record == ["cut", "cancel", "close"]
 
-    class Connection:
-        def cancel_safe(self, timeout: float) -> None:
-            asked.append("cancel")
 
-        @property
-        def pgconn(self) -> Any:
-            asked.append("cut")
-            raise OSError("no socket")
+def test_a_statement_that_ends_while_another_is_cancelled_is_left_alone() -> None:
+    """Its connection may run the next statement by now, which would be cut instead."""
+    record: list[str] = []
+    now = 0.0
+    dog = Watchdog(lambda: now)
+    first = dog.begin(Connection(record, during=lambda: dog.end(second)), 1.0)
+    second = dog.begin(Connection(record), 1.0, cuts_at_once=True)
+    now = 2.0
+    dog.check_deadlines()
+    assert record == ["cancel"]
+    dog.end(first)
+    assert record == ["cancel"]
+
+
+def test_a_statement_that_ends_while_it_is_cut_waits_for_that() -> None:
+    record: list[str] = []
+    has_ended = threading.Event()
+
+    def end() -> None:
+        dog.end(token)
+        has_ended.set()
+
+    def begin_to_end() -> None:
+        thread.start()
+        assert not has_ended.wait(0.2), "the next statement of the connection would have begun, and would be cut"
 
     now = 0.0
     dog = Watchdog(lambda: now)
-    with dog.watch(Connection(), 1.0, cuts_at_once=True), dog.watch(Connection(), 1.0):
-        now = 2.0
-        dog.check_deadlines()
-    assert asked == ["cut", "cancel"]
+    thread = threading.Thread(target=end)
+    token = dog.begin(Connection(record, during=begin_to_end), 1.0, cuts_at_once=True)
+    now = 2.0
+    dog.check_deadlines()
+    thread.join(60)
+    assert record == ["cut", "close"]
