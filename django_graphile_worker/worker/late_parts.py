@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from django_graphile_worker.worker.reporting.progress_writer import ProgressWriter
     from django_graphile_worker.worker.scheduling.rounds import Rounds
     from django_graphile_worker.worker.scheduling.scheduler import Scheduler
+    from django_graphile_worker.worker.task_reports import TaskReports
 
 # Several jobs may need a part at the same moment.
 _building = Lock()
@@ -35,6 +36,18 @@ def progress_of(parts: Parts) -> ProgressWriter:
                 on_trouble=parts.events.database_trouble,
             )
         return parts.progress
+
+
+def task_reports_of(parts: Parts) -> TaskReports:
+    """Return what reports the ends of Django tasks to their framework."""
+    # Late import: only projects with Django tasks need it.
+    from django_graphile_worker.worker.task_reports import TaskReports
+
+    return TaskReports(
+        task_of=parts.directory.task_of,
+        tasks=lambda: parts.directory.tasks,
+        call=parts.signal_sender.call,
+    )
 
 
 def stops_of(parts: Parts) -> Stops:

@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from django_graphile_worker.crontab import CronItem
     from django_graphile_worker.worker.fetching.new_tasks import NewTasks
     from django_graphile_worker.worker.maintenance.cron import Cron
-    from django_graphile_worker.worker.task_reports import TaskReports
     from django_graphile_worker.worker.task_selection import FindTask
 
 # A listener that has received no notification for this many heartbeat intervals connects again: notifications do not
@@ -75,7 +74,7 @@ def build_parts(
     parts = Parts(place, tasks=tasks, cron_items=cron_items, version=version)
     _build_reporting(parts, sender)
     _build_execution(parts, _new_tasks(find_task))
-    parts.task_reports = None if find_task is None else _build_task_reports(parts)
+    parts.task_reports = None if find_task is None else late_parts.task_reports_of(parts)
     parts.heartbeat = _build_heartbeat(parts)
     parts.pauses = Pauses(
         part_callbacks.PauseCallbacks(parts, lambda: late_parts.pause_endings_of(parts)),
@@ -150,20 +149,10 @@ def _build_execution(parts: Parts, new_tasks: NewTasks | None) -> None:
         ),
         build_deadlines=lambda: late_parts.stops_of(parts).deadlines,
     )
+    parts.directory.on_tasks = parts.executor.note_tasks
     parts.releaser = _build_releaser(parts)
     parts.slots = SlotPool(settings.concurrency, part_callbacks.PoolCallbacks(parts))
     parts.executor.event_loop.threads = parts.slots.coroutines
-
-
-def _build_task_reports(parts: Parts) -> TaskReports:
-    # Late import: only projects with Django tasks need it.
-    from django_graphile_worker.worker.task_reports import TaskReports
-
-    return TaskReports(
-        task_of=parts.directory.task_of,
-        tasks=lambda: parts.directory.tasks,
-        call=parts.signal_sender.call,
-    )
 
 
 def _build_releaser(parts: Parts) -> Releaser:

@@ -7,9 +7,12 @@ gets a thread of its own for its first synchronous call, such as a query of the 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from time import monotonic
+from typing import Any
 
 from django_graphile_worker import signals
+from django_graphile_worker.registry import Task
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.worker.django_connections import lifecycle
 from django_graphile_worker.worker.django_connections.lifecycle import NO_CONNECTIONS, this_thread
@@ -21,10 +24,15 @@ from django_graphile_worker.worker.outcomes import Outcome
 class CoroutineExecutor(Executor):
     """The executor of a worker, whose pool calls a thread when the event loop asks for it."""
 
-    @property
-    def coroutine_tasks(self) -> set[int]:
-        """The ids of the tasks whose jobs ``start_job()`` can start. A task is added when its first job runs."""
-        return self._invoker.coroutine_tasks
+    def __init__(self, **parts: Any) -> None:
+        super().__init__(**parts)
+        # The ids of the tasks whose jobs ``start_job()`` can start.
+        self.coroutine_tasks: set[int] = set()
+
+    def note_tasks(self, tasks: Mapping[int, Task[Any, Any]]) -> None:
+        """Note which of these tasks need no thread, before their first jobs: a thread would be started for each job."""
+        can_start = self._invoker.can_start
+        self.coroutine_tasks.update(task_id for task_id, task in tasks.items() if can_start(task))
 
     def start_job(self, claim: Claim) -> Outcome | None:
         """Start a job and return None, or return the outcome of a job that could not start; never raises.

@@ -70,8 +70,6 @@ class TaskInvoker:
         self.bindings: MutableMapping[Task[Any, Any] | None, Binding] = {}
         # Opens a cursor in the transaction of an atomic task. The executor for tests has a faster cursor.
         self.open_cursor: Callable[[], AbstractContextManager[Any]] = lambda: connections[using].cursor()
-        # The ids of tasks whose first job has run, and whose next jobs ``start()`` can start.
-        self.coroutine_tasks: set[int] = set()
         self._chains: dict[bool, Handler] | None = None
         self._raise_failures: Callable[[JobRun, Any], None] | None = None
 
@@ -100,7 +98,7 @@ class TaskInvoker:
     def can_start(self, task: Task[Any, Any]) -> bool:
         """Return True if ``start()`` can start jobs of this task: a coroutine, around which nothing needs a thread."""
         is_limited = task.time_limit(self._settings.timeout) is not None
-        return task.is_async and not (self._chains or task.atomic or is_limited)
+        return task.is_async and not (self._settings.middleware or task.atomic or is_limited)
 
     def start(self, run: JobRun) -> None:
         """Start the coroutine of a job, and do not wait for it: the function of ``of()`` does that later."""
@@ -126,7 +124,7 @@ class TaskInvoker:
             return self._through_middleware(self._chains[task.is_async])
         helpers = self._helpers if task.time_limit(self._settings.timeout) is None else self._limited_helpers
         if task.is_async:
-            return self._on_loop(binding, helpers, self.can_start(task))
+            return self._on_loop(binding, helpers)
         return self._with_payload(binding.function) if binding.is_plain else self._with_arguments(binding, helpers)
 
     def _with_payload(self, function: Callable[[Any], Any]) -> Invoke:
@@ -142,10 +140,8 @@ class TaskInvoker:
 
         return invoke
 
-    def _on_loop(self, binding: Binding, helpers: Callable[[JobRun], Helpers], can_start: bool) -> Invoke:
+    def _on_loop(self, binding: Binding, helpers: Callable[[JobRun], Helpers]) -> Invoke:
         def invoke(run: JobRun) -> Any:
-            if can_start:
-                self.coroutine_tasks.add(run.claim.task_id)
             coroutine = run.coroutine or self._event_loop.start(coroutine_of(run, binding, helpers))
             return self._finish(run, self._event_loop.wait_for(coroutine))
 

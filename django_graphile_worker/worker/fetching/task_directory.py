@@ -50,6 +50,8 @@ class TaskDirectory:
         self.limited: Mapping[int, Task[Any, Any]] = {}
         # Called when the first limited task is found, on the thread that claims.
         self.on_limited: Callable[[], None] = _do_nothing
+        # Called with the tasks by id when they change, before a claim asks for their jobs.
+        self.on_tasks: Callable[[Mapping[int, Task[Any, Any]]], None] = _ignore_tasks
         self.ids_text = b"{}"
         self._reviewed_at = -math.inf
         self._review_interval = REVIEW_INTERVAL if new_tasks is None else REVIEW_INTERVAL_OF_DJANGO_TASKS
@@ -109,6 +111,7 @@ class TaskDirectory:
     def _replace(self, by_id: dict[int, Task[Any, Any]]) -> None:
         with self._choosing:
             self._by_id = by_id
+            self.on_tasks(by_id)
             self._choose_ids()
 
     def _choose_ids(self) -> None:
@@ -122,4 +125,8 @@ class TaskDirectory:
 
 
 def _do_nothing() -> None:
+    pass
+
+
+def _ignore_tasks(tasks: Mapping[int, Task[Any, Any]]) -> None:
     pass

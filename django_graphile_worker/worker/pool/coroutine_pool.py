@@ -39,18 +39,29 @@ class CoroutinePool(SlotCounts):
         self.low_water = 0
         self.wants_jobs = True
         self._is_interrupted = False
+        # The id of the first coroutine of the line at the last call. A thread that is called for jobs that others start
+        # in time would stay awake as long as jobs wait, and of many such threads each mostly waits for the global lock.
+        self._first_id: int | None = None
         self._changed = threading.Event()
         self._is_change_awaited = False
 
     def call(self, slots: int) -> None:
-        """Wake this many slots, but no more than jobs wait; one slot, if it can start what waits."""
+        """Wake this many slots, but no more than jobs wait.
+
+        One slot can start all coroutines that wait. It is called if none has done so since the last call.
+        """
         self._surplus = 0
         try:
-            is_coroutine = self._are_coroutines([self._waiting[0]])
+            first = self._waiting[0]
         except IndexError:
             # Nothing waits any more.
             return
-        self._threads.call(1 if is_coroutine else min(slots, len(self._waiting)))
+        if not isinstance(first, Claim) or first.task_id not in self._coroutine_tasks:
+            self._threads.call(min(slots, len(self._waiting)))
+            return
+        if first.id == self._first_id and self._has_room:
+            self._threads.call(1)
+        self._first_id = first.id
 
     def _are_coroutines(self, units: Sequence[Claim | WorkUnit]) -> bool:
         """Whether one thread can start all of these jobs in a moment."""

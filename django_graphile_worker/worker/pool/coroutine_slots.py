@@ -26,8 +26,9 @@ class CoroutineSlots:
         # The runs whose coroutines have ended, and the runs that keep a thread until they end.
         self.ended: deque[Any] = deque()
         self.calling: deque[Any] = deque()
-        # The first run that had ended at the last look.
-        self._first: Any = None
+        # The last run that had ended at the last look, and how many threads the next look calls if it still waits.
+        self._last: Any = None
+        self._more = 1
 
     @property
     def has_work(self) -> bool:
@@ -39,19 +40,22 @@ class CoroutineSlots:
         self._threads.call(1)
 
     def look_again(self) -> bool:
-        """Call a thread for each run that has ended, if they have waited since the last look; return False if none has.
+        """Call more threads if a run that had ended by the last look still waits; return False if none waits.
 
-        A receiver of a signal does slow work on the thread that was called: the others must not wait for it.
+        A receiver of a signal does slow work on the threads that were called: the other runs must not wait for it. Each
+        look calls twice as many threads as the look before, because on a busy machine a few threads may be slow, too.
         """
         try:
-            first = self.ended[0]
+            last = self.ended[-1]
         except IndexError:
-            self._first = None
-            return False
-        if first is self._first:
-            self._threads.call(len(self.ended))
-        self._first = first
-        return True
+            last = None
+        if self._last is not None and self._last in self.ended:
+            self._threads.call(min(self._more, len(self.ended)))
+            self._more = min(self._more * 2, self._threads.most)
+        else:
+            self._more = max(self._more // 2, 1)
+        self._last = last
+        return last is not None
 
     def resume(self, run: Any) -> None:
         """Have a thread resume this run, which keeps the thread until it ends."""

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from asgiref.sync import sync_to_async
 
-from django_graphile_worker import Worker, add_job, cancel_jobs, signals, task
+from django_graphile_worker import JobSpec, Worker, add_job, add_jobs, cancel_jobs, signals, task
 from django_graphile_worker.models import Job
 from django_graphile_worker.worker.execution.coroutines.event_loop import EventLoop
 from tests.conftest import WAIT_TIMEOUT
@@ -34,8 +34,6 @@ class Site:
         self.seen: list[Any] = []
 
     async def waits(self, payload: Any) -> None:
-        if payload == "first":
-            return
         self.seen.append(number.get())
         number.set(1)
         event = asyncio.Event()
@@ -45,21 +43,21 @@ class Site:
 
     async def queries(self, payload: Any) -> None:
         await self.waits(payload)
-        if payload != "first":
-            self.seen.append([await sync_to_async(self.where)() for _ in range(3)])
+        self.seen.append([await sync_to_async(self.where)() for _ in range(3)])
 
     @staticmethod
     def where() -> tuple[int, Any]:
         return threading.get_ident(), execute("select pg_backend_pid()")
 
-    def add(self, name: str, count: int, wait_until: Wait) -> list[Any]:
-        """Add jobs, after a first job of the task: from then on its jobs have no thread."""
-        add_job(name, "first")
-        wait_until(lambda: not Job.objects.exists())
+    def add(self, name: str, count: int) -> list[Any]:
+        """Add jobs, and wait until all have begun."""
         jobs = [add_job(name, number) for number in range(count)]
-        for _ in jobs:
-            assert self.begun.acquire(timeout=WAIT_TIMEOUT)
+        self.wait_for_begin(count)
         return jobs
+
+    def wait_for_begin(self, count: int) -> None:
+        for _ in range(count):
+            assert self.begun.acquire(timeout=WAIT_TIMEOUT)
 
     def let_end(self) -> None:
         for loop, event in self.waiting:
@@ -97,19 +95,30 @@ def test_coroutines_that_only_await__have_no_threads(site: Site, wait_until: Wai
     of_others = slot_threads()
     try:
         with Worker(concurrency=JOBS):
-            jobs = site.add("waits", JOBS, wait_until)
+            jobs = site.add("waits", JOBS)
             assert len(slot_threads() - of_others) < JOBS // 2
             site.let_end()
             wait_until(lambda: not Job.objects.exists())
     finally:
         signals.job_started.disconnect(note)
-    assert sorted(started)[1:] == [job.id for job in jobs]
+    assert sorted(started) == [job.id for job in jobs]
     assert site.seen == [0] * JOBS, "each job has a context of its own"
+
+
+def test_first_jobs_of_a_task_that_has_a_backlog__have_no_threads(site: Site, wait_until: Wait) -> None:
+    """Threads that were started for them would wait for Python's global lock as long as jobs wait."""
+    add_jobs([JobSpec("waits", number) for number in range(JOBS)])
+    of_others = slot_threads()
+    with Worker(concurrency=JOBS):
+        site.wait_for_begin(JOBS)
+        assert len(slot_threads() - of_others) < JOBS // 2
+        site.let_end()
+        wait_until(lambda: not Job.objects.exists())
 
 
 def test_synchronous_calls__run_on_one_thread_with_its_own_connection(site: Site, wait_until: Wait) -> None:
     with Worker(concurrency=3):
-        site.add("queries", 3, wait_until)
+        site.add("queries", 3)
         site.let_end()
         wait_until(lambda: not Job.objects.exists())
     places = site.seen[3:]
@@ -118,7 +127,7 @@ def test_synchronous_calls__run_on_one_thread_with_its_own_connection(site: Site
 
 def test_cancelled_job__is_stopped(site: Site, wait_until: Wait) -> None:
     with Worker(concurrency=3):
-        jobs = site.add("waits", 3, wait_until)
+        jobs = site.add("waits", 3)
         assert cancel_jobs([jobs[1].id]).stopping == (jobs[1].id,)
         wait_until(lambda: set(Job.objects.values_list("id", flat=True)) == {jobs[0].id, jobs[2].id})
         site.let_end()
@@ -127,7 +136,7 @@ def test_cancelled_job__is_stopped(site: Site, wait_until: Wait) -> None:
 
 def test_jobs_of_a_worker_that_stops__are_returned(site: Site, wait_until: Wait) -> None:
     with Worker(concurrency=3, grace_period=0.0):
-        jobs = site.add("waits", 3, wait_until)
+        jobs = site.add("waits", 3)
     assert list(Job.objects.order_by("id").values_list("id", "attempts", "locked_by")) == [
         (job.id, 0, None) for job in jobs
     ]

@@ -132,8 +132,57 @@ def test_end_that_takes_long__delays_no_other(site: Site, wait_until: Wait) -> N
     assert slots.look_again()
     assert slots.count == 2, "a run that waits since this moment needs no other thread yet"
     assert slots.look_again()
+    wait_until(lambda: slots.count == 1)
+    assert slots.look_again()
     wait_until(lambda: slots.count == 0)
     assert not slots.look_again()
+
+
+def test_ends_that_take_long__get_twice_as_many_threads_with_each_look(wait_until: Wait) -> None:
+    """A thread takes one run after the other, so that another run is the first at each look."""
+    site = Site(32)
+    site.pool.submit(coroutines(*range(1, 33)), callers=32)
+    wait_until(lambda: len(site.started) == 32)
+    site.may_resume.clear()
+    slots = site.pool.coroutines
+    slots.resume_ended(site.started[:])
+    slots.look_again()
+    for busy in (1, 2, 4, 8, 16, 32):
+        wait_until(lambda busy=busy: slots.count == 32 - busy)
+        slots.look_again()
+    site.may_resume.set()
+    wait_until(lambda: len(site.ended) == 32)
+    site.pool.stop()
+    assert site.pool.join(WAIT_TIMEOUT)
+
+
+def test_looks_at_runs_that_are_taken_in_time__call_no_thread(site: Site, wait_until: Wait) -> None:
+    slots = site.pool.coroutines
+    slots.ended.extend(coroutines(1, 2))
+    assert slots.look_again()
+    slots.ended.clear()
+    slots.ended.extend(coroutines(3, 4))
+    assert slots.look_again()
+    assert len(site.pool._threads) == 0
+    slots.ended.clear()
+
+
+def test_calls_for_coroutines_that_are_started_in_time__call_no_thread(site: Site) -> None:
+    for number in (1, 2, 3):
+        site.pool._waiting.extend(coroutines(number))
+        site.pool.call(4)
+        site.pool._waiting.clear()
+    assert len(site.pool._threads) == 0
+
+
+def test_calls_for_coroutines_without_a_free_slot__call_no_thread(site: Site) -> None:
+    site.pool.coroutines.count = site.pool.concurrency
+    site.pool._waiting.extend(coroutines(1))
+    for _ in range(3):
+        site.pool.call(4)
+    assert len(site.pool._threads) == 0
+    site.pool._waiting.clear()
+    site.pool.coroutines.count = 0
 
 
 def test_call_for_jobs_that_have_begun_meanwhile__starts_no_thread(site: Site) -> None:
@@ -142,7 +191,7 @@ def test_call_for_jobs_that_have_begun_meanwhile__starts_no_thread(site: Site) -
 
 
 def test_call_for_a_job_that_waits__starts_one_thread(site: Site, wait_until: Wait) -> None:
-    """Its task may be async, which is known when its first job has begun: the other threads would never be used."""
+    """The other threads would never be used."""
     site.pool._totals.submit(plain(1))
     site.pool._line.extend(plain(1))
     site.pool.call(4)
@@ -171,6 +220,8 @@ def test_start_that_takes_long__delays_no_other(wait_until: Wait) -> None:
     site.pool.submit(coroutines(1, 2, 3), callers=4)
     wait_until(lambda: len(site.started) == 1)
     assert site.pool.could_do_more
+    site.pool.call(4)
+    assert len(site.pool._threads) == 1, "a job that waits since this moment needs no other thread yet"
     site.pool.call(4)
     wait_until(lambda: site.ended == [2, 3])
     assert len(site.pool._threads) == 2
@@ -288,7 +339,8 @@ def test_any_order__ends_all_jobs_and_runs_no_more_than_slots(seed: int, wait_un
     try:
         for _ in range(100):
             numbers = range(submitted, submitted + site.random.randint(1, 12))
-            claims = [claim(number)._replace(task_id=site.random.choice((COROUTINE, PLAIN))) for number in numbers]
+            kinds = site.random.choice(((COROUTINE,), (COROUTINE, PLAIN)))
+            claims = [claim(number)._replace(task_id=site.random.choice(kinds)) for number in numbers]
             site.pool.submit(claims, callers=len(claims))
             submitted += len(claims)
         wait_until(lambda: site.pool.is_idle)
