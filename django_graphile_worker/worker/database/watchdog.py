@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 logger = logging.getLogger("django_graphile_worker.worker")
 
@@ -27,13 +27,19 @@ TICKS_AFTER = 20
 CANCEL_TIMEOUT = 2.0
 
 
-class Watched(NamedTuple):
+class Watched:
     """A statement that runs under a deadline."""
 
-    deadline: float
-    connection: Any
-    # Whether to skip the request to cancel: it takes seconds if the server does not answer.
-    cuts_at_once: bool
+    __slots__ = ("connection", "cuts_at_once", "deadline", "is_late", "lock", "was_cut")
+
+    def __init__(self, deadline: float, connection: Any, *, cuts_at_once: bool) -> None:
+        self.deadline = deadline
+        self.connection = connection
+        # Whether to skip the request to cancel: it takes seconds if the server does not answer.
+        self.cuts_at_once = cuts_at_once
+        self.is_late = self.was_cut = False
+        # Held while the statement is cancelled or cut, so that this concerns no later statement of its connection.
+        self.lock = threading.Lock()
 
 
 class Watchdog:
@@ -42,17 +48,12 @@ class Watchdog:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._watched: dict[int, Watched] = {}
-        # The tokens of statements past their deadline, and of these the tokens whose connections have been cut.
-        self._late: set[int] = set()
-        self._cut: set[int] = set()
         self._tokens = itertools.count()
         self._was_used = False
         self._idle_ticks = 0
         self._something_to_watch = threading.Event()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
-        # Held while a statement is ended, so that this concerns no later statement of its connection.
-        self._ending = threading.Lock()
 
     @contextmanager
     def watch(self, connection: Any, seconds: float, *, cuts_at_once: bool = False) -> Iterator[None]:
@@ -68,7 +69,7 @@ class Watchdog:
         if self._thread is None:
             self._start_thread()
         token = next(self._tokens)
-        self._watched[token] = Watched(self._clock() + seconds, connection, cuts_at_once)
+        self._watched[token] = Watched(self._clock() + seconds, connection, cuts_at_once=cuts_at_once)
         self._was_used = True
         if not self._something_to_watch.is_set():
             self._something_to_watch.set()
@@ -77,11 +78,9 @@ class Watchdog:
     def end(self, token: int) -> None:
         """End the watch. Close the connection if it was cut, because the statement may have ended before that."""
         watched = self._watched.pop(token, None)
-        if token in self._late:
-            with self._ending:
-                self._late.discard(token)
-                if token in self._cut and watched is not None:
-                    self._cut.discard(token)
+        if watched is not None and watched.is_late:
+            with watched.lock:
+                if watched.was_cut:
                     watched.connection.close()
 
     def check_deadlines(self) -> None:
@@ -92,14 +91,13 @@ class Watchdog:
                 self._end_statement(token, watched)
 
     def _end_statement(self, token: int, watched: Watched) -> None:
-        with self._ending:
-            was_late = token in self._late
-            # Before the statement is looked up: the thread that ends the watch removes it first, and then looks here.
-            self._late.add(token)
+        with watched.lock:
+            # Set before the statement is looked up: the thread that ends the watch removes it first, and then reads it.
+            was_late, watched.is_late = watched.is_late, True
             if token not in self._watched:
-                self._late.discard(token)
-            elif was_late or watched.cuts_at_once:
-                self._cut.add(token)
+                return
+            if was_late or watched.cuts_at_once:
+                watched.was_cut = True
                 cut(watched.connection)
             else:
                 with contextlib.suppress(Exception):
@@ -108,12 +106,9 @@ class Watchdog:
     def forget_thread(self) -> None:
         """Start anew in a forked process: it has no other thread, and the connections belong to its parent."""
         self._watched.clear()
-        self._late.clear()
-        self._cut.clear()
         self._thread = None
         self._something_to_watch = threading.Event()
         self._lock = threading.Lock()
-        self._ending = threading.Lock()
 
     def _start_thread(self) -> None:
         with self._lock:

@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import psycopg
 from psycopg import sql
 
 from django_graphile_worker.exceptions import GraphileWorkerError
@@ -139,7 +140,10 @@ class Listener:
         with self._database.cursor() as cursor:
             for channel in (JOBS_CHANNEL, CONTROL_CHANNEL, MIGRATIONS_CHANNEL, self._own_channel):
                 cursor.execute(sql.SQL("listen {}").format(sql.Identifier(channel)))
-        self._connection = self._database.connection()
+            connection = cursor.connection
+        if connection is not self._database.current:
+            raise psycopg.OperationalError("The connection was closed at its deadline, after it began to listen.")
+        self._connection = connection
         self._connection.add_notify_handler(lambda notice: self._receive(notice.channel, notice.payload))
         self._wakeup.watch(self._connection)
         self._silence = 0.0

@@ -16,6 +16,10 @@ from django_graphile_worker.worker.work_units import WorkUnit
 if TYPE_CHECKING:
     from django_graphile_worker.worker.pool.events import PoolEvents
 
+# If fewer coroutines have started between two looks of the fetcher, which are two milliseconds apart, another thread
+# starts coroutines, too: a receiver of a signal keeps the first. A thread that is not kept starts thirty.
+FEW_STARTS = 8
+
 # What the slots that run a job without a queue have in common: no other job of theirs waits, and they hold no queue.
 LONE_JOB = WorkUnit([], None, 0.0)
 
@@ -39,17 +43,15 @@ class CoroutinePool(SlotCounts):
         self.low_water = 0
         self.wants_jobs = True
         self._is_interrupted = False
-        # The id of the first coroutine of the line at the last call. A thread that is called for jobs that others start
-        # in time would stay awake as long as jobs wait, and of many such threads each mostly waits for the global lock.
-        self._first_id: int | None = None
+        # How many jobs had left the line at the last call for coroutines. A thread that is called for jobs that others
+        # start in time would stay awake as long as jobs wait, and of many such threads each mostly waits for the global
+        # lock.
+        self._passed = 0
         self._changed = threading.Event()
         self._is_change_awaited = False
 
     def call(self, slots: int) -> None:
-        """Wake this many slots, but no more than jobs wait.
-
-        One slot can start all coroutines that wait. It is called if none has done so since the last call.
-        """
+        """Wake this many slots, but no more than jobs wait; for coroutines one slot, unless many have just started."""
         self._surplus = 0
         try:
             first = self._waiting[0]
@@ -59,9 +61,22 @@ class CoroutinePool(SlotCounts):
         if not isinstance(first, Claim) or first.task_id not in self._coroutine_tasks:
             self._threads.call(min(slots, len(self._waiting)))
             return
-        if first.id == self._first_id and self._has_room:
+        passed, self._passed = self._passed, self._line.passed
+        if self._passed - passed < FEW_STARTS and self._has_room:
             self._threads.call(1)
-        self._first_id = first.id
+
+    def _call_for_coroutines(self, count: int) -> None:
+        """Call a slot for coroutines that were put in the line, unless a coroutine waits before them.
+
+        The slot that was called for that coroutine goes on with these.
+        """
+        try:
+            is_called = self._are_coroutines([self._waiting[-count - 1]])
+        except IndexError:
+            is_called = False
+        if not is_called:
+            self._passed = self._line.passed
+            self._threads.call(1)
 
     def _are_coroutines(self, units: Sequence[Claim | WorkUnit]) -> bool:
         """Whether one thread can start all of these jobs in a moment."""

@@ -32,6 +32,11 @@ class Line:
     def __len__(self) -> int:
         return len(self.waiting)
 
+    @property
+    def passed(self) -> int:
+        """How many have left the line so far."""
+        return self._added - len(self.waiting)
+
     def extend(self, waiting: Sequence[Claim | WorkUnit]) -> None:
         with self._lock:
             self._forget_passed_groups()
@@ -57,6 +62,6 @@ class Line:
         return self._groups[0][1] if self._groups else math.inf
 
     def _forget_passed_groups(self) -> None:
-        passed = self._added - len(self.waiting)
+        passed = self.passed
         while self._groups and self._groups[0][0] <= passed:
             self._groups.popleft()

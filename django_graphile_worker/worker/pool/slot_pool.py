@@ -43,10 +43,10 @@ class SlotPool(CoroutinePool):
         self._surplus = 0
         self._line.extend(units)
         # Checked after the line has the jobs: a slot that has found the line empty looks again before it rests.
-        # One slot can start all coroutines. If older jobs wait, the slot that takes those goes on with these.
-        are_coroutines = self._are_coroutines(units)
-        callers = int(self.backlog <= len(units)) if are_coroutines else callers or int(not self.running())
-        self._threads.call(min(callers, len(units)))
+        if units and self._are_coroutines(units):
+            self._call_for_coroutines(len(units))
+        else:
+            self._threads.call(min(callers or int(not self.running()), len(units)))
 
     def rest(self, slots: int) -> None:
         """Have this many slots rest when their jobs have ended, although jobs wait."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from django.db import connections
 
 from django_graphile_worker.worker import fork_guard
+from django_graphile_worker.worker.execution.coroutines.loop_thread import start_loop
 from django_graphile_worker.worker.outcomes import CancelledByWorker
 
 if TYPE_CHECKING:
@@ -243,9 +244,7 @@ class EventLoop:
             from django_graphile_worker.worker.execution.coroutines.coroutine_run import CoroutineRun
 
             self._make_run = CoroutineRun
-            loop = self._loop = asyncio.new_event_loop()
-            self._thread = threading.Thread(target=self._main, args=(loop,), name="graphile-worker-async", daemon=True)
-            self._thread.start()
+            self._loop, self._thread = start_loop(self._main)
         return self._loop
 
     def _main(self, loop: asyncio.AbstractEventLoop) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 from datetime import timedelta
@@ -10,6 +11,8 @@ from typing import Any
 import pytest
 
 from django_graphile_worker import add_job
+from django_graphile_worker.worker.database import connection as connection_module
+from django_graphile_worker.worker.database.watchdog import Watchdog
 from django_graphile_worker.worker.fetching.listener import Listener, announces_jobs
 from django_graphile_worker.worker.parts import Parts
 from django_graphile_worker.worker.runner import never
@@ -81,6 +84,39 @@ def test_a_call_ends_the_wait(listener: Listener, wait_until: Wait) -> None:
 def test_a_call_before_the_wait_counts(listener: Listener) -> None:
     listener.wait(0, unless=never)
     assert not listener.wait(60, unless=lambda: True)
+
+
+@pytest.mark.parametrize("notify", [True, False])
+def test_a_connection_that_is_cut_after_it_began_to_listen_is_not_used(
+    runner: Build, monkeypatch: pytest.MonkeyPatch, notify: bool
+) -> None:
+    """The next connection would listen to nothing. Without proofs nobody would ever notice."""
+    now = [0.0]
+
+    class Cutting(Watchdog):
+        cuts = False
+
+        def end(self, token: int) -> None:
+            if self.cuts:
+                self.cuts, now[0] = False, now[0] + 1000.0
+                self.check_deadlines()
+                self.check_deadlines()
+            super().end(token)
+
+    watchdog = Cutting(clock=lambda: now[0])
+    monkeypatch.setattr(connection_module, "watchdog", watchdog)
+    parts = runner(notify=notify)
+    parts.claim_database.connection()
+    watchdog.cuts = True
+    listener = parts.listener
+    assert listener is not None
+    listener.wait(0, unless=never)
+    assert not watchdog.cuts
+    assert not listener._is_listening
+    listener._try_again_at = -math.inf
+    assert listener.wait(WAIT_TIMEOUT, unless=never)
+    add_job("quick")
+    assert listener.wait(WAIT_TIMEOUT, unless=never)
 
 
 def test_a_connection_that_was_replaced_listens_again(stepped: Parts, listener: Listener) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from django_graphile_worker.worker.database import watchdog as watchdog_module
 from django_graphile_worker.worker.database.watchdog import Watchdog, watchdog
+from tests.conftest import WAIT_TIMEOUT
 
 
 def test_a_child_of_a_fork_has_a_watchdog_of_its_own_and_leaves_the_parents_connections_alone() -> None:
@@ -91,6 +92,45 @@ def test_a_statement_that_ends_while_another_is_cancelled_is_left_alone() -> Non
     assert record == ["cancel"]
 
 
+def test_a_statement_that_was_cut_ends_while_others_are_being_cancelled() -> None:
+    """A server that does not answer keeps each request to cancel for seconds, and the lease would expire meanwhile."""
+    record: list[str] = []
+
+    def end_first() -> None:
+        thread = threading.Thread(target=dog.end, args=(first,))
+        thread.start()
+        thread.join(WAIT_TIMEOUT)
+        assert not thread.is_alive()
+
+    now = 0.0
+    dog = Watchdog(lambda: now)
+    first = dog.begin(Connection(record), 1.0, cuts_at_once=True)
+    second = dog.begin(Connection(record, during=end_first), 1.0)
+    now = 2.0
+    dog.check_deadlines()
+    assert record == ["cut", "close", "cancel"]
+    dog.end(second)
+
+
+def test_a_tick_while_a_watch_ends_leaves_no_cut_connection_open() -> None:
+    record: list[str] = []
+
+    class TickedMeanwhile(dict[int, Any]):
+        def pop(self, token: int, default: Any = None) -> Any:
+            watched = super().pop(token, default)
+            dog._end_statement(token, watched)
+            return watched
+
+    now = 0.0
+    dog = Watchdog(lambda: now)
+    dog._watched = TickedMeanwhile()
+    token = dog.begin(Connection(record), 1.0, cuts_at_once=True)
+    now = 2.0
+    dog.check_deadlines()
+    dog.end(token)
+    assert record == ["cut", "close"]
+
+
 def test_a_statement_that_ends_while_it_is_cut_waits_for_that() -> None:
     record: list[str] = []
     has_ended = threading.Event()
@@ -109,5 +149,5 @@ def test_a_statement_that_ends_while_it_is_cut_waits_for_that() -> None:
     token = dog.begin(Connection(record, during=begin_to_end), 1.0, cuts_at_once=True)
     now = 2.0
     dog.check_deadlines()
-    thread.join(60)
+    thread.join(WAIT_TIMEOUT)
     assert record == ["cut", "close"]

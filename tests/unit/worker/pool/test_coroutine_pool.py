@@ -167,12 +167,31 @@ def test_looks_at_runs_that_are_taken_in_time__call_no_thread(site: Site, wait_u
     slots.ended.clear()
 
 
-def test_calls_for_coroutines_that_are_started_in_time__call_no_thread(site: Site) -> None:
-    for number in (1, 2, 3):
-        site.pool._waiting.extend(coroutines(number))
+def test_calls_for_coroutines__call_a_thread_if_few_have_started_since_the_last_call(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With slow receivers, another job is the first of the line at each look, but few have left it."""
+    called: list[int] = []
+    monkeypatch.setattr(site.pool._threads, "call", called.append)
+    site.pool._line.extend(coroutines(*range(30)))
+    for starts, calls in [(8, []), (9, []), (7, [1]), (3, [1, 1])]:
+        for _ in range(starts):
+            site.pool._waiting.popleft()
         site.pool.call(4)
-        site.pool._waiting.clear()
-    assert len(site.pool._threads) == 0
+        assert called == calls
+    site.pool._waiting.clear()
+
+
+def test_coroutines_behind_others__need_no_thread_of_their_own(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[int] = []
+    monkeypatch.setattr(site.pool._threads, "call", called.append)
+    site.pool.submit(coroutines(1, 2), callers=4)
+    site.pool.submit(coroutines(3), callers=4)
+    assert called == [1]
+    site.pool.submit(plain(4), callers=1)
+    site.pool.submit(coroutines(5, 6), callers=4)
+    assert called == [1, 1, 1], "the thread of the plain job runs that job and cannot start these"
+    site.pool._waiting.clear()
 
 
 def test_calls_for_coroutines_without_a_free_slot__call_no_thread(site: Site) -> None:
@@ -220,8 +239,6 @@ def test_start_that_takes_long__delays_no_other(wait_until: Wait) -> None:
     site.pool.submit(coroutines(1, 2, 3), callers=4)
     wait_until(lambda: len(site.started) == 1)
     assert site.pool.could_do_more
-    site.pool.call(4)
-    assert len(site.pool._threads) == 1, "a job that waits since this moment needs no other thread yet"
     site.pool.call(4)
     wait_until(lambda: site.ended == [2, 3])
     assert len(site.pool._threads) == 2

@@ -194,3 +194,21 @@ def test_start__does_not_wait_for_a_thread_that_calls_the_loop(
     wait_until(lambda: len(event_loop._waiting) == 2)
     late_call.may_call.set()
     assert (first.result(DEADLINE), second.result(DEADLINE)) == (42, 42)
+
+
+def test_loop_whose_thread_could_not_start__starts_with_the_next_coroutine(
+    event_loop: EventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A system that allows no more threads for a moment must not leave a loop that nobody runs."""
+    refusals = [RuntimeError("can't start new thread")]
+    start = threading.Thread.start
+
+    def start_or_refuse(thread: threading.Thread) -> None:
+        if thread.name == "graphile-worker-async" and refusals:
+            raise refusals.pop()
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_or_refuse)
+    with pytest.raises(RuntimeError, match="can't start"):
+        event_loop.start(answer)
+    assert event_loop.run(answer) == 42
