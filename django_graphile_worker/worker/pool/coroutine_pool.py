@@ -58,7 +58,7 @@ class CoroutinePool(SlotCounts):
         except IndexError:
             # Nothing waits any more.
             return
-        if not isinstance(first, Claim) or first.task_id not in self._coroutine_tasks:
+        if not self._are_coroutines([first]):
             self._threads.call(min(slots, len(self._waiting)))
             return
         passed, self._passed = self._passed, self._line.passed
