@@ -24,7 +24,7 @@ from django_graphile_worker.sql.workers import worker_of
 CLAIM_JOBS = """/* gw:claim */
 select job_id, job_task_id, job_attempts, job_payload, queue_id, job_priority, job_run_at, job_max_attempts,
     job_key, job_revision, job_flags, job_error, job_created_at, job_updated_at, name_of_queue, summary, job_tid
-from :SCHEMA._private_claim_jobs_v5(
+from :SCHEMA._private_claim_jobs_v6(
     %(token)s::text, %(task_ids)s::int[], %(task_ranges)s::int4multirange,
     %(max_jobs)s::int, %(max_queues)s::int, %(max_per_queue)s::int,
     %(free_slots)s::int, %(max_bytes)s::bigint, %(max_steps)s::int,

@@ -18,7 +18,7 @@ _IN_DATABASE: dict[str, tuple[str, str, str] | list[tuple[str, str, str]]] = {
         "",
     ),
     "queues are not exclusive": (
-        "_private_claim_jobs_v5",
+        "_private_claim_jobs_v6",
         "where q.is_available",
         "where true",
     ),

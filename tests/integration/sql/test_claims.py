@@ -117,6 +117,16 @@ class TestWhatIsClaimed:
         allowed = make_job(queue_name="q")
         assert ids(claim(forbidden_flags=["heavy"])) == [allowed]
 
+    def test_queued_jobs_beside_forbidden_jobs_are_counted_once(self, claim: Callable[..., Claimed]) -> None:
+        make_job(flags={"heavy": True}, queue_name="q", run_at=minutes_ago(9))
+        allowed = [make_job(queue_name="q", run_at=minutes_ago(8 - number)) for number in range(3)]
+        assert ids(claim(forbidden_flags=["heavy"], max_jobs=3)) == allowed
+
+    def test_each_queued_job_has_the_name_of_its_queue(self, claim: Callable[..., Claimed]) -> None:
+        names = ["plain", 'with "quotes" and \\', "größer", "with\na line", "null"]
+        expected = {make_job(queue_name=name): name for name in names for _ in range(2)} | {make_job(): None}
+        assert {each.id: each.queue_name for each in claim().claims} == expected
+
     def test_returns_when_the_next_job_falls_due(self, claim: Callable[..., Claimed]) -> None:
         make_job(run_at=minutes_ago(-30))
         make_job(run_at=minutes_ago(-10), priority=7, queue_name="q")
