@@ -6,6 +6,8 @@ worker and its claim statement and never repeats, so a statement that arrives la
 
 from __future__ import annotations
 
+import json
+import random
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from itertools import chain
@@ -73,8 +75,8 @@ select id from :SCHEMA._private_release_queues_v2(%(queue_ids)s::int[], %(tokens
 
 # The notification wakes other workers: the waiting jobs may belong to tasks that only the others run.
 WAITING_QUEUES = """/* gw:waiting-queues */
-select id, case when %(notify)s then pg_catalog.pg_notify('jobs:insert', pg_catalog.json_build_object(
-    'r', pg_catalog.random(), 'count', 1)::text) end
+select id, case when %(announcement)s::text is not null then
+    pg_catalog.pg_notify('jobs:insert', %(announcement)s::text) end
 from :SCHEMA._private_waiting_queues_v3(%(queue_ids)s::int[], %(now)s::timestamptz) as id"""
 
 # Sent over a connection of Django, in the task's own transaction: every name is qualified.
@@ -107,6 +109,16 @@ class HeldQueue(NamedTuple):
 
     id: int
     token: str
+
+
+def rehearse(cursor: Any, *, schema: str) -> None:
+    """Have the session plan the statements that delete finished jobs: the first run takes far longer than the next.
+
+    They change nothing. The functions need one group to come to their statements; this group has no jobs.
+    """
+    empty_group = {"tokens": '{""}', "counts": "{0}"}
+    cursor.execute(statement(COMPLETE_JOBS, schema), {"ids": "{}", **empty_group})
+    cursor.execute(statement(COMPLETE_IN_PLACE, schema), {"tids": "{}", "xids": "{0}", **empty_group})
 
 
 def complete_jobs(cursor: Any, claims: Sequence[Claim], *, schema: str) -> set[int]:
@@ -223,15 +235,22 @@ def release_queues(cursor: Any, queues: Sequence[HeldQueue], *, schema: str) -> 
     return {row[0] for row in cursor.fetchall()}
 
 
+def new_announcement() -> str:
+    """Return the payload of a notification of jobs. The number tells it from the notifications of others."""
+    return json.dumps({"r": random.random(), "count": 1})
+
+
 def waiting_queues(
-    cursor: Any, queue_ids: Iterable[int], *, schema: str, notify: bool, now: datetime | None = None
+    cursor: Any, queue_ids: Iterable[int], *, schema: str, announcement: str | None, now: datetime | None = None
 ) -> set[int]:
-    """Return the ids of the queues that are free and have a job to run, and notify other workers of them.
+    """Return the ids of the queues that are free and have a job to run, and notify workers of them.
+
+    ``announcement`` is the payload of the notification; None for no notification.
 
     The caller's transaction must begin after the commit of the transaction that released the queues: a job that was
     added before that commit notified workers that could not claim it yet, and is visible only now.
     """
-    parameters = {"queue_ids": int_array(queue_ids), "notify": notify, "now": now}
+    parameters = {"queue_ids": int_array(queue_ids), "announcement": announcement, "now": now}
     cursor.execute(statement(WAITING_QUEUES, schema), parameters)
     return {row[0] for row in cursor.fetchall()}
 

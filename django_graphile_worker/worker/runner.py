@@ -118,6 +118,7 @@ class Runner:
         # The part that claims starts first, so that the first job does not wait for the others.
         parts.fetcher.start()
         parts.executor.warm_up()
+        parts.releaser.warm_up()
         for service in (
             parts.signal_sender,
             parts.releaser,

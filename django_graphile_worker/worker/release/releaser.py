@@ -12,6 +12,7 @@ again: in a smaller batch if the database does not accept so large a batch, and 
 
 from __future__ import annotations
 
+import contextlib
 import math
 import threading
 import time
@@ -70,6 +71,11 @@ class Releaser(Service):
         # Whether something arrived that must not wait for the end of a pause.
         self._is_urgent = False
         self._is_hurried = False
+        self._must_warm_up = False
+
+    def warm_up(self) -> None:
+        """Have the first step open the connection and plan the statements, before the first outcome arrives."""
+        self._must_warm_up = True
 
     def put(self, outcome: Outcome | HeldQueue) -> None:
         """Take an outcome. It may wait for the end of a pause, unless it is a result that a session may wait for."""
@@ -108,6 +114,9 @@ class Releaser(Service):
 
     def step(self) -> float:
         """Release everything that has arrived."""
+        if self._must_warm_up:
+            self._must_warm_up = False
+            self._warm_up()
         self._is_resting = self._is_pausing = self._is_urgent = False
         self._collect()
         pause = self._next_pause()
@@ -148,6 +157,12 @@ class Releaser(Service):
 
     def close(self) -> None:
         self._statements.close()
+
+    def _warm_up(self) -> None:
+        if not self._inbox:
+            # An error here occurs again in the first release, and is reported then.
+            with contextlib.suppress(psycopg.Error):
+                self._statements.rehearse()
 
     def _next_pause(self) -> float:
         """Return how long to pause after the release of what has been collected; zero for no pause."""

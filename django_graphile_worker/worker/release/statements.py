@@ -55,8 +55,16 @@ class ReleaseStatements:
         # The time of keys that are closed; None for the clock of the database, which all workers share.
         self._limit_clock = limit_clock
         self._recording: Recording | None = None
+        # The payload of the notifications that queues with jobs are free. The worker itself need not hear of them.
+        self.announcement = releases.new_announcement()
         # Called for each claim that ends as cancelled because of a request in the database.
         self.on_cancelled: OnCancelled = ignore_cancelled
+
+    def rehearse(self) -> None:
+        """Open the connection, and have the session plan the statements that end most claims."""
+        with self._blocking_cursor.usable() as cursor:
+            releases.rehearse(cursor, schema=self._schema)
+        self.release_queues(())
 
     def complete(self, ended: Sequence[Claim]) -> set[int]:
         with self._blocking_cursor.usable() as cursor:
@@ -179,10 +187,10 @@ class ReleaseStatements:
             releases.release_queues(cursor, queues, schema=self._schema)
         queue_ids = [queue.id for queue in queues]
         try:
-            return self._waiting(queue_ids, notify=self._settings.notify)
+            return self._waiting(queue_ids, self.announcement if self._settings.notify else None)
         except ProgramLimitExceeded:
             # The notification queue of the server is full. This worker claims the jobs, or others find them by polling.
-            return self._waiting(queue_ids, notify=False)
+            return self._waiting(queue_ids, None)
 
     def close(self) -> None:
         self._database.close()
@@ -198,6 +206,8 @@ class ReleaseStatements:
             self._recording = Recording(self._settings)
         return self._recording
 
-    def _waiting(self, queue_ids: Sequence[int], *, notify: bool) -> set[int]:
+    def _waiting(self, queue_ids: Sequence[int], announcement: str | None) -> set[int]:
         with self._database.cursor() as cursor:
-            return releases.waiting_queues(cursor, queue_ids, schema=self._schema, notify=notify, now=self._now())
+            return releases.waiting_queues(
+                cursor, queue_ids, schema=self._schema, announcement=announcement, now=self._now()
+            )

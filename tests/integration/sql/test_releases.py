@@ -82,6 +82,28 @@ def test_completing_nothing_deletes_nothing(claimed: Claim, cursor: Any, worker_
     assert row(cursor, claimed.id, worker_schema) is not None
 
 
+def test_a_rehearsal_changes_nothing(claimed: Claim, cursor: Any, worker_schema: str) -> None:
+    before = row(cursor, claimed.id, worker_schema)
+    releases.rehearse(cursor, schema=worker_schema)
+    assert row(cursor, claimed.id, worker_schema) == before
+    # Nor does it delete a job that no worker holds, whose token is empty.
+    free = make_job()
+    releases.rehearse(cursor, schema=worker_schema)
+    assert row(cursor, free, worker_schema) is not None
+
+
+def test_a_rehearsal_comes_to_the_statements_inside_the_functions(cursor: Any, worker_schema: str) -> None:
+    """A session plans them when they run for the first time, and keeps their locks until the end of the transaction."""
+    locks = """select count(*) from pg_locks where pid = pg_backend_pid() and mode = 'RowExclusiveLock'
+        and relation = %s::regclass"""
+    table = f'"{worker_schema}"._private_jobs'
+    cursor.execute(locks, [table])
+    assert cursor.fetchone() == (0,)
+    releases.rehearse(cursor, schema=worker_schema)
+    cursor.execute(locks, [table])
+    assert cursor.fetchone() == (1,)
+
+
 def test_failing_keeps_the_error_and_backs_off(claimed: Claim, cursor: Any, worker_schema: str) -> None:
     failed = releases.fail_jobs(cursor, [Failure(claim=claimed, error="Oh no")], schema=worker_schema)
     assert failed == {claimed.id: pytest.approx(2.718, abs=0.01)}
@@ -269,13 +291,13 @@ def test_a_queue_is_released_by_its_claim_only(claim: Callable[..., Claimed], cu
     make_job(queue_name="q")
     waiting = make_job(queue_name="q")
     (claimed,) = claim(max_per_queue=1).claims
-    queue_id = claimed.queue_id or 0
+    queue_id, announcement = claimed.queue_id or 0, releases.new_announcement()
 
     def release(token: str) -> set[int]:
         return releases.release_queues(cursor, [HeldQueue(queue_id, token)], schema=worker_schema)
 
     def waits() -> set[int]:
-        return releases.waiting_queues(cursor, [queue_id], schema=worker_schema, notify=True)
+        return releases.waiting_queues(cursor, [queue_id], schema=worker_schema, announcement=announcement)
 
     assert (release(OTHER), waits()) == (set(), set())
     assert claim().claims == []

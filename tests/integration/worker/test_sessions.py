@@ -11,6 +11,7 @@ import pytest
 
 from django_graphile_worker.models import Job
 from django_graphile_worker.routing import places_to_serve
+from django_graphile_worker.sql.releases import HeldQueue
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.parts import Parts
 from django_graphile_worker.worker.process.runner_group import build_runners
@@ -92,6 +93,19 @@ def test_recovery__keeps_one_session(worker: Parts, sessions: Sessions) -> None:
     first = swept()
     assert len(first) == 1
     assert swept() == first
+
+
+def test_releaser__has_its_session_before_the_first_job_ends(worker: Parts, sessions: Sessions) -> None:
+    """To open a session and to plan its statements takes longer than many jobs."""
+    worker.releaser.warm_up()
+    worker.releaser.step()
+    first = [pid for pid, part in sessions().items() if part == "releaser"]
+    assert len(first) == 1
+    said = overhear(worker.release_database)
+    worker.releaser.release_queue(HeldQueue(1, "django-worker-1/1"))
+    worker.releaser.step()
+    assert [pid for pid, part in sessions().items() if part == "releaser"] == first
+    assert said == ["cursor", "release-queues", "cursor", "waiting-queues"]
 
 
 def test_once__leaves_no_session(sessions: Sessions, wait_until: Wait) -> None:

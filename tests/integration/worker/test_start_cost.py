@@ -134,7 +134,12 @@ def test_the_part_that_claims_starts_before_those_that_can_wait(monkeypatch: pyt
     with own_tasks() as registry:
         runner = build(registry)
         runner.start()
+        # The first step of the releaser, on its thread, opens its session: the first claim does not wait for that.
+        sessions = [runner.parts.release_database.current]
+        runner.parts.releaser.step()
+        sessions.append(runner.parts.release_database.current)
         runner.close()
+    assert [session is not None for session in sessions] == [False, True]
     assert started[0] == "fetcher"
     assert {"signal-sender", "releaser", "heartbeat", "recovery"} <= set(started)
 

@@ -17,6 +17,7 @@ from django_graphile_worker.worker.fetching.listener import Listener, announces_
 from django_graphile_worker.worker.parts import Parts
 from django_graphile_worker.worker.runner import never
 from tests.conftest import WAIT_TIMEOUT
+from tests.support.factories import make_job
 from tests.support.stepped_worker import Build
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -67,6 +68,29 @@ def test_what_arrives_during_a_claim_is_not_lost(stepped: Parts, listener: Liste
     listener.wait(0, unless=never)
     add_job("quick", run_at=timedelta(seconds=9))
     assert not stepped.claimer.claim(max_jobs=1, max_queues=1, max_per_queue=1).claims
+    assert listener.wait(WAIT_TIMEOUT, unless=never)
+
+
+def test_a_queue_that_this_worker_releases_is_news_for_other_workers_only(
+    runner: Build, stepped: Parts, listener: Listener, wait_until: Wait
+) -> None:
+    """The worker claims the next job of the queue at once. One more claim, for its own notification, finds nothing."""
+    other = runner().listener
+    assert other is not None
+    for each in (listener, other):
+        assert each.wait(WAIT_TIMEOUT, unless=never)
+        assert not each.wait(0.01, unless=never)
+    for _ in range(2):
+        make_job("quick", queue_name="q")
+    stepped.fetcher.step()
+    wait_until(lambda: stepped.slots.is_idle)
+    stepped.fetcher.forget_wake()
+    assert stepped.claimer.claim(max_jobs=1, max_queues=1, max_per_queue=1).claims == []
+    stepped.releaser.step()
+    assert stepped.fetcher.was_woken()
+    assert other.wait(WAIT_TIMEOUT, unless=never)
+    assert not listener.wait(0.2, unless=never)
+    add_job("quick")
     assert listener.wait(WAIT_TIMEOUT, unless=never)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, cast
 from unittest.mock import Mock
 
+import psycopg
 import pytest
 
 from django_graphile_worker.sql.releases import HeldQueue
@@ -29,6 +30,9 @@ class Statements:
         return {claim.id for claim in claims}
 
     return_jobs = complete
+
+    def rehearse(self) -> None:
+        self.sizes.append(0)
 
     def release_queues(self, queues: list[HeldQueue]) -> set[int]:
         self.sizes.append(len(queues))
@@ -52,6 +56,33 @@ def ended(job_id: int, seconds: float = 0.01) -> Succeeded:
 def test_first_outcome__is_released_at_once(releaser: Releaser, statements: Statements) -> None:
     releaser.put(ended(1))
     assert releaser.was_woken()
+    releaser.step()
+    assert statements.sizes == [1]
+
+
+def test_warm_up__is_done_once_before_the_first_outcome(releaser: Releaser, statements: Statements) -> None:
+    releaser.warm_up()
+    assert releaser.step() == math.inf
+    releaser.put(ended(1))
+    releaser.step()
+    assert statements.sizes == [0, 1]
+
+
+def test_warm_up__is_left_out_if_an_outcome_is_there(releaser: Releaser, statements: Statements) -> None:
+    releaser.warm_up()
+    releaser.put(ended(1))
+    releaser.step()
+    releaser.step()
+    assert statements.sizes == [1]
+
+
+def test_warm_up__that_fails_delays_no_outcome(releaser: Releaser, statements: Statements) -> None:
+    def fail() -> None:
+        releaser.put(ended(1))
+        raise psycopg.OperationalError("no server")
+
+    statements.rehearse = fail  # type: ignore[method-assign]
+    releaser.warm_up()
     releaser.step()
     assert statements.sizes == [1]
 
