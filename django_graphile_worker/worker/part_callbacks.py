@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker import signals
 from django_graphile_worker.worker.identity import about_this_process
+from django_graphile_worker.worker.other_workers import wake_other_workers
 from django_graphile_worker.worker.outcomes import Cancelled, Outcome
 from django_graphile_worker.worker.parts import Parts
 
@@ -66,8 +67,11 @@ class ReleaserCallbacks:
         if self._parts.limited is not None:
             self._parts.limited.ended.free_queues(queue_ids)
 
-    def jobs_returned(self) -> None:
+    def jobs_returned(self, count: int) -> None:
         self._parts.wake_fetcher()
+        if count and self._parts.settings.notify:
+            # This worker may have no free slot, or may be about to stop.
+            wake_other_workers(self._parts.release_database, count)
 
     def queues_paused(self, pauses: Sequence[Pause]) -> None:
         self._parts.events.work_paused(pauses)

@@ -82,7 +82,7 @@ class _Released:
     def queues_released(self, queue_ids: Sequence[int]) -> None:
         """Ignore it: the next claim looks at all queues."""
 
-    def jobs_returned(self) -> None:
+    def jobs_returned(self, count: int) -> None:
         """Ignore it: the next claim finds them."""
 
     def queues_paused(self, pauses: Sequence[Pause]) -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING
-
-import psycopg
 
 from django_graphile_worker.worker.limited.claimer import FastPathBesideLimits, LimitedClaims, SharedClaimer
 from django_graphile_worker.worker.limited.ended_claims import EndedClaims
@@ -13,6 +10,7 @@ from django_graphile_worker.worker.limited.keeper import Keeper
 from django_graphile_worker.worker.limited.limited_tasks import LimitedTasks
 from django_graphile_worker.worker.limited.sorter import Sorter
 from django_graphile_worker.worker.limited.start_deadlines import StartDeadlines
+from django_graphile_worker.worker.other_workers import wake_other_workers
 
 if TYPE_CHECKING:
     from typing import Protocol
@@ -105,12 +103,7 @@ class LimitedWork:
         self.claimer.look_at_once()
         parts.fetcher.wake()
         if lanes > parts.slots.free and parts.settings.notify:
-            # Late import: the first job need not wait for the statements of recovery.
-            from django_graphile_worker.sql.recovery import wake_workers
-
-            # Workers that are not notified find the lanes by polling.
-            with contextlib.suppress(psycopg.Error), database.cursor() as cursor:
-                wake_workers(cursor, lanes, schema=database.schema)
+            wake_other_workers(database, lanes)
 
     def _call_keeper(self) -> bool:
         self.keeper.call()

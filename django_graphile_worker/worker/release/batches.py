@@ -56,8 +56,8 @@ if TYPE_CHECKING:
         def queues_released(self, queue_ids: Sequence[int]) -> None:
             """Report all queues that were released."""
 
-        def jobs_returned(self) -> None:
-            """Report that jobs were returned: a worker may claim them again."""
+        def jobs_returned(self, count: int) -> None:
+            """Report that this many jobs were returned: a worker may claim them again."""
 
         def queues_paused(self, pauses: Sequence[Pause]) -> None:
             """Report queues that were paused, because tasks asked for it."""
@@ -207,9 +207,10 @@ class ReleaseBatcher:
         return self._statements.fail(failures)
 
     def _return_interrupted(self, pending: PendingReleases) -> None:
-        if pending.interrupted:
+        before = len(pending.interrupted)
+        if before:
             self._release(pending, pending.interrupted, self._return_jobs)
-            self._events.jobs_returned()
+            self._events.jobs_returned(before - len(pending.interrupted))
 
     def _return_jobs(self, outcomes: Sequence[Interrupted]) -> Collection[int]:
         if self._statements.has_history and any(outcome.has_begun for outcome in outcomes):

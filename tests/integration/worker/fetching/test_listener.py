@@ -14,6 +14,7 @@ from django_graphile_worker import add_job
 from django_graphile_worker.worker.database import connection as connection_module
 from django_graphile_worker.worker.database.watchdog import Watchdog
 from django_graphile_worker.worker.fetching.listener import Listener, announces_jobs
+from django_graphile_worker.worker.outcomes import Interrupted
 from django_graphile_worker.worker.parts import Parts
 from django_graphile_worker.worker.runner import never
 from tests.conftest import WAIT_TIMEOUT
@@ -92,6 +93,20 @@ def test_a_queue_that_this_worker_releases_is_news_for_other_workers_only(
     assert not listener.wait(0.2, unless=never)
     add_job("quick")
     assert listener.wait(WAIT_TIMEOUT, unless=never)
+
+
+@pytest.mark.parametrize("notify", [True, False])
+def test_jobs_that_a_worker_returns_are_news_for_other_workers(runner: Build, listener: Listener, notify: bool) -> None:
+    """It may have no free slot, or may be about to stop."""
+    assert listener.wait(WAIT_TIMEOUT, unless=never)
+    assert not listener.wait(0.01, unless=never)
+    other = runner(notify=notify)
+    make_job("quick")
+    claimed = other.claimer.claim(max_jobs=1, max_queues=1, max_per_queue=1).claims
+    other.releaser.return_jobs([Interrupted(claim, 0.0, has_begun=False) for claim in claimed], [])
+    other.releaser.step()
+    assert other.fetcher.was_woken()
+    assert listener.wait(WAIT_TIMEOUT if notify else 0.2, unless=never) is notify
 
 
 def test_a_call_ends_the_wait(listener: Listener, wait_until: Wait) -> None:
