@@ -61,10 +61,9 @@ class ReleaseStatements:
         self.on_cancelled: OnCancelled = ignore_cancelled
 
     def rehearse(self) -> None:
-        """Open the connection, and have the session plan the statements that end most claims."""
-        with self._blocking_cursor.usable() as cursor:
+        """Open the connection, and have the session plan what ends most claims."""
+        with self._database.cursor() as cursor:
             releases.rehearse(cursor, schema=self._schema)
-        self.release_queues(())
 
     def complete(self, ended: Sequence[Claim]) -> set[int]:
         with self._blocking_cursor.usable() as cursor:
