@@ -670,8 +670,13 @@ begin
                                 select job.tid, stair.queue_id, stair.priority, job.run_at, job.id, row_number() over (
                                     partition by stair.place order by stair.priority, job.run_at, job.id) as place
                                 from (
-                                    select step.queue_id, step.place, step.task_id, step.priority from stair as step
+                                    select step.queue_id, step.place, step.task_id, step.priority,
+                                        case when forbidden_flags is not null
+                                            then picked_ids[array_position(picked_queues, step.queue_id)] end as picked_id
+                                    from stair as step
                                     where known_ranges @> step.task_id
+                                    -- So that the planner does not copy the search to each job.
+                                    offset 0
                                 ) as stair
                                 cross join lateral (
                                     select entry.tid, entry.run_at, entry.id
@@ -684,13 +689,12 @@ begin
                                         limit per_queue + case when forbidden_flags is null then 0 else 50 end
                                     ) as entry
                                     where forbidden_flags is null or ((entry.flags ?| forbidden_flags) is not true
-                                        and entry.id is distinct from
-                                            picked_ids[array_position(picked_queues, stair.queue_id)])
+                                        and entry.id is distinct from stair.picked_id)
                                     union all
                                     -- A look found this one, perhaps behind many with a forbidden flag.
                                     select j.ctid, j.run_at, j.id from only :SCHEMA._private_jobs as j
                                     where forbidden_flags is not null
-                                        and j.id = picked_ids[array_position(picked_queues, stair.queue_id)]
+                                        and j.id = stair.picked_id
                                         and case when j.is_available and j.job_queue_id = stair.queue_id
                                             and j.task_id = stair.task_id and j.priority = stair.priority
                                             then j.run_at <= this_moment end
