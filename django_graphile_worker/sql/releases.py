@@ -6,7 +6,6 @@ worker and its claim statement and never repeats, so a statement that arrives la
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -73,10 +72,11 @@ where {locked_by_worker("job", "= %(worker_id)s")}"""
 RELEASE_QUEUES = """/* gw:release-queues */
 select id from :SCHEMA._private_release_queues_v2(%(queue_ids)s::int[], %(tokens)s::text[]) as id"""
 
-# The notification wakes other workers: the waiting jobs may belong to tasks that only the others run.
+# The notifications wake other workers: the waiting jobs may belong to tasks that only the others run. Each queue has
+# its own, because graphile-worker wakes one slot for each. PostgreSQL would merge notifications that are equal.
 WAITING_QUEUES = """/* gw:waiting-queues */
-select id, case when %(announcement)s::text is not null then
-    pg_catalog.pg_notify('jobs:insert', %(announcement)s::text) end
+select id, case when %(sender)s::text is not null then pg_catalog.pg_notify('jobs:insert', pg_catalog.concat(
+    %(sender)s::text, '"queue": ', id, ', "count": 1}')) end
 from :SCHEMA._private_waiting_queues_v3(%(queue_ids)s::int[], %(now)s::timestamptz) as id"""
 
 # In a new session, the first call of each function takes far longer than the next. The functions that complete jobs
@@ -239,22 +239,23 @@ def release_queues(cursor: Any, queues: Sequence[HeldQueue], *, schema: str) -> 
     return {row[0] for row in cursor.fetchall()}
 
 
-def new_announcement() -> str:
-    """Return the payload of a notification of jobs. The number tells it from the notifications of others."""
-    return json.dumps({"r": random.random(), "count": 1})
+def new_sender() -> str:
+    """Return how the notifications of a sender of ``waiting_queues`` begin: with a number that no other sender has."""
+    # A project may seed the generator that all modules share, and then it gives all workers the same number.
+    return f'{{"r": {random.SystemRandom().random()}, '
 
 
 def waiting_queues(
-    cursor: Any, queue_ids: Iterable[int], *, schema: str, announcement: str | None, now: datetime | None = None
+    cursor: Any, queue_ids: Iterable[int], *, schema: str, sender: str | None, now: datetime | None = None
 ) -> set[int]:
     """Return the ids of the queues that are free and have a job to run, and notify workers of them.
 
-    ``announcement`` is the payload of the notification; None for no notification.
+    ``sender`` is how the notifications begin; None for no notifications.
 
     The caller's transaction must begin after the commit of the transaction that released the queues: a job that was
     added before that commit notified workers that could not claim it yet, and is visible only now.
     """
-    parameters = {"queue_ids": int_array(queue_ids), "announcement": announcement, "now": now}
+    parameters = {"queue_ids": int_array(queue_ids), "sender": sender, "now": now}
     cursor.execute(statement(WAITING_QUEUES, schema), parameters)
     return {row[0] for row in cursor.fetchall()}
 

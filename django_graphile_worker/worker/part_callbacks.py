@@ -235,7 +235,7 @@ class ListenerCallbacks:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self.channel = parts.proof_channel
-        self.own_announcement = parts.own_announcement
+        self.sender = parts.sender
         self.request_proof = parts.heartbeat.wake
         self.on_listening = parts.events.listening_started
         self.on_lost = parts.events.listening_lost

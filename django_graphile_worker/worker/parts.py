@@ -101,8 +101,8 @@ class Parts:
     scheduler: Scheduler | None = None
     # None until a task reports its progress.
     progress: ProgressWriter | None = None
-    # The payload of the notifications that the releaser sends: other workers must look, this worker does already.
-    own_announcement: str
+    # How the notifications of the releaser begin: other workers must look, this worker does already.
+    sender: str
     # The connection of the releaser.
     release_database: Database
     # None until the worker has a task with limits; late_parts.use_limits() builds it.

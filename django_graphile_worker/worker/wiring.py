@@ -160,7 +160,7 @@ def _build_releaser(parts: Parts) -> Releaser:
     statements = ReleaseStatements(
         parts.release_database, now=parts.now, settings=parts.settings, keeping=parts.result_keeping
     )
-    parts.own_announcement = statements.announcement
+    parts.sender = statements.sender
     return Releaser(
         statements=statements, events=part_callbacks.ReleaserCallbacks(parts), on_trouble=parts.events.database_trouble
     )

@@ -157,6 +157,6 @@ class HeldClaims:
             releases.release_queues(cursor, queues, schema=schema)
         # If the notification queue of the server is full, other workers find the jobs when they poll.
         with contextlib.suppress(psycopg.errors.ProgramLimitExceeded), self._database.cursor() as cursor:
-            announcement = releases.new_announcement() if self._notify else None
-            releases.waiting_queues(cursor, [queue.id for queue in queues], schema=schema, announcement=announcement)
+            sender = releases.new_sender() if self._notify else None
+            releases.waiting_queues(cursor, [queue.id for queue in queues], schema=schema, sender=sender)
         self._lost_queues.difference_update(queues)

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
         """What the listener calls in other parts of the worker."""
 
         @property
-        def own_announcement(self) -> str:
-            """The payload of the worker's own notifications of jobs, which it acts on without hearing them."""
+        def sender(self) -> str:
+            """How the worker's own notifications of jobs begin, which it acts on without hearing them."""
 
         def channel(self) -> str:
             """Return the channel that only this worker listens to; it changes with the worker's id."""
@@ -88,7 +88,7 @@ class Listener:
     ) -> None:
         self._database = database
         self._channel = events.channel
-        self._own_announcement = events.own_announcement
+        self._sender = events.sender
         self._request_proof = events.request_proof
         self._on_listening = events.on_listening
         self._on_reconnected = events.on_reconnected
@@ -215,7 +215,7 @@ class Listener:
         elif channel == CONTROL_CHANNEL:
             if payload == self._database.schema:
                 self._on_control()
-        elif payload != self._own_announcement and announces_jobs(payload):
+        elif not payload.startswith(self._sender) and announces_jobs(payload):
             self._has_jobs = True
 
     def _prove(self) -> None:

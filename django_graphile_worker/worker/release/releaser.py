@@ -12,7 +12,6 @@ again: in a smaller batch if the database does not accept so large a batch, and 
 
 from __future__ import annotations
 
-import contextlib
 import math
 import threading
 import time
@@ -160,9 +159,12 @@ class Releaser(Service):
 
     def _warm_up(self) -> None:
         if not self._inbox:
-            # An error here occurs again in the first release, and is reported then.
-            with contextlib.suppress(psycopg.Error):
+            try:
                 self._statements.rehearse()
+            except psycopg.Error:
+                # It occurs again in the first release, and is reported then.
+                if self._inbox:
+                    raise
 
     def _next_pause(self) -> float:
         """Return how long to pause after the release of what has been collected; zero for no pause."""

@@ -55,8 +55,8 @@ class ReleaseStatements:
         # The time of keys that are closed; None for the clock of the database, which all workers share.
         self._limit_clock = limit_clock
         self._recording: Recording | None = None
-        # The payload of the notifications that queues with jobs are free. The worker itself need not hear of them.
-        self.announcement = releases.new_announcement()
+        # How the notifications begin that queues with jobs are free. The worker itself need not hear of them.
+        self.sender = releases.new_sender()
         # Called for each claim that ends as cancelled because of a request in the database.
         self.on_cancelled: OnCancelled = ignore_cancelled
 
@@ -186,7 +186,7 @@ class ReleaseStatements:
             releases.release_queues(cursor, queues, schema=self._schema)
         queue_ids = [queue.id for queue in queues]
         try:
-            return self._waiting(queue_ids, self.announcement if self._settings.notify else None)
+            return self._waiting(queue_ids, self.sender if self._settings.notify else None)
         except ProgramLimitExceeded:
             # The notification queue of the server is full. This worker claims the jobs, or others find them by polling.
             return self._waiting(queue_ids, None)
@@ -205,8 +205,6 @@ class ReleaseStatements:
             self._recording = Recording(self._settings)
         return self._recording
 
-    def _waiting(self, queue_ids: Sequence[int], announcement: str | None) -> set[int]:
+    def _waiting(self, queue_ids: Sequence[int], sender: str | None) -> set[int]:
         with self._database.cursor() as cursor:
-            return releases.waiting_queues(
-                cursor, queue_ids, schema=self._schema, announcement=announcement, now=self._now()
-            )
+            return releases.waiting_queues(cursor, queue_ids, schema=self._schema, sender=sender, now=self._now())

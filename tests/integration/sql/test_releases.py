@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import random
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -12,6 +14,7 @@ from django.db import connection
 from django_graphile_worker.sql import claims, releases
 from django_graphile_worker.sql.claims import Claim, Claimed
 from django_graphile_worker.sql.releases import Failure, HeldQueue, return_remaining
+from tests.conftest import WAIT_TIMEOUT
 from tests.support.factories import cancel_claimed, make_job, make_task
 
 pytestmark = pytest.mark.django_db
@@ -287,17 +290,51 @@ def test_a_return_states_the_claim_in_each_of_its_two_steps(
         assert cursor.fetchall() == found
 
 
+@pytest.mark.django_db(transaction=True)
+def test_each_free_queue_has_a_notification_of_its_own(
+    cursor: Any, worker_schema: str, raw_connection: Callable[..., Any]
+) -> None:
+    """A worker of graphile-worker wakes one slot for each notification."""
+    for name in ("q", "r", "s"):
+        make_job(queue_name=name)
+    hearing = raw_connection()
+    hearing.execute('listen "jobs:insert"')
+    cursor.execute(f'select id from "{worker_schema}"._private_job_queues')
+    queue_ids = [queue_id for (queue_id,) in cursor.fetchall()]
+    sender = releases.new_sender()
+    assert releases.waiting_queues(cursor, queue_ids, schema=worker_schema, sender=sender) == set(queue_ids)
+    payloads = [notice.payload for notice in hearing.notifies(timeout=WAIT_TIMEOUT, stop_after=3)]
+    assert all(payload.startswith(sender) for payload in payloads)
+    assert sorted((json.loads(payload)["queue"], json.loads(payload)["count"]) for payload in payloads) == [
+        (queue_id, 1) for queue_id in sorted(queue_ids)
+    ]
+
+
+def test_senders_differ_also_in_projects_that_seed_random() -> None:
+    """Otherwise their workers would take each other's notifications for their own."""
+
+    def seeded() -> str:
+        random.seed(1)
+        return releases.new_sender()
+
+    before = random.getstate()
+    try:
+        assert seeded() != seeded()
+    finally:
+        random.setstate(before)
+
+
 def test_a_queue_is_released_by_its_claim_only(claim: Callable[..., Claimed], cursor: Any, worker_schema: str) -> None:
     make_job(queue_name="q")
     waiting = make_job(queue_name="q")
     (claimed,) = claim(max_per_queue=1).claims
-    queue_id, announcement = claimed.queue_id or 0, releases.new_announcement()
+    queue_id, sender = claimed.queue_id or 0, releases.new_sender()
 
     def release(token: str) -> set[int]:
         return releases.release_queues(cursor, [HeldQueue(queue_id, token)], schema=worker_schema)
 
     def waits() -> set[int]:
-        return releases.waiting_queues(cursor, [queue_id], schema=worker_schema, announcement=announcement)
+        return releases.waiting_queues(cursor, [queue_id], schema=worker_schema, sender=sender)
 
     assert (release(OTHER), waits()) == (set(), set())
     assert claim().claims == []

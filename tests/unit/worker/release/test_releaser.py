@@ -76,15 +76,22 @@ def test_warm_up__is_left_out_if_an_outcome_is_there(releaser: Releaser, stateme
     assert statements.sizes == [1]
 
 
-def test_warm_up__that_fails_delays_no_outcome(releaser: Releaser, statements: Statements) -> None:
+@pytest.mark.parametrize("has_outcome", [False, True])
+def test_warm_up__that_fails_is_reported_if_an_outcome_waits(
+    releaser: Releaser, statements: Statements, has_outcome: bool
+) -> None:
     def fail() -> None:
-        releaser.put(ended(1))
+        if has_outcome:
+            releaser.put(ended(1))
         raise psycopg.OperationalError("no server")
 
     statements.rehearse = fail  # type: ignore[method-assign]
     releaser.warm_up()
-    releaser.step()
-    assert statements.sizes == [1]
+    releaser.attempt()
+    assert isinstance(releaser.trouble, psycopg.OperationalError) is has_outcome
+    releaser.attempt()
+    assert releaser.trouble is None
+    assert statements.sizes == [1] * has_outcome
 
 
 def test_outcomes_of_the_next_moments__are_released_together(releaser: Releaser, statements: Statements) -> None:
