@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 # 20 seconds, and longer if the database answers slowly.
 ATTEMPTS_TO_CLAIM = 9
 
+# Seconds until the first look for dead workers. It opens a session and plans statements, and no job of this worker
+# waits for it.
+FIRST_RECOVERY = 0.25
+
 # Seconds that a draining worker takes at its end to delete what has expired.
 LOOK_AT_THE_END = 1.0
 
@@ -119,6 +123,7 @@ class Runner:
         parts.fetcher.start()
         parts.executor.warm_up()
         parts.releaser.warm_up()
+        parts.recovery.start(after=FIRST_RECOVERY)
         for service in (
             parts.signal_sender,
             parts.releaser,

@@ -131,10 +131,14 @@ class Service(Loop):
         super().__init__(on_trouble=on_trouble)
         self._thread: threading.Thread | None = None
 
-    def start(self) -> None:
-        """Start the thread, once; a service that was stopped before never starts."""
+    def start(self, *, after: float = 0.0) -> None:
+        """Start the thread, once; a service that was stopped before never starts.
+
+        The first step begins after this many seconds, or when something wakes the service.
+        """
         if self._thread is None and not self._stopping.is_set():
-            self._thread = threading.Thread(target=self._run, name=f"graphile-worker-{self.name}", daemon=True)
+            name = f"graphile-worker-{self.name}"
+            self._thread = threading.Thread(target=self._run, args=(after,), name=name, daemon=True)
             self._thread.start()
 
     def join(self, timeout: float | None = None) -> bool:
@@ -149,9 +153,10 @@ class Service(Loop):
         """Has the thread ended without ``stop()``?"""
         return self._thread is not None and not self._thread.is_alive() and not self.is_stopping
 
-    def _run(self) -> None:
+    def _run(self, after: float) -> None:
         born_in = fork_guard.generation
         try:
+            self.pause(after)
             while not self._stopping.is_set():
                 self._rest_was_called = self.rest(self.round())
                 # A step may have called code of the site, which may have forked this process.

@@ -128,9 +128,9 @@ def test_the_first_job_waits_for_nothing_that_it_does_not_need(modules_of_first_
 
 @pytest.mark.django_db(transaction=True)
 def test_the_part_that_claims_starts_before_those_that_can_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    started: list[str] = []
+    started: dict[str, float] = {}
     for kind in (Service, Fetcher):
-        monkeypatch.setattr(kind, "start", lambda service: started.append(service.name))
+        monkeypatch.setattr(kind, "start", lambda service, after=0.0: started.setdefault(service.name, after))
     with own_tasks() as registry:
         runner = build(registry)
         runner.start()
@@ -140,8 +140,10 @@ def test_the_part_that_claims_starts_before_those_that_can_wait(monkeypatch: pyt
         sessions.append(runner.parts.release_database.current)
         runner.close()
     assert [session is not None for session in sessions] == [False, True]
-    assert started[0] == "fetcher"
+    assert next(iter(started)) == "fetcher"
     assert {"signal-sender", "releaser", "heartbeat", "recovery"} <= set(started)
+    # Only the recovery can wait even until the first jobs have run.
+    assert [name for name, after in started.items() if after] == ["recovery"]
 
 
 @pytest.mark.django_db(transaction=True)
@@ -157,7 +159,7 @@ def test_the_day_of_the_history_is_there_before_the_first_job_is_claimed(
             cursor.execute("select to_regclass(%s) is not null", [table])
             days.extend(cursor.fetchone() or ())
 
-    monkeypatch.setattr(Service, "start", lambda service: None)
+    monkeypatch.setattr(Service, "start", lambda service, **options: None)
     monkeypatch.setattr(Fetcher, "start", note_day)
     with own_tasks() as registry:
         runner = build(registry, history=timedelta(days=1))

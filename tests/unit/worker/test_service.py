@@ -8,6 +8,8 @@ import sys
 import threading
 import time
 
+import pytest
+
 from django_graphile_worker.worker.service import LAST_RETRY, Service
 
 
@@ -51,6 +53,27 @@ def test_a_wake_up_ends_the_pause_and_one_during_a_step_is_not_lost() -> None:
     assert service.stepped.acquire(timeout=60)
     service.stop()
     assert service.join(60)
+
+
+@pytest.mark.parametrize("event", ["the time", "a wake-up"])
+def test_a_service_that_starts_later_begins_after_its_time_or_when_woken(event: str) -> None:
+    service, began = Counter([]), time.monotonic()
+    service.start(after=0.05 if event == "the time" else 600)
+    if event == "a wake-up":
+        service.wake()
+    assert service.stepped.acquire(timeout=60)
+    assert event == "a wake-up" or time.monotonic() - began >= 0.05
+    service.stop()
+    assert service.join(60)
+
+
+def test_a_service_that_would_start_later_can_be_stopped_before() -> None:
+    service = Counter([])
+    service.start(after=600)
+    service.stop()
+    assert service.join(60)
+    assert service.steps == 0
+    assert service.was_closed.is_set()
 
 
 def test_a_stop_that_is_taken_for_the_call_of_a_step_ends_the_service_all_the_same() -> None:

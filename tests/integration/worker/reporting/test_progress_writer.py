@@ -41,7 +41,7 @@ class Writer:
 
         database = Database("default", conf.current(), part="progress")
         self.service = ProgressWriter(database=database, now=lambda: None, clock=self.clock)
-        self.service.start = lambda: None  # type: ignore[method-assign]
+        self.service.start = lambda *, after=0.0: None  # type: ignore[method-assign]
         self._schema = in_quotes(schema)
 
     def report(self, job_id: int, done: float, message: str = "") -> None:
