@@ -73,10 +73,11 @@ RELEASE_QUEUES = """/* gw:release-queues */
 select id from :SCHEMA._private_release_queues_v2(%(queue_ids)s::int[], %(tokens)s::text[]) as id"""
 
 # The notifications wake other workers: the waiting jobs may belong to tasks that only the others run. Each queue has
-# its own, because graphile-worker wakes one slot for each. PostgreSQL would merge notifications that are equal.
+# its own, because graphile-worker wakes one slot for each. PostgreSQL would merge notifications that are equal, so they
+# are numbered; they say nothing about the queue, because every role may listen.
 WAITING_QUEUES = """/* gw:waiting-queues */
 select id, case when %(sender)s::text is not null then pg_catalog.pg_notify('jobs:insert', pg_catalog.concat(
-    %(sender)s::text, '"queue": ', id, ', "count": 1}')) end
+    %(sender)s::text, '"number": ', pg_catalog.row_number() over (), ', "count": 1}')) end
 from :SCHEMA._private_waiting_queues_v3(%(queue_ids)s::int[], %(now)s::timestamptz) as id"""
 
 # In a new session, the first call of each function takes far longer than the next. The functions that complete jobs
