@@ -40,10 +40,13 @@ _flush_of_django = TransactionTestCase._fixture_teardown  # type: ignore[attr-de
 
 
 def pytest_configure() -> None:
-    """Handle SIGINT and SIGQUIT, also in what tests start: a background job of a shell starts with both ignored."""
+    """Handle SIGINT and SIGQUIT, also in what tests start, and stop the servers of dead runs."""
+    # A background job of a shell starts with both ignored.
     for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL)):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, handler)
+    if _starts_the_run():
+        versioned_servers.stop_servers_of_dead_runs()
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
@@ -56,9 +59,14 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 
 def pytest_unconfigure() -> None:
-    """Stop the servers of this run, in the process that started the run and not in those of xdist."""
-    if os.environ.get("TEST_RUN_PID") == str(os.getpid()):
+    """Stop the servers of this run."""
+    if _starts_the_run():
         versioned_servers.stop_all(str(os.getpid()))
+
+
+def _starts_the_run() -> bool:
+    """Return whether this process started the run. The processes of xdist did not."""
+    return os.environ.get("TEST_RUN_PID") == str(os.getpid())
 
 
 @pytest.fixture(scope="session")
@@ -140,7 +148,6 @@ def server_version(request: pytest.FixtureRequest) -> int:
 @pytest.fixture(scope="session")
 def versioned_server(server_version: int) -> VersionedServer:
     """The server of a PostgreSQL version: started on first use, stopped at the end of the run."""
-    versioned_servers.stop_servers_of_dead_runs()
     programs = postgres_versions.programs(server_version)
     assert programs is not None
     return versioned_servers.ensure_running(server_version, programs)

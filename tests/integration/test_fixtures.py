@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -12,7 +16,9 @@ import pytest
 from django.db import connection
 
 from django_graphile_worker.models import Job
-from testproject import databases
+from testproject import databases, embedded_account
+from tests.faults.cluster import Cluster
+from tests.support import versioned_servers
 from tests.support.factories import make_job
 
 Connect = Callable[..., psycopg.Connection[tuple[Any, ...]]]
@@ -111,3 +117,72 @@ def test_versioned_database__is_migrated_and_of_its_version(
 def test_versioned_databases__are_apart(versioned_database: str, turn: int) -> None:
     with psycopg.connect(versioned_database) as connection:
         connection.execute("create table public.only_here ()")
+
+
+@pytest.fixture
+def temporary_folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder in which all temporary files of the test are. Its path is short enough for a socket."""
+    folder = Path(tempfile.mkdtemp(prefix="dgw-"))
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def dead_run(temporary_folder: Path) -> Path:
+    """The folder of the servers of a run that has ended."""
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        process.wait()
+    folder = temporary_folder / f"{versioned_servers.PREFIX}{process.pid}"
+    folder.mkdir()
+    return folder
+
+
+def test_servers_of_a_dead_run__are_stopped__when_their_programs_have_been_removed(
+    dead_run: Path, temporary_folder: Path
+) -> None:
+    cluster = Cluster(dead_run / "18")
+    cluster.initialise()
+    cluster.start()
+    (dead_run / "18.ready").write_text(str(temporary_folder / "removed"))
+    with psycopg.connect(cluster.url()) as session:
+        versioned_servers.stop_servers_of_dead_runs()
+        with pytest.raises(psycopg.OperationalError):
+            session.execute("select 1")
+    assert not dead_run.exists()
+
+
+def test_process_id_of_a_dead_server__is_of_another_program_now(dead_run: Path) -> None:
+    embedded_account.open_path_to(dead_run)
+    embedded_account.make_private_directory(dead_run / "18")
+    # Without this file pg_ctl stops nothing.
+    (dead_run / "18" / "PG_VERSION").write_text("18\n")
+    with subprocess.Popen(["sleep", "600"], **embedded_account.subprocess_options()) as other:
+        (dead_run / "18" / "postmaster.pid").write_text(f"{other.pid}\n{dead_run / '18'}\n")
+        versioned_servers.stop_servers_of_dead_runs()
+        assert other.poll() is None
+        other.kill()
+    assert not dead_run.exists()
+
+
+@pytest.mark.parametrize("text", ["", "none", "0", "-1", str(2**70)])
+def test_servers_of_a_dead_run__have_a_damaged_process_file(dead_run: Path, text: str) -> None:
+    (dead_run / "18").mkdir()
+    (dead_run / "18" / "postmaster.pid").write_text(text)
+    versioned_servers.stop_servers_of_dead_runs()
+    assert not dead_run.exists()
+
+
+def test_servers_of_a_run_that_lives__are_left_alone(temporary_folder: Path) -> None:
+    folder = temporary_folder / f"{versioned_servers.PREFIX}{os.getppid()}"
+    folder.mkdir()
+    versioned_servers.stop_servers_of_dead_runs()
+    assert folder.exists()
+
+
+def test_files_with_the_process_id_of_the_run_that_begins__are_removed(temporary_folder: Path) -> None:
+    folder = temporary_folder / f"{versioned_servers.PREFIX}{os.getpid()}"
+    folder.mkdir()
+    (folder / "18.ready").touch()
+    versioned_servers.stop_servers_of_dead_runs()
+    assert not folder.exists()

@@ -10,14 +10,16 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
 import psycopg
 
 from testproject.embedded import CHECKOUT
 from tests.faults.cluster import Cluster
+from tests.support import postgres_versions
 from tests.support.database_server import is_alive
 
 PREFIX = "dgw-versions-"
@@ -69,27 +71,41 @@ def ensure_running(version: int, programs: Path) -> VersionedServer:
             cluster.initialise()
             cluster.start()
             _migrate(cluster)
-            ready.write_text(str(programs))
+            ready.touch()
     return VersionedServer(version, cluster)
 
 
 def stop_all(run: str) -> None:
     """Stop the servers of a run, and remove their files."""
     home = _home(run)
-    for ready in home.glob("*.ready"):
-        Cluster(home / ready.stem, programs=Path(ready.read_text())).end()
+    for process_file in home.glob("*/postmaster.pid"):
+        if _is_server(process_file):
+            Cluster(process_file.parent, programs=_any_programs()).end()
     shutil.rmtree(home, ignore_errors=True)
 
 
 def stop_servers_of_dead_runs() -> None:
-    """Stop the servers that killed runs left behind."""
+    """Stop the servers that killed runs left behind. The run that begins calls this, before its processes start."""
     folder = Path(tempfile.gettempdir())
-    # All processes of a run begin with this.
     with _exclusive(folder / LOCK):
         for home in folder.glob(f"{PREFIX}*"):
             run = home.name.removeprefix(PREFIX)
-            if not is_alive(int(run)):
+            # A run that begins has no servers yet: files with its process id are of a dead run with the same id.
+            if int(run) == os.getpid() or not is_alive(int(run)):
                 stop_all(run)
+
+
+def _is_server(process_file: Path) -> bool:
+    """Return whether the process of this file is the server of its directory. Process ids are used again."""
+    with suppress(OSError, ValueError, IndexError, psutil.Error):
+        process_id = int(process_file.read_text().splitlines()[0])
+        return psutil.Process(process_id).cwd() == str(process_file.parent.resolve())
+    return False
+
+
+def _any_programs() -> Path | None:
+    """Return the programs of any version: each can stop all. The programs of a dead run may have been removed."""
+    return next(filter(None, map(postgres_versions.programs, reversed(postgres_versions.SUPPORTED))), None)
 
 
 def _home(run: str) -> Path:
