@@ -78,7 +78,7 @@ def browser() -> Iterator[Any]:
     playwright_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     executable = prerequisites.find_browser()
     if executable is None:
-        pytest.skip("no Chromium is installed (Debian: apt-get install chromium)")
+        pytest.skip("no Chromium is installed (Debian: apt-get install chromium-headless-shell)")
     # Playwright runs an event loop in this thread; Django's ORM is used beside it, not inside it.
     os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
     # As long as the pages of open_page() wait.

@@ -1,7 +1,8 @@
 """Starts worker processes fast: the modules are imported once, and each worker is a fork that sets Django up.
 
 The script reads a JSON object per line from its standard input, answers each with the id of the new process, and writes
-the exit code of each process to a file. It runs with nothing but the checkout on its path.
+the exit code of each process to a file. It runs with nothing but the checkout on its path. At the end of its input it
+kills the workers that still run: a test run that was killed leaves none behind.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import os
 import select
 import signal
 import sys
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +62,7 @@ def serve(wakeup: int) -> None:
         if sys.stdin in ready:
             line = sys.stdin.readline()
             if not line:
+                kill_all(exit_files)
                 return
             order = json.loads(line)
             pid = os.fork()
@@ -78,6 +82,15 @@ def reap(exit_files: dict[int, str]) -> None:
             unfinished = path.with_suffix(".unfinished")
             unfinished.write_text(str(os.waitstatus_to_exitcode(status)))
             unfinished.rename(path)
+
+
+def kill_all(process_ids: Iterable[int]) -> None:
+    """Kill the workers, and the processes that they started in their session."""
+    for pid in process_ids:
+        # The group may have ended already, or does not exist yet.
+        for kill in (os.killpg, os.kill):
+            with suppress(ProcessLookupError):
+                kill(pid, signal.SIGKILL)
 
 
 def restore_signals() -> None:

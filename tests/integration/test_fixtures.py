@@ -8,9 +8,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import psycopg
 import pytest
 from django.db import connection
@@ -18,6 +20,7 @@ from django.db import connection
 from django_graphile_worker.models import Job
 from testproject import databases, embedded_account
 from tests.faults.cluster import Cluster
+from tests.faults.processes import MANAGE, Zygote
 from tests.support import versioned_servers
 from tests.support.factories import make_job
 
@@ -186,3 +189,24 @@ def test_files_with_the_process_id_of_the_run_that_begins__are_removed(temporary
     (folder / "18.ready").touch()
     versioned_servers.stop_servers_of_dead_runs()
     assert not folder.exists()
+
+
+def test_workers_of_a_test_run__end_with_it(
+    tmp_path: Path, subprocess_environment: dict[str, str], wait_until: Callable[..., None]
+) -> None:
+    zygote, log = Zygote(), tmp_path / "log"
+    code = "import os, signal; os.fork(); print('runs', flush=True); signal.pause()"
+    argv = [MANAGE, "shell", "--no-imports", "-c", code]
+    worker = psutil.Process(zygote.start(argv, subprocess_environment, log, tmp_path / "exit"))
+    wait_until(lambda: log.exists() and log.read_text().count("runs") == 2)
+    processes = [worker, *worker.children()]
+    zygote.close()
+    wait_until(lambda: not any(map(_is_alive, processes)))
+    assert len(processes) == 2
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        # A process that nobody waits for stays in the table of processes after its end.
+        return process.status() != psutil.STATUS_ZOMBIE
+    return False

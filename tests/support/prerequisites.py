@@ -15,7 +15,9 @@ def find_pgbouncer() -> str | None:
 
 
 def find_browser() -> str | None:
-    return shutil.which("chromium") or shutil.which("google-chrome")
+    """Return the path of a Chromium. The shell without windows uses a fifth less CPU time."""
+    names = ("chromium-headless-shell", "chromium", "google-chrome")
+    return next(filter(None, map(shutil.which, names)), None)
 
 
 def find_compiler() -> str | None:
@@ -26,7 +28,7 @@ def find_compiler() -> str | None:
 PROGRAMS = (
     (find_pgbouncer, "PgBouncer", "workers behind a connection pooler", "pgbouncer"),
     (lambda: shutil.which("npm"), "npm", "queues shared with the real graphile-worker", "npm"),
-    (find_browser, "Chromium", "the admin in a browser", "chromium"),
+    (find_browser, "Chromium", "the admin in a browser", "chromium-headless-shell"),
     (find_compiler, "a C compiler", "clocks that are wrong, stop or jump", "gcc libc6-dev"),
 )
 
