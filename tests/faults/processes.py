@@ -139,6 +139,13 @@ def _is_worker(child: psutil.Process) -> bool:
     return False
 
 
+def is_alive(process: psutil.Process) -> bool:
+    """Return whether the process runs. After its end it stays in the table of processes until its parent waits."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    return False
+
+
 class Fleet:
     """The workers of a test. Workers that still run at its end are killed."""
 

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 
 import psutil
 import pytest
 
-from tests.faults.processes import Fleet, Wait, WorkerProcess
+from tests.faults.processes import Fleet, Wait, WorkerProcess, is_alive
 from tests.faults.world import World
 
 
 def _children(worker: WorkerProcess) -> list[psutil.Process]:
-    return [child for child in psutil.Process(worker.pid).children(recursive=True) if _is_alive(child)]
-
-
-def _is_alive(child: psutil.Process) -> bool:
-    with contextlib.suppress(psutil.NoSuchProcess):
-        return bool(child.status() != psutil.STATUS_ZOMBIE)
-    return False
+    return [child for child in psutil.Process(worker.pid).children(recursive=True) if is_alive(child)]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from django.db import connection
 from django_graphile_worker.models import Job
 from testproject import databases, embedded_account
 from tests.faults.cluster import Cluster
-from tests.faults.processes import MANAGE, Zygote
+from tests.faults.processes import MANAGE, Zygote, is_alive
 from tests.support import versioned_servers
 from tests.support.factories import make_job
 
@@ -201,12 +200,5 @@ def test_workers_of_a_test_run__end_with_it(
     wait_until(lambda: log.exists() and log.read_text().count("runs") == 2)
     processes = [worker, *worker.children()]
     zygote.close()
-    wait_until(lambda: not any(map(_is_alive, processes)))
+    wait_until(lambda: not any(map(is_alive, processes)))
     assert len(processes) == 2
-
-
-def _is_alive(process: psutil.Process) -> bool:
-    with suppress(psutil.NoSuchProcess):
-        # A process that nobody waits for stays in the table of processes after its end.
-        return process.status() != psutil.STATUS_ZOMBIE
-    return False
