@@ -14,6 +14,8 @@ SUDO    ?=
 
 VENV  := .venv
 BIN   := $(VENV)/bin
+# What the demo needs is installed, and what all other targets need.
+DEMO  := $(VENV)/.installed-for-demo
 STAMP := $(VENV)/.installed
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -43,19 +45,25 @@ test: check tests
 
 check: lint types imports
 
-# The environment is installed again only when pyproject.toml has changed.
-$(STAMP): pyproject.toml
+# An environment is installed again only when pyproject.toml has changed.
+$(DEMO): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
-	  echo "Expected Python 3.11 or newer, got $$($(PYTHON) --version). Run: make PYTHON=python3.13 $(MAKECMDGOALS)"; \
+	  echo "$$($(PYTHON) --version) is too old, Python 3.11 is needed. Run: make PYTHON=python3.13 $(MAKECMDGOALS)"; \
 	  exit 1; }
 	@test -x $(BIN)/python || { echo 'Creating $(VENV) ...'; $(PYTHON) -m venv $(VENV); }
-	@echo 'Installing ...'
+	@echo 'Installing Django, psycopg and an embedded PostgreSQL ...'
 	@$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	@$(BIN)/python -m pip install --editable . --group postgres $(if $(DJANGO),'Django~=$(DJANGO).0')
+	@# Python 3.11 installs setuptools into every environment; its import hook costs time, and no package here needs it.
+	@$(BIN)/python -m pip uninstall --quiet --yes setuptools 2>/dev/null || true
+	@touch $@
+
+$(STAMP): $(DEMO)
+	@echo 'Installing the tools of the developers, which takes a minute or two ...'
 	@$(BIN)/python -m pip install --quiet --editable . --group dev $(if $(DJANGO),'Django~=$(DJANGO).0')
 	@# django-celery-beat would install an older Django than the one that was chosen.
 	@! $(BIN)/python -c 'import sys, django; sys.exit(django.VERSION >= (6, 1))' || \
 	  $(BIN)/python -m pip install --quiet --group celery-beat
-	@# Python 3.11 installs setuptools into every environment; its import hook costs time, and no package here needs it.
 	@$(BIN)/python -m pip uninstall --quiet --yes setuptools 2>/dev/null || true
 	@touch $@
 
@@ -86,7 +94,7 @@ format: $(STAMP)
 messages: $(STAMP)
 	@$(BIN)/python -m tests.support.catalogues
 
-demo: $(STAMP)
+demo: $(DEMO)
 	@$(BIN)/python testproject/manage.py demo $(ARGS)
 
 bench: $(STAMP)

@@ -58,6 +58,7 @@ class Command(BaseCommand):
 
     def _prepare(self) -> None:
         self._say(f"PostgreSQL: {_server()}")
+        self._say("Creating the tables ...")
         call_command("migrate", verbosity=0, interactive=False)
         users = get_user_model()
         if not users.objects.filter(username=LOGIN).exists():
@@ -124,7 +125,7 @@ def _wait_for_site(site: processes.Process, port: int, output: IO[bytes]) -> Non
 def _watch(children: dict[str, processes.Process], seconds: float) -> None:
     for name, child in children.items():
         if child.poll() is not None:
-            raise CommandError(f"Expected the {name} to keep running, got exit code {child.returncode}.")
+            raise CommandError(f"The {name} has stopped with exit code {child.returncode}.")
     time.sleep(seconds)
 
 
