@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -51,7 +52,7 @@ def add_future_jobs(world: World, count: int) -> None:
 
 def check_each_is_recorded_once(world: World) -> None:
     for table in ("_private_history", "_private_results"):
-        rows = world.query(f"select job_id from {{schema}}.{table}")
+        rows = world.query(f"select job_id from {{schema}}.{table} where job_id = any (%s)", world.job_ids)
         assert Counter(row.job_id for row in rows) == Counter(world.job_ids), table
 
 
@@ -109,8 +110,18 @@ def test_fleet__works_through_its_jobs_while_pg_repack_swaps_the_table(
     if repack is None:
         pytest.skip(f"pg_repack is not installed (Debian: apt-get install postgresql-{server_version}-repack)")
     world.query("create extension pg_repack")
-    command = [repack, f"--dbname={world.url}", f"--table={world.schema}._private_jobs", "--no-analyze"]
-    work_through_rewrites(world, fleet, [lambda: subprocess.run(command, check=True, capture_output=True)])
+    server = psycopg.conninfo.conninfo_to_dict(world.url)
+    environment = os.environ | {"PGHOST": str(server["host"]), "PGUSER": str(server["user"])}
+    command = [repack, "--dbname", str(server["dbname"]), "--table", f"{world.schema}._private_jobs", "--no-analyze"]
+
+    runs: list[subprocess.CompletedProcess[str]] = []
+    # It gives up if it does not get its locks in time, and undoes what it began.
+    work_through_rewrites(
+        world,
+        fleet,
+        [lambda: runs.append(subprocess.run(command, env=environment, check=False, capture_output=True, text=True))],
+    )
+    assert any(run.returncode == 0 for run in runs), runs
 
 
 def work_through_rewrites(world: World, fleet: Fleet, rewrites: list[Callable[[], object]]) -> None:
@@ -120,9 +131,10 @@ def work_through_rewrites(world: World, fleet: Fleet, rewrites: list[Callable[[]
 
     def rewrite_repeatedly() -> int:
         for number, each in enumerate(cycle(rewrites)):
-            if is_done.is_set():
-                return number
             each()
+            # The workers need the table, too.
+            if is_done.wait(0.1):
+                return number
         raise AssertionError
 
     with ThreadPoolExecutor(1) as threads:
@@ -130,14 +142,14 @@ def work_through_rewrites(world: World, fleet: Fleet, rewrites: list[Callable[[]
         try:
             with world.in_one_transaction():
                 for number in range(5):
-                    world.add_many(120, payload={"seconds": 0.001})
-                    world.add_many(60, queue_name=f"q{number % 2}")
-                    world.add_many(30, "exactly_once")
+                    world.add_many(40, payload={"seconds": 0.001})
+                    world.add_many(20, queue_name=f"q{number % 2}")
+                    world.add_many(10, "exactly_once")
                 add_future_jobs(world, 700)
             world.wait_until(lambda: rewriting.done() or world.count() == 700)
         finally:
             is_done.set()
-        assert rewriting.result(60) >= 3
+        assert rewriting.result(60) >= 2
     assert [worker.stop() for worker in workers] == [0, 0]
     world.check()
     assert Counter(run.job_id for run in world.executions()) == Counter(world.job_ids)
@@ -146,4 +158,4 @@ def work_through_rewrites(world: World, fleet: Fleet, rewrites: list[Callable[[]
     world.check_nothing_is_held()
     effects = world.query("select job_id, count(*) as number from fault_history.effect group by 1")
     assert {row.number for row in effects} == {1}
-    assert len(effects) == 150
+    assert len(effects) == 50

@@ -58,7 +58,7 @@ def brief(payload: Any) -> None:
 
 @task
 def listed(payload: Any, helpers: Helpers) -> None:
-    """Write the id of the job to a file, so that thousands of these jobs are cheap; run for the seconds in the payload."""
+    """Write the id of the job to a file, which is cheap, and run for the number of seconds in the payload."""
     with Path(payload["path"]).open("a") as ids:
         ids.write(f"{helpers.job.id}\n")
     _never.wait(payload["seconds"])

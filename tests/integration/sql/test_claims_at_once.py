@@ -11,7 +11,6 @@ import pytest
 from django_graphile_worker.sql import claims, fast_claim, releases
 from django_graphile_worker.sql.claims import Claimed
 from django_graphile_worker.sql.codecs import int_array
-from django_graphile_worker.sql.schema import statement
 from tests.conftest import RawConnection
 from tests.support.factories import make_job, make_task, minutes_ago
 

@@ -176,11 +176,12 @@ def test_rows_that_a_rewrite_has_moved__are_completed_and_no_others(
     """All rows of a claim have the same xmin and token, and the rewrite gives each the place of another."""
     jobs = Jobs(versioned_connection, worker_schema)
     jobs.query("alter table {s}._private_jobs set (fillfactor = 100)")
-    for complete in (
+    ways: list[Callable[[list[Claim]], set[int]]] = [
         lambda ended: releases.complete_jobs(jobs.cursor, ended, schema=worker_schema),
         lambda ended: jobs.complete(ended, has_results=False),
         lambda ended: jobs.complete(ended, has_results=True),
-    ):
+    ]
+    for complete in ways:
         found = jobs.claimed(300)
         jobs.query(rewrite)
         for first in range(0, 300, MANY):
