@@ -97,5 +97,5 @@ class Explaining:
         self.milliseconds = plan["Execution Time"]
 
     def fetchall(self) -> list[Any]:
-        summary = {"seconds_until_next": None, "has_more": True, "xid": None}
+        summary = {"seconds_until_next": None, "has_more": True}
         return [[summary if field == "token" else None for field in claims.Claim._fields]]

@@ -7,9 +7,10 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import NamedTuple
 
 from django.db import Error
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_graphile_worker.conf import Settings
-from django_graphile_worker.exceptions import SchemaError
+from django_graphile_worker.exceptions import ConfigurationError, SchemaError
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.registry import tasks
 from django_graphile_worker.routing import Place, place_of, queue_connection
@@ -52,6 +53,16 @@ def open_queue(using: str | None, installation: str | None = None) -> AbstractCo
     return open_place(place_of(using, installation))
 
 
+def _refuse_unreadable_times(connection: BaseDatabaseWrapper) -> None:
+    """Raise ConfigurationError if psycopg cannot read times: it would raise only after the statement has committed."""
+    style = connection.connection.pgconn.parameter_status(b"DateStyle")
+    if style is not None and not style.startswith(b"ISO"):
+        raise ConfigurationError(
+            f"The DateStyle of the database {connection.alias!r} is {style.decode()!r}, and psycopg reads times "
+            "only as ISO. Set it to 'ISO' for the role (ALTER ROLE … SET datestyle = 'ISO')."
+        )
+
+
 @contextmanager
 def open_place(place: Place) -> Iterator[QueueConnection]:
     """Open a cursor as ``open_queue()`` does, for a place that the caller has looked up."""
@@ -59,6 +70,7 @@ def open_place(place: Place) -> Iterator[QueueConnection]:
     connection = queue_connection(place.using)
     try:
         with connection.cursor() as cursor:
+            _refuse_unreadable_times(connection)
             yield QueueConnection(cursor, connection.alias, settings.schema, settings.notify, settings)
     except Error as error:
         ours = translated(error, alias=connection.alias, schema=settings.schema)

@@ -7,7 +7,7 @@ claim statement. It never repeats. ``sql.releases`` ends claims.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from functools import lru_cache
 from itertools import groupby
@@ -23,7 +23,7 @@ from django_graphile_worker.sql.workers import worker_of
 # The columns in the order of the fields of Claim, with the summary where a claim has its token.
 CLAIM_JOBS = """/* gw:claim */
 select job_id, job_task_id, job_attempts, job_payload, queue_id, job_priority, job_run_at, job_max_attempts,
-    job_key, job_revision, job_flags, job_error, job_created_at, job_updated_at, name_of_queue, summary, job_tid
+    job_key, job_revision, job_flags, job_error, job_created_at, job_updated_at, name_of_queue, summary
 from :SCHEMA._private_claim_jobs_v6(
     %(token)s::text, %(task_ids)s::int[], %(task_ranges)s::int4multirange,
     %(max_jobs)s::int, %(max_queues)s::int, %(max_per_queue)s::int,
@@ -62,10 +62,6 @@ class Claim(NamedTuple):
     queue_name: str | None
     # The value of locked_by while this claim stands: the worker's id and the number of the claim statement.
     token: str
-    # Where in the table the claim wrote the row, and in which transaction. Together they identify the version of the
-    # row that nothing has changed since. None if the claim statement did not return them.
-    tid: str | None = None
-    xid: str | None = None
 
     @property
     def worker_id(self) -> str:
@@ -97,8 +93,8 @@ class Claim(NamedTuple):
 
 
 # By position, as access by name costs twice as much.
-_id, _token, _tid = map(itemgetter, map(Claim._fields.index, ("id", "token", "tid")))
-_SUMMARY, _TID = map(Claim._fields.index, ("token", "tid"))
+_id, _token = map(itemgetter, map(Claim._fields.index, ("id", "token")))
+_SUMMARY = Claim._fields.index("token")
 _place_in_row = itemgetter(*map(Claim._fields.index, ("priority", "run_at_epoch", "id")))
 
 
@@ -196,7 +192,7 @@ def claim_jobs(
 def claims_of_rows(rows: list[tuple[Any, ...]], token: str) -> tuple[list[Claim], dict[str, Any]]:
     """Return the claims and the summary in the rows of a claim statement."""
     summary = rows.pop()[_SUMMARY]
-    return _in_order(rows, token, summary.pop("xid")), summary
+    return _in_order(rows, token), summary
 
 
 @lru_cache(maxsize=8)
@@ -222,14 +218,14 @@ def _array(numbers: Sequence[float]) -> str | None:
     return "{" + ",".join(map(str, numbers)) + "}" if numbers else None
 
 
-def _in_order(rows: list[tuple[Any, ...]], token: str, xid: str | None) -> list[Claim]:
+def _in_order(rows: list[tuple[Any, ...]], token: str) -> list[Claim]:
     """Return the rows of the statement as claims, in the order in which the jobs start.
 
     The constructor of tuples and positions instead of names, because this runs for every job.
     """
     rows.sort(key=_place_in_row)
     new = tuple.__new__
-    return [new(Claim, (*row[:_SUMMARY], token, row[_TID], xid)) for row in rows]
+    return [new(Claim, (*row[:_SUMMARY], token)) for row in rows]
 
 
 def group_by_token(claims: Iterable[Claim]) -> dict[str, list[int]]:
@@ -238,23 +234,6 @@ def group_by_token(claims: Iterable[Claim]) -> dict[str, list[int]]:
     for token, group in groupby(claims, _token):
         ids_by_token.setdefault(token, []).extend(map(_id, group))
     return ids_by_token
-
-
-def claims_by_token(claims: Iterable[Claim]) -> dict[str, list[Claim]]:
-    """Return the claims by their token, as ``group_by_token`` returns their ids."""
-    by_token: dict[str, list[Claim]] = {}
-    for token, group in groupby(claims, _token):
-        by_token.setdefault(token, []).extend(group)
-    return by_token
-
-
-def ids_of(claims: Iterable[Claim]) -> Iterator[int]:
-    return map(_id, claims)
-
-
-def tids_of(claims: Iterable[Claim]) -> Iterator[str]:
-    """Return where the claims wrote their rows. Each claim must have a ``tid``."""
-    return map(_tid, claims)
 
 
 def in_order(claim: Claim) -> tuple[int, float, int]:

@@ -96,8 +96,10 @@ FAST_CLAIM_BY_IDENTIFIERS = (
     + ", (select task.identifier from :SCHEMA._private_tasks as task where task.id = job.task_id)"
 )
 
-# Settings that leave a single plan, whatever the statistics are: the index in order. It is planned once.
+# Settings that leave a single plan, whatever the statistics are: the index in order. It is planned once. Numbers
+# have all their digits, whatever the role says: times are read from them.
 PLANNER = {
+    "extra_float_digits": "1",
     "enable_seqscan": "off",
     "enable_bitmapscan": "off",
     "enable_sort": "off",

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django_graphile_worker.frozen import Frozen
+from django_graphile_worker.sql.codecs import within_python_years
 from django_graphile_worker.sql.result_keeping import NOTHING_KEPT, PARAMETERS, ResultKeeping
 from django_graphile_worker.sql.schema import statement
 from django_graphile_worker.sql.workers import is_lease_over
@@ -55,7 +56,8 @@ with recovered as materialized (
         select worker_id, count(*) as jobs, nullif(count(*) filter (where is_exhausted), 0) as exhausted
         from recovered group by worker_id order by worker_id) as each
 )
-select job_id, is_exhausted, worker_id, held_since, held_seconds, (select count(events.id) from events)
+select job_id, is_exhausted, worker_id, {within_python_years("held_since")}, held_seconds,
+    (select count(events.id) from events)
 from recovered"""
 
 RECOVER_QUEUES = """/* gw:recover-queues */
@@ -74,7 +76,8 @@ with released as materialized (
         null, null, true) as id
     from (select count(*) as jobs, min(worker_id) as holder from released having count(*) > 0) as each
 )
-select job_id, is_exhausted, worker_id, held_since, held_seconds, (select count(events.id) from events)
+select job_id, is_exhausted, worker_id, {within_python_years("held_since")}, held_seconds,
+    (select count(events.id) from events)
 from released"""
 
 RELEASE_STALE_QUEUES = """/* gw:stale-queues */

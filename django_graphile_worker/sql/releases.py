@@ -20,7 +20,7 @@ from django_graphile_worker.sql.cancelled_claims import (
     ending_statement,
     ignore_cancelled,
 )
-from django_graphile_worker.sql.claims import Claim, claims_by_token, group_by_token, ids_of, tids_of
+from django_graphile_worker.sql.claims import Claim, group_by_token
 from django_graphile_worker.sql.codecs import int_array, text_array
 from django_graphile_worker.sql.result_keeping import NOTHING_KEPT, ResultKeeping
 from django_graphile_worker.sql.schema import statement
@@ -28,12 +28,6 @@ from django_graphile_worker.sql.workers import locked_by_worker
 
 COMPLETE_JOBS = """/* gw:complete */
 select :SCHEMA._private_complete_claims_v3(%(ids)s::bigint[], %(tokens)s::text[], %(counts)s::int[])"""
-
-COMPLETE_IN_PLACE = """/* gw:complete-in-place */
-select :SCHEMA._private_complete_in_place_v1(
-    %(tids)s::tid[], %(xids)s::xid[], %(tokens)s::text[], %(counts)s::int[])"""
-# The fewest jobs that are deleted in place: for fewer, the savepoint of that statement costs more than it saves.
-FEWEST_IN_PLACE = 16
 
 FAIL_JOBS = ending_statement(
     "fail",
@@ -80,12 +74,11 @@ select id, case when %(sender)s::text is not null then pg_catalog.pg_notify('job
     %(sender)s::text, '"number": ', pg_catalog.row_number() over (), ', "count": 1}')) end
 from :SCHEMA._private_waiting_queues_v3(%(queue_ids)s::int[], %(now)s::timestamptz) as id"""
 
-# In a new session, the first call of each function takes far longer than the next. The functions that complete jobs
-# need a group of jobs to come to their statements; this group is empty.
+# In a new session, the first call of each function takes far longer than the next. The function that completes jobs
+# needs a group of jobs to come to its statements; this group is empty.
 REHEARSE = """/* gw:rehearse */
 select
     :SCHEMA._private_complete_claims_v3('{}', '{""}', '{0}'),
-    :SCHEMA._private_complete_in_place_v1('{}', '{0}', '{""}', '{0}'),
     (select pg_catalog.count(*) from :SCHEMA._private_release_queues_v2('{}', '{}')),
     (select pg_catalog.count(*) from :SCHEMA._private_waiting_queues_v3('{}'))"""
 
@@ -128,8 +121,6 @@ def rehearse(cursor: Any, *, schema: str) -> None:
 
 def complete_jobs(cursor: Any, claims: Sequence[Claim], *, schema: str) -> set[int]:
     """Delete finished jobs; return the ids of the jobs that were still claimed."""
-    if len(claims) >= FEWEST_IN_PLACE and _complete_in_place(cursor, claims, schema=schema):
-        return set(ids_of(claims))
     ids_by_token = group_by_token(claims)
     ids = list(chain.from_iterable(ids_by_token.values()))
     parameters = {
@@ -140,31 +131,6 @@ def complete_jobs(cursor: Any, claims: Sequence[Claim], *, schema: str) -> set[i
     cursor.execute(statement(COMPLETE_JOBS, schema), parameters)
     (deleted,) = cursor.fetchone()
     return set(ids if deleted is None else deleted)
-
-
-def _complete_in_place(cursor: Any, claims: Sequence[Claim], *, schema: str) -> bool:
-    """Delete the jobs where their claims wrote them; return False, and delete none, if one of them is not there."""
-    parameters = places_of(claims)
-    if parameters is None:
-        return False
-    cursor.execute(statement(COMPLETE_IN_PLACE, schema), parameters)
-    (are_deleted,) = cursor.fetchone()
-    return bool(are_deleted)
-
-
-def places_of(claims: Sequence[Claim]) -> dict[str, str] | None:
-    """Return where the claims wrote their rows, in groups of one token each; None if that is unknown of one claim."""
-    groups = claims_by_token(claims)
-    # All claims of a token were made by one statement.
-    xids = [group[0].xid for group in groups.values() if group[0].xid is not None]
-    if len(xids) < len(groups):
-        return None
-    return {
-        "tids": '{"' + '","'.join(tids_of(chain.from_iterable(groups.values()))) + '"}',
-        "xids": "{" + ",".join(xids) + "}",
-        "tokens": text_array(groups),
-        "counts": int_array(map(len, groups.values())),
-    }
 
 
 def fail_jobs(

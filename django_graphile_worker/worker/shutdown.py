@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import threading
 import time
 from collections.abc import Callable
@@ -16,8 +15,9 @@ from django_graphile_worker.worker.stop_request import Ending
 
 # Seconds that a part, or a coroutine that was cancelled, gets to clean up.
 CLEANUP_TIMEOUT = 1.0
-# Seconds that the database gets to store the last results after a forced stop. A checkpoint or a busy machine delays a
-# statement for longer than a second, and a job that was not returned waits for its worker's lease to expire.
+# Seconds that the database gets to store the last results after a forced stop, or after the grace period. A checkpoint
+# or a busy machine delays a statement for longer than a second, and a job that was not returned waits for its worker's
+# lease to expire.
 FORCED_RELEASE_TIMEOUT = 5.0
 # Seconds between two checks whether the jobs of a stopping or draining worker have ended.
 LOOK_INTERVAL = 0.02
@@ -29,21 +29,33 @@ class Shutdown:
     The order matters. The parts that bring in work stop first, then the jobs end. The releaser ends after the jobs,
     when it has stored the last result, and the heartbeat ends after the releaser: a result is only accepted while the
     lease holds. The worker leaves the register last, when it holds no claim any more.
+
+    Jobs that ignore the stop are returned after everything else, because other workers may run them from then on, and
+    only the end of the process stops them here.
     """
 
     def __init__(self, parts: Parts, is_forced: Callable[[], bool]) -> None:
         self._parts = parts
         # Called repeatedly: as soon as it returns True, the shutdown waits as little as possible.
         self._is_forced = is_forced
+        self._began_at = time.monotonic()
 
     def run(self) -> Ending:
         self.stop_claiming()
-        parts = self._parts
-        parts.executor.abort()
-        was_cut_off = not self._let_jobs_end()
+        self._parts.executor.abort()
+        have_ended = self._let_jobs_end()
         was_released = self._wait_for_releaser()
-        self._close(was_released)
-        return Ending(was_released=was_released, was_cut_off=was_cut_off)
+        if have_ended:
+            self._leave(was_released)
+            self._close_others()
+        else:
+            self._close_others()
+            self._return_running_jobs()
+            # A database that has not stored the results of before gets no second chance.
+            patience = FORCED_RELEASE_TIMEOUT if was_released else CLEANUP_TIMEOUT
+            was_released = self._wait_for_releaser(patience) and was_released
+            self._leave(was_released)
+        return Ending(was_released=was_released, was_cut_off=not have_ended)
 
     def stop_claiming(self) -> None:
         """Stop the parts that bring in work, and return the jobs that have not begun."""
@@ -71,10 +83,8 @@ class Shutdown:
             self._wait_for_jobs(CLEANUP_TIMEOUT if has_coroutines else 0.0)
         # A coroutine that ignores its cancellation ends here: a job must not run on after it is returned.
         executor.close(CLEANUP_TIMEOUT if have_ended and not self._is_forced() else 0.0)
-        if not slots.is_idle:
-            self._return_running_jobs()
-            executor.forget_running()
-        slots.stop()
+        if have_ended:
+            slots.stop()
         return have_ended
 
     def _wait_for_jobs(self, seconds: float) -> None:
@@ -84,20 +94,18 @@ class Shutdown:
             slots.wait_for_change(LOOK_INTERVAL)
 
     def _return_running_jobs(self) -> None:
-        """Return the jobs that still run, without counting the attempt: their results would come too late.
-
-        This is the last step with these jobs, because other workers may run them from then on.
-        """
+        """Return the jobs that still run, without counting the attempt: their results would come too late."""
         parts = self._parts
-        for service in parts.outer_services():
-            service.join(CLEANUP_TIMEOUT)
         running = self._still_running()
-        for outcome in parts.slots.interrupt_running([job.claim for job in running]):
-            parts.releaser.put(outcome)
+        outcomes = parts.slots.interrupt_running([job.claim for job in running])
         for job in running:
             duration = time.time() - job.started_at
             reason = "the worker stops"
             parts.events.send(signals.job_interrupted, job=parts.job_of(job.claim), duration=duration, reason=reason)
+        for outcome in outcomes:
+            parts.releaser.put(outcome)
+        parts.executor.forget_running()
+        parts.slots.stop()
 
     def _still_running(self) -> list[RunningJob]:
         """Return the jobs that still run, after a wait for the slots whose jobs have ended to pass on the outcomes."""
@@ -107,9 +115,12 @@ class Shutdown:
             slots.wait_for_change(LOOK_INTERVAL)
         return running
 
-    def _wait_for_releaser(self) -> bool:
+    def _wait_for_releaser(self, seconds: float = FORCED_RELEASE_TIMEOUT) -> bool:
         """Wait until every result is stored; return False when the worker gives up on some of them."""
-        releaser, deadline = self._parts.releaser, math.inf
+        releaser = self._parts.releaser
+        # A database that cannot be reached gets the grace period, too.
+        grace_ends = self._began_at + self._parts.settings.grace_period
+        deadline = max(time.monotonic(), grace_ends) + seconds
         releaser.hurry()
         while not releaser.wait_until_empty(LOOK_INTERVAL):
             if self._is_forced():
@@ -121,7 +132,8 @@ class Shutdown:
                 return False
         return True
 
-    def _close(self, was_released: bool) -> None:
+    def _leave(self, was_released: bool) -> None:
+        """Stop the parts that keep the lease, and leave the register if no claim is left."""
         for inner in (self._parts.releaser, self._parts.heartbeat):
             inner.stop()
             inner.join(CLEANUP_TIMEOUT)
@@ -130,6 +142,8 @@ class Shutdown:
         if was_released:
             self._deregister()
         self._parts.claimer.close()
+
+    def _close_others(self) -> None:
         self._stop_progress()
         self._write_last_statistics()
         for service in self._parts.outer_services():
@@ -164,7 +178,8 @@ class Shutdown:
     def _write_last_statistics(self) -> None:
         """Stop the recorder, which writes its last counts when it closes.
 
-        Called after the worker has left the register, because the end of its lease must not wait for the counts.
+        If all jobs have ended, the worker has left the register before: the end of its lease must not wait for the
+        counts.
         """
         statistics = self._parts.statistics
         statistics.stop()

@@ -182,7 +182,7 @@ def _drop_results() -> None:
 def _do_not_wait_for_results() -> None:
     from django_graphile_worker.worker.shutdown import Shutdown
 
-    def no_wait(self: Shutdown) -> bool:
+    def no_wait(self: Shutdown, seconds: float = 0.0) -> bool:
         self._parts.releaser._inbox.clear()
         return True
 

@@ -37,7 +37,7 @@ class CountingCursor:
 
     def fetchall(self) -> list[Any]:
         """Return the rows of a claim without jobs: only its summary."""
-        summary = {"seconds_until_next": None, "has_more": False, "xid": None}
+        summary = {"seconds_until_next": None, "has_more": False}
         return [[summary if name == "token" else None for name in claims.Claim._fields]]
 
 

@@ -6,6 +6,7 @@ import signal
 import time
 from typing import Any
 
+import psycopg
 import pytest
 
 from django_graphile_worker.worker.shutdown import FORCED_RELEASE_TIMEOUT
@@ -297,6 +298,24 @@ def test_job_that_ignores_the_stop__starts_in_another_worker_only_after_its_proc
     assert (first.ended_at - second.started_at).total_seconds() < 2.5
 
 
+def test_job_that_ignores_the_stop__is_returned_after_everything_else(world: World, fleet: Fleet) -> None:
+    """Here the last counts cannot be written, which the worker tries for five seconds."""
+    worker = fleet.start("-j", "1", "--grace-period", "0.5")
+    world.add("quick")
+    world.wait_until_empty()
+    job_id = world.add("never_ends")
+    world.wait_for("start", 2)
+    with psycopg.connect(world.url) as other:
+        other.execute(f'lock table "{world.schema}"._private_statistics_pending'.encode())
+        worker.signal(signal.SIGTERM)
+        world.wait_until(lambda: world.job(job_id).locked_by is None)
+        returned_at = time.monotonic()
+        assert worker.wait() == 0
+    assert time.monotonic() - returned_at < 3
+    assert world.job(job_id).attempts == 0
+    world.check_nothing_is_held()
+
+
 def test_job_that_finishes_during_shutdown__is_completed(world: World, fleet: Fleet) -> None:
     """The Node.js worker leaves the row of such a job locked for four hours."""
     worker = fleet.start("-j", "3")
@@ -390,6 +409,22 @@ def test_signal_while_the_database_is_unreachable__keeps_results_until_it_is_rea
     proxy.accept()
     assert worker.wait() == 0
     assert (world.count(), world.count_events("start")) == (0, 1)
+
+
+def test_signal_while_the_database_stays_unreachable__ends_after_the_grace_period(
+    world: World, proxied_fleet: Fleet, proxy: Proxy
+) -> None:
+    worker = proxied_fleet.start("--no-prepared-statements", "--grace-period", "1")
+    job_id = world.add("until", {"word": "go"})
+    world.wait_for("start")
+    proxy.refuse()
+    worker.wait_for("failed, next try in")
+    world.continue_jobs("go")
+    world.wait_for("end")
+    worker.wait_for("releaser failed, next try in")
+    worker.signal(signal.SIGTERM)
+    assert worker.wait(timeout=30) == 128 + signal.SIGTERM
+    assert world.job(job_id).locked_by is not None, "its lease ends it"
 
 
 # A process that waits for the thread of a pool never ends; otherwise it ends within a few seconds.

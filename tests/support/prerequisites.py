@@ -20,6 +20,12 @@ def find_browser() -> str | None:
     return next(filter(None, map(shutil.which, names)), None)
 
 
+def find_pg_repack(version: int) -> str | None:
+    """Return the program of pg_repack beside those of a PostgreSQL version."""
+    programs = postgres_versions.programs(version)
+    return None if programs is None else shutil.which("pg_repack", path=str(programs))
+
+
 def find_compiler() -> str | None:
     return shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 

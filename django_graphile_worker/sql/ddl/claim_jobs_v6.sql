@@ -41,8 +41,8 @@
 -- one, because the old versions are those of this very statement; the search takes a sixth
 -- of the time of a claim of many jobs.
 
--- The claim. Job rows come back in no particular order, each with its place: where the
--- claim wrote it. The last row has no id and a summary:
+-- The claim. Job rows come back in no particular order. The last row has no id and a
+-- summary:
 --
 --   has_more               whether there may be more to claim at once
 --   is_heavy               whether the payloads were too large to claim as much as was wanted
@@ -56,7 +56,6 @@
 --   looked_at              the time up to which jobs were due, by the clock of the server if another is ahead of it
 --   pages                  how many pages of the table it read before it came to the first job on each priority; null
 --                          if the server does not count them (track_counts)
---   xid                    the transaction that wrote the rows; null if it wrote none
 --
 -- Parameters:
 --
@@ -80,7 +79,7 @@ create function :SCHEMA._private_claim_jobs_v6(
     job_id bigint, job_task_id int, job_attempts smallint, job_payload text, queue_id int,
     job_priority smallint, job_run_at float8, job_max_attempts smallint, job_key text, job_revision int,
     job_flags text, job_error text, job_created_at float8, job_updated_at float8, name_of_queue text,
-    summary json, job_tid text
+    summary json
 )
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -759,7 +758,7 @@ begin
                     returning job.id, job.task_id, job.attempts, job.payload::text, null::int, job.priority,
                         date_part('epoch', job.run_at), job.max_attempts, job.key, job.revision, job.flags::text,
                         job.last_error, date_part('epoch', job.created_at),
-                        date_part('epoch', job.updated_at), null::text, null::json, job.ctid::text;
+                        date_part('epoch', job.updated_at), null::text, null::json;
                     get diagnostics taken = row_count;
                     remaining := remaining - taken;
                     uncounted_left := greatest(uncounted_left - taken, 0);
@@ -834,7 +833,7 @@ begin
                             job.priority, date_part('epoch', job.run_at), job.max_attempts, job.key, job.revision,
                             job.flags::text, job.last_error, date_part('epoch', job.created_at),
                             date_part('epoch', job.updated_at), queue_names->>job.job_queue_id::text,
-                            null::json, job.ctid::text;
+                            null::json;
                         get diagnostics taken = row_count;
                         remaining := remaining - taken;
                         has_more := has_more or queues_left < 1;
@@ -931,8 +930,7 @@ begin
         'levels', floor_levels,
         'queued_floors', queued_floors,
         'looked_at', date_part('epoch', least(this_moment, now())),
-        'pages', greatest(pages, 0),
-        'xid', pg_current_xact_id_if_assigned()::xid);
+        'pages', greatest(pages, 0));
     return next;
 end
 $$;

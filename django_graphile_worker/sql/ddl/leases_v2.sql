@@ -118,6 +118,7 @@ language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
+-- A difference of seconds instead of times: before PostgreSQL 17, an infinite time has no difference.
 declare
     this_moment constant timestamptz := coalesce(recovered_at, now());
 begin
@@ -161,11 +162,11 @@ begin
         returning job.id, job.attempts >= job.max_attempts as is_exhausted, orphan.worker_id, orphan.locked_at
     )
     select freed.id, freed.is_exhausted, freed.worker_id, freed.locked_at,
-        date_part('epoch', this_moment - freed.locked_at)
+        date_part('epoch', this_moment) - date_part('epoch', freed.locked_at)
     from freed
     union all
     select dropped.id, false, dropped.worker_id, dropped.locked_at,
-        date_part('epoch', this_moment - dropped.locked_at)
+        date_part('epoch', this_moment) - date_part('epoch', dropped.locked_at)
     from dropped;
 end
 $$;
@@ -213,7 +214,7 @@ begin
     return query
     with stale as materialized (
         select job.ctid as tid, :SCHEMA._private_worker_of(job.locked_by) as worker_id, job.locked_at,
-            date_part('epoch', this_moment - job.locked_at) as seconds, marker.attempts,
+            date_part('epoch', this_moment) - date_part('epoch', job.locked_at) as seconds, marker.attempts,
             :SCHEMA._private_is_dropped(marker.kind, job.payload) as is_dropped
         from only :SCHEMA._private_jobs as job
         left join :SCHEMA._private_cancellations as marker
@@ -244,7 +245,7 @@ begin
     select freed.id, freed.is_exhausted, freed.worker_id, freed.locked_at, freed.seconds from freed
     union all
     select dropped.id, false, dropped.worker_id, dropped.locked_at,
-        date_part('epoch', this_moment - dropped.locked_at)
+        date_part('epoch', this_moment) - date_part('epoch', dropped.locked_at)
     from dropped;
 end
 $$;

@@ -13,7 +13,6 @@
 --   has_more             whether there may be more to claim at once
 --   seconds_until_next   when a key opens, or a lane is to be looked at again; null if nothing of that kind is known
 --   start_within         within how many seconds the jobs must start, or be returned; null if no rate is involved
---   xid                  the transaction that wrote the rows; null if it wrote none
 --
 -- Parameters:
 --
@@ -31,7 +30,7 @@ create function :SCHEMA._private_claim_limited_v1(
     job_id bigint, job_task_id int, job_attempts smallint, job_payload text, queue_id int,
     job_priority smallint, job_run_at float8, job_max_attempts smallint, job_key text, job_revision int,
     job_flags text, job_error text, job_created_at float8, job_updated_at float8, name_of_queue text,
-    summary json, job_tid text
+    summary json
 )
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -331,7 +330,7 @@ begin
                 job.flags::text, job.last_error, date_part('epoch', job.created_at),
                 date_part('epoch', job.updated_at), (
                     select q.queue_name from only :SCHEMA._private_job_queues as q where q.id = job.job_queue_id),
-                null::json, job.ctid::text;
+                null::json;
             delete from only :SCHEMA._private_limited_jobs as limited where limited.job_id = any (claimed_ids);
         end if;
 
@@ -430,8 +429,7 @@ begin
         'has_more', has_more,
         'seconds_until_next', case when next_at is not null then
             greatest(date_part('epoch', next_at - moment), 0) end,
-        'start_within', start_within + slack,
-        'xid', pg_current_xact_id_if_assigned()::xid);
+        'start_within', start_within + slack);
     return next;
 end
 $$;

@@ -15,7 +15,7 @@ from django_graphile_worker.sql.schema import statement
 # The columns in the order of the fields of Claim, with the summary where a claim has its token.
 CLAIM_LIMITED = f"""/* gw:claim-limited */
 select job_id, job_task_id, job_attempts, job_payload, queue_id, job_priority, job_run_at, job_max_attempts,
-    job_key, job_revision, job_flags, job_error, job_created_at, job_updated_at, name_of_queue, summary, job_tid
+    job_key, job_revision, job_flags, job_error, job_created_at, job_updated_at, name_of_queue, summary
 from :SCHEMA._private_claim_limited_v1(
     %(token)s::text, %(task_ids)s::int[], %(shapes)s::int[], %(max_jobs)s::int, %(forbidden_flags)s::text[],
     %(now)s::timestamptz, %(clock)s::timestamptz, %(slack)s::float8,

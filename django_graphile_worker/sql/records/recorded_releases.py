@@ -20,7 +20,7 @@ from django_graphile_worker.sql.cancelled_claims import (
     ending_statement,
     ignore_cancelled,
 )
-from django_graphile_worker.sql.claims import Claim, group_by_token, ids_of
+from django_graphile_worker.sql.claims import Claim, group_by_token
 from django_graphile_worker.sql.codecs import (
     boolean_array,
     int_array,
@@ -28,8 +28,7 @@ from django_graphile_worker.sql.codecs import (
     nullable_text_array,
     text_array,
 )
-from django_graphile_worker.sql.records.id_spans import by_id, spans_of
-from django_graphile_worker.sql.releases import FEWEST_IN_PLACE, Failure, places_of
+from django_graphile_worker.sql.releases import Failure
 from django_graphile_worker.sql.result_keeping import NOTHING_KEPT, ResultKeeping
 from django_graphile_worker.sql.schema import statement
 
@@ -40,13 +39,6 @@ select :SCHEMA._private_complete_recorded_v1(
     %(task_ids)s::int[], %(identifiers)s::text[], %(keeps)s::float8[], %(values)s::text[],
     %(are_payloads_kept)s::boolean[], %(has_history)s::boolean, %(history_payloads)s::text[], %(is_patient)s::boolean,
     %(now)s::timestamptz)"""
-
-COMPLETE_IN_PLACE = """/* gw:complete-recorded-in-place */
-select :SCHEMA._private_complete_recorded_in_place_v2(
-    %(tids)s::tid[], %(xids)s::xid[], %(tokens)s::text[], %(counts)s::int[], %(first_ids)s::bigint[], %(spans)s::int[],
-    %(task_ids)s::int[], %(identifiers)s::text[], %(has_history)s::boolean, %(durations)s::bigint[],
-    %(history_payloads)s::text[], %(ids)s::bigint[], %(agos)s::bigint[], %(keeps)s::float8[], %(values)s::text[],
-    %(are_payloads_kept)s::boolean[], %(now)s::timestamptz)"""
 
 FAIL_JOBS = ending_statement(
     "fail-recorded",
@@ -122,12 +114,6 @@ def complete_jobs(
 
     A patient call waits for a row that another transaction has locked; otherwise such a row is left out.
     """
-    if (
-        not is_patient
-        and len(completed.claims) >= FEWEST_IN_PLACE
-        and _complete_in_place(cursor, completed, schema=schema, now=now)
-    ):
-        return set(ids_of(completed.claims))
     ids_by_token = group_by_token(completed.claims)
     ids = list(chain.from_iterable(ids_by_token.values()))
     parameters = {
@@ -144,43 +130,6 @@ def complete_jobs(
     cursor.execute(statement(COMPLETE_JOBS, schema), parameters)
     (deleted,) = cursor.fetchone()
     return set(ids if deleted is None else deleted)
-
-
-def _complete_in_place(cursor: Any, completed: CompletedJobs, *, schema: str, now: datetime | None) -> bool:
-    """Delete the jobs where their claims wrote them; return False, and delete none, if one of them is not there."""
-    places, spans = places_of(completed.claims), spans_of(completed.claims)
-    if places is None or spans is None or _has_earlier_results(completed):
-        return False
-    results = completed.results and KeptResults(
-        by_id(spans, completed.results.agos, 0),
-        by_id(spans, completed.results.keeps, None),
-        by_id(spans, completed.results.values, None),
-        by_id(spans, completed.results.are_payloads_kept, False),
-    )
-    payloads = completed.history_payloads
-    parameters = places | {
-        "first_ids": int_array(span.first_id for span in spans),
-        "spans": int_array(span.length for span in spans),
-        "durations": int_array(by_id(spans, completed.durations, 0)),
-        "history_payloads": None if payloads is None else _texts(by_id(spans, payloads, None)),
-        "ids": None if results is None else int_array(ids_of(completed.claims)),
-        "now": now,
-        **_tasks(completed),
-        **_results(results),
-    }
-    cursor.execute(statement(COMPLETE_IN_PLACE, schema), parameters)
-    (are_deleted,) = cursor.fetchone()
-    return bool(are_deleted)
-
-
-def _has_earlier_results(completed: CompletedJobs) -> bool:
-    """Return whether there may be a result of a job, which the new result must be merged with.
-
-    An earlier attempt may have stored it, and the run of a schedule has one from its beginning.
-    """
-    return completed.results is not None and any(
-        claim.attempts > 1 or claim.flags_text is not None for claim in completed.claims
-    )
 
 
 def _tasks(completed: CompletedJobs) -> dict[str, Any]:

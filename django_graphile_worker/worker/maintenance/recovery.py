@@ -62,6 +62,7 @@ if TYPE_CHECKING:
 # How often per timeout to look: a dead worker's jobs are free within the timeout and a quarter of it.
 LOOKS_PER_TIMEOUT = 4
 # With more workers than this, each looks less often, in proportion: the database has no more to do than with this many.
+# But never less often than once per timeout: most of a large fleet may have died, and few are left to look.
 BUSY_FLEET = 16
 # Every how many looks to clean up: the locks of unregistered workers become stale only after hours.
 LOOKS_PER_CLEANUP = 20
@@ -140,8 +141,8 @@ class Recovery(Service):
     def _pause(self, fleet_size: int) -> float:
         seconds = self._timeout / LOOKS_PER_TIMEOUT
         if fleet_size > BUSY_FLEET:
-            seconds *= fleet_size / BUSY_FLEET * random.uniform(0.5, 1.5)
-        return min(jittered(seconds), RENEWAL_INTERVAL, max(self._detector.until_next, SHORTEST_PAUSE))
+            seconds = min(seconds * fleet_size / BUSY_FLEET, self._timeout / 1.5) * random.uniform(0.5, 1.5)
+        return min(jittered(seconds), self._timeout, RENEWAL_INTERVAL, max(self._detector.until_next, SHORTEST_PAUSE))
 
     def _dead(self, fleet: recovery.Fleet) -> list[recovery.LateWorker]:
         if self.skips_watching:

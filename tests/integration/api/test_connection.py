@@ -45,6 +45,15 @@ class TestErrors:
             'Choose another database with using=... or GRAPHILE_WORKER["DATABASE"].'
         )
 
+    def test_times_that_cannot_be_read_are_refused_before_a_job_is_added(self, worker_schema: str) -> None:
+        """Outside of a transaction the job would be committed when psycopg raises, and a caller would add it again."""
+        with connection.cursor() as cursor:
+            cursor.execute("set local datestyle = 'SQL, DMY'")
+            with pytest.raises(ConfigurationError, match="The DateStyle of the database 'default' is 'SQL, DMY'"):
+                add_job("a")
+            cursor.execute(f'select count(*) from "{worker_schema}"._private_jobs')
+            assert cursor.fetchone() == (0,)
+
     @pytest.mark.parametrize(
         "act",
         [

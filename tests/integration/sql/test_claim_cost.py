@@ -238,3 +238,61 @@ def test_cost__of_a_scan_shows(connection: Connection) -> None:
     cursor = MeasuringCursor(connection)
     cursor.execute(f"select count(payload::text) from {JOBS}")
     assert cursor.buffers > 100
+
+
+# The long queue takes longer to fill than all other tests of this file.
+@pytest.mark.chaos
+@pytest.mark.xfail(strict=True, reason="the plan takes the index of all queued jobs, and filters the long queue out")
+def test_cost__does_not_grow_with_the_length_of_a_held_queue_once_the_table_is_analyzed(
+    connection: Connection, measure: Measure
+) -> None:
+    insert(connection, f"{TASK}, 0, now(), n, null", "generate_series(1, 10) as n")
+    few, _ = measure()
+    insert(connection, f"{TASK}, 0, {DUE}, {HELD}, null", "generate_series(1, 200000) as n")
+    connection.execute(f"vacuum analyze {JOBS}, {QUEUES}".encode())
+    connection.execute("discard plans")
+    many, claimed = measure()
+    assert len(claimed.claims) == 10
+    assert many < few + 2_000
+
+
+@pytest.mark.xfail(strict=True, reason="the order run_at, id of one due time is also that of the primary key")
+def test_cost__of_a_slice_of_one_due_time_does_not_grow_with_claimed_jobs_of_that_time(
+    connection: Connection, measure: Measure
+) -> None:
+    """Jobs that were added together have one due time; most of them are claimed."""
+    moment = 86_400.0
+
+    def cost(claimed_jobs: str) -> int:
+        at = f"to_timestamp({moment})"
+        insert(connection, f"{TASK}, 0, {at}, null, null", claimed_jobs)
+        connection.execute(f"update {JOBS} set locked_at = now(), locked_by = 'other'".encode())
+        insert(connection, f"{TASK}, 0, {at}, null, null", "generate_series(1, 10)")
+        connection.execute(f"vacuum analyze {JOBS}, {QUEUES}".encode())
+        connection.execute("discard plans")
+        floors, ends = [claims.Floor(0, moment, 0, moment)], [claims.End(0, moment, 2**40, moment, 2**40)]
+        buffers, claimed = measure(floors=floors, ends=ends, max_steps=0)
+        assert len(claimed.claims) == 10
+        return buffers
+
+    few = cost("generate_series(1, 60) as n")
+    assert cost(f"generate_series(61, {MANY}) as n") < few + TOLERANCE
+
+
+@pytest.mark.xfail(strict=True, reason="a claim walks over 300 held queues, and the next claim goes on behind them")
+def test_free_queue_behind_thousands_of_held_ones__is_found_by_the_first_claims(
+    connection: Connection, measure: Measure
+) -> None:
+    held = "select 'held' || n, now(), 'other' from generate_series(1, 10000) as n"
+    connection.execute(f"insert into {QUEUES} (queue_name, locked_at, locked_by) {held}".encode())
+    insert(connection, f"{TASK}, 0, {DUE}, {HELD} + n, null", "generate_series(1, 10000) as n")
+    insert(connection, f"{TASK}, 0, now(), {FREE}, null", "generate_series(1, 1)")
+    connection.execute(f"vacuum analyze {JOBS}, {QUEUES}".encode())
+    walk = None
+    for _ in range(3):
+        buffers, claimed = measure(walk=walk)
+        assert buffers < MOST_OF_A_WALK
+        walk = claimed.walk
+        if claimed.claims:
+            break
+    assert [claim.queue_id for claim in claimed.claims] == [FREE]

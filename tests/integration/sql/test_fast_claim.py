@@ -76,9 +76,16 @@ class TestFastClaim:
                 max_per_queue=9,
             ).claims
             cursor.execute("rollback to before")
-        # A fast claim does not tell where the row is: few jobs are completed by their ids.
-        assert look() == [claim._replace(tid=None, xid=None)]
+        assert look() == [claim]
         assert claim.key == 'k "1"'
+
+    def test_reads_times_to_the_microsecond_whatever_the_role_has_set(self, look: Look) -> None:
+        run_at = minutes_ago(5).replace(microsecond=123_457)
+        make_job(run_at=run_at)
+        with connection.cursor() as cursor:
+            cursor.execute("set local extra_float_digits = -15")
+        (claim,) = look()
+        assert claim.to_job(task_identifier="task", payload=None, locked_at_epoch=0.0).run_at == run_at
 
     def test_counts_the_attempt_and_names_the_holder(self, look: Look, worker_schema: str) -> None:
         job_id = make_job()

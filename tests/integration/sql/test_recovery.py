@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import psycopg
 import pytest
 from django.db import connection
 
@@ -292,6 +293,30 @@ def test_a_look_reads_some_locks_and_the_next_goes_on_behind_them(cursor: Any, w
         looks += 1
     assert (looks, fleet.orphans, fleet.reached) == (2, ["django-worker-orphan"], None)
     assert recover(cursor, worker_schema).job_ids == (orphan,)
+
+
+def test_a_lock_since_ever_is_recovered_with_the_others(
+    versioned_connection: psycopg.Connection[Any], worker_schema: str
+) -> None:
+    """Any program can write the column, and before PostgreSQL 17 an infinite time has no difference to another."""
+    insert = f'''insert into "{worker_schema}"._private_jobs (task_id, locked_by, locked_at, attempts, max_attempts)
+        values (1, %s, %s, 1, 1) returning id'''
+
+    def locked(by: str) -> set[int]:
+        times = ("-infinity", "epoch")
+        rows = [versioned_connection.execute(insert.encode(), [by, since]).fetchone() for since in times]
+        return {row[0] for row in rows if row is not None}
+
+    versioned_connection.execute(
+        f'''insert into "{worker_schema}"._private_tasks (id, identifier) overriding system value
+        values (1, 'since_ever') on conflict do nothing'''.encode()
+    )
+    orphans, stale = locked("django-worker-orphan/1"), locked("worker-of-node")
+    cursor = versioned_connection.cursor()
+    assert set(recover(cursor, worker_schema).job_ids) == orphans
+    released = recovery.release_stale_locks(cursor, schema=worker_schema)
+    assert {each.job.id for each in released.exhausted} == stale
+    assert recover(cursor, worker_schema) == recovery.Recovered()
 
 
 def test_markers_and_deaths_of_what_has_ended_are_forgotten(

@@ -29,6 +29,21 @@ def test_sleeps_until_the_next_job_is_due(runner: Build) -> None:
     assert 0 < worker.fetcher.step() <= 60
 
 
+@pytest.mark.xfail(strict=True, reason="a claim tells of a locked row only if its job has a queue")
+def test_looks_again_soon_for_a_due_job_whose_row_is_locked(
+    runner: Build, raw_connection: Callable[..., Any], worker_schema: str
+) -> None:
+    """Nobody announces that a transaction let go of a row."""
+    worker = runner(poll_interval=80)
+    worker.fetcher._poll_interval = 80.0
+    make_job("quick")
+    with raw_connection().transaction() as other:
+        other.connection.execute(f'select from "{worker_schema}"._private_jobs for update'.encode())
+        # The first step asks whether there is more.
+        worker.fetcher.step()
+        assert worker.fetcher.step() <= 1
+
+
 def test_a_retry_is_awaited(runner: Build, wait_until: Wait) -> None:
     make_job("failing")
     worker = runner(poll_interval=30)

@@ -100,6 +100,21 @@ def test_reports_a_job_whose_last_attempt_an_unregistered_worker_had(
     assert "WorkerDiedError: The worker worker-node had held this job for 4.0 hours" in line.getMessage()
 
 
+def test_a_large_fleet__is_looked_at_once_per_timeout(
+    runner: Build, raw_connection: Callable[..., Any], worker_schema: str
+) -> None:
+    """Most of it may be dead, and its last worker the only one that looks."""
+    with raw_connection().cursor() as cursor:
+        cursor.execute(
+            f'''insert into "{worker_schema}"._private_workers (id, last_heartbeat_at)
+            select '{workers.WORKER_PREFIX}' || number, now() from generate_series(1, 400) as number'''.encode()
+        )
+    worker = runner(worker_timeout=60.0)
+    pauses = [worker.recovery.step() for _ in range(20)]
+    assert max(pauses) <= 60.0
+    assert min(pauses) > 15.0
+
+
 @pytest.fixture
 def lost_index(raw_connection: Callable[..., Any], worker_schema: str) -> Iterator[str]:
     """An index that is not there, until the end of the test."""
