@@ -15,8 +15,8 @@ from django_graphile_worker.sql.schema import statement
 if TYPE_CHECKING:
     from django_graphile_worker.sql.cursor import Cursor
 
-# A row that is visible though the transaction of its xmin has not ended was written by this transaction, or by one of its
-# savepoints; their ids are not lower than its own. The id of a transaction has 64 bits, an xmin only the lower 32.
+# A row that is visible though the transaction of its xmin has not ended was written by this transaction, or in one of
+# its savepoints, whose ids are not lower than its own. The id of a transaction has 64 bits, an xmin only the lower 32.
 IS_UNCOMMITTED = """
     case when (job.xmin::text::bigint - own.id) & 4294967295::bigint < 1073741824::bigint
         then pg_xact_status((own.id + ((job.xmin::text::bigint - own.id) & 4294967295::bigint))::text::xid8)
