@@ -87,7 +87,7 @@ def test_every_status__is_shown_by_the_views_the_tag_and_the_admin(
     shown = admin_client.get(job_url(job_id))
     assert shown.status_code == 200
     if found.is_finished:
-        assert status.label in shown.text
+        assert str(status.label) in shown.text
 
 
 @pytest.mark.parametrize("token", ["x", "1:2:3", "WzEsIDJd:1wKzzz:abc"])
