@@ -94,7 +94,7 @@ def test_task_that_the_worker_finds__keeps_the_result_of_a_job_whose_worker_died
     labels: tuple[str, ...],
 ) -> None:
     result = framework.add.enqueue(1)
-    job_id = job_id_of(result.id, "default")
+    job_id = job_id_of(result.id, "default") or 0
     unimported()
     with connection.cursor() as cursor:
         cursor.execute(

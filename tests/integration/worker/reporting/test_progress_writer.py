@@ -108,7 +108,8 @@ def test_task_that_reports_all_the_time__moves_its_bar_all_the_time(
             helpers.progress(done)
 
     def shown() -> float:
-        return sum(row[0] for row in query(f"select done from {in_quotes(worker_schema)}._private_progress"))
+        rows: list[tuple[float]] = query(f"select done from {in_quotes(worker_schema)}._private_progress")
+        return sum(done for (done,) in rows)
 
     with stepped_workers(count) as build:
         job = add_job("count")
