@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from datetime import MAXYEAR, MINYEAR, UTC, datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
+from typing import Literal
 
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError
 from django_graphile_worker.expiry import PREFIX as EXPIRY_PREFIX
@@ -27,6 +28,10 @@ class JobKeyMode(StrEnum):
     REPLACE = "replace"
     PRESERVE_RUN_AT = "preserve_run_at"
     UNSAFE_DEDUPE = "unsafe_dedupe"
+
+
+# A mode, or its name, as callers may write it.
+JobKeyModeOption = JobKeyMode | Literal["replace", "preserve_run_at", "unsafe_dedupe"]
 
 
 def valid_identifier(value: object) -> str:

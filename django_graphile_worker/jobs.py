@@ -12,6 +12,7 @@ from django_graphile_worker.expiry import Expires, as_time, own_expiry, valid_ex
 from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.job_options import (
     JobKeyMode,
+    JobKeyModeOption,
     known_identifier,
     valid_flags,
     valid_job_key,
@@ -72,7 +73,7 @@ class JobOptions(TypedDict, total=False):
     run_at: datetime | timedelta | None
     max_attempts: int | None
     job_key: str | None
-    job_key_mode: JobKeyMode | str | None
+    job_key_mode: JobKeyModeOption | None
     priority: int | None
     flags: Iterable[str] | None
     expires: Expires | None
@@ -114,7 +115,7 @@ class JobDefaults(Frozen):
         queue_name: str | None = None,
         max_attempts: int | None = None,
         job_key: str | Callable[[Any], str | None] | None = None,
-        job_key_mode: JobKeyMode | str | None = None,
+        job_key_mode: JobKeyModeOption | None = None,
         priority: int | None = None,
         flags: Iterable[str] | None = None,
     ) -> None:
@@ -164,7 +165,7 @@ class JobSpec(Frozen):
         run_at: datetime | timedelta | None = None,
         max_attempts: int | None = None,
         job_key: str | None = None,
-        job_key_mode: JobKeyMode | str | None = None,
+        job_key_mode: JobKeyModeOption | None = None,
         priority: int | None = None,
         flags: Iterable[str] | None = None,
         expires: Expires | None = None,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError, to_delay
 from django_graphile_worker.expiry import valid_expires
-from django_graphile_worker.job_options import JobKeyMode, valid_identifier
+from django_graphile_worker.job_options import JobKeyModeOption, valid_identifier
 from django_graphile_worker.jobs import JobDefaults
 from django_graphile_worker.setting_types import LONGEST_DURATION, SHORTEST_TIMEOUT
 from django_graphile_worker.signatures import innermost, is_generator_function, source_of
@@ -108,7 +108,7 @@ def task(
     max_attempts: int | None = None,
     flags: Iterable[str] | None = None,
     job_key: str | Callable[[Any], str | None] | None = None,
-    job_key_mode: JobKeyMode | str | None = None,
+    job_key_mode: JobKeyModeOption | None = None,
     atomic: bool = False,
     backoff: Backoff | None = None,
     cron: str | Sequence[str] | None = None,

@@ -68,25 +68,12 @@ def progress_context(found: Result | None) -> dict[str, Any]:
     percent = None if reported is None else reported.percent
     return {
         "status": "gone" if found is None else found.status.value,
-        "status_name": _status_name(found),
+        "status_name": _("Finished") if found is None or has_succeeded else found.status.label,
         "is_over": is_over,
         "has_succeeded": has_succeeded,
         "percent": 100 if is_over and has_succeeded else percent,
         "message": "" if reported is None else reported.message,
     }
-
-
-def _status_name(found: Result | None) -> str:
-    if found is None:
-        return _("Finished")
-    names = {
-        ResultStatus.WAITING: _("Waiting"),
-        ResultStatus.RUNNING: _("Running"),
-        ResultStatus.SUCCEEDED: _("Finished"),
-        ResultStatus.FAILED: _("Failed"),
-        ResultStatus.REMOVED: _("Removed"),
-    }
-    return names[found.status]
 
 
 def _result_of_token(token: str) -> Result | None:

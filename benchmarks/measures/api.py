@@ -52,7 +52,7 @@ class Row(models.Model):
 def scratch_database() -> Iterator[None]:
     databases.ensure_running()
     name = settings.DATABASES["default"]["NAME"]
-    connection.creation.create_test_db(verbosity=0, autoclobber=True, serialize=False)
+    connection.creation.create_test_db(verbosity=0, autoclobber=True)
     with connection.schema_editor() as editor:
         editor.create_model(Row)
     try:

@@ -67,7 +67,7 @@ def pure() -> Iterator[tuple[str, float]]:
 def scratch_database() -> Iterator[None]:
     databases.ensure_running()
     name = settings.DATABASES["default"]["NAME"]
-    connection.creation.create_test_db(verbosity=0, autoclobber=True, serialize=False)
+    connection.creation.create_test_db(verbosity=0, autoclobber=True)
     try:
         yield
     finally:

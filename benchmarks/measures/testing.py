@@ -87,7 +87,7 @@ def scratch_database() -> Iterator[None]:
     databases.ensure_running()
     setup_test_environment(debug=False)
     name = settings.DATABASES["default"]["NAME"]
-    connection.creation.create_test_db(verbosity=0, autoclobber=True, serialize=False)
+    connection.creation.create_test_db(verbosity=0, autoclobber=True)
     try:
         yield
     finally:

@@ -19,7 +19,7 @@ from django_graphile_worker.api.simulated import after_adding, stamped
 from django_graphile_worker.api.streams import SENT_SPECS, STREAMED_SPECS, add_stream
 from django_graphile_worker.exceptions import InvalidTypeError
 from django_graphile_worker.expiry import Expires
-from django_graphile_worker.job_options import JobKeyMode
+from django_graphile_worker.job_options import JobKeyMode, JobKeyModeOption
 from django_graphile_worker.jobs import Job, JobSpec, TaskLike
 from django_graphile_worker.routing import Place, place_of
 from django_graphile_worker.sql.adding import add_jobs as sql_add_jobs
@@ -40,7 +40,7 @@ def add_job(
     run_at: datetime | timedelta | None = None,
     max_attempts: int | None = None,
     job_key: str | None = None,
-    job_key_mode: JobKeyMode | str | None = None,
+    job_key_mode: JobKeyModeOption | None = None,
     priority: int | None = None,
     flags: Iterable[str] | None = None,
     expires: Expires | None = None,

@@ -24,7 +24,7 @@ from django_graphile_worker.backend.task_class import (
     refuse_unknown_options,
 )
 from django_graphile_worker.expiry import Expires
-from django_graphile_worker.job_options import JobKeyMode
+from django_graphile_worker.job_options import JobKeyModeOption
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -44,7 +44,7 @@ class TaskOptions(TypedDict, total=False):
     max_attempts: int | None
     backoff: Backoff | None
     job_key: JobKey | None
-    job_key_mode: JobKeyMode | str | None
+    job_key_mode: JobKeyModeOption | None
     flags: Iterable[str] | None
     atomic: bool
     keep_result: KeepResult | None

@@ -12,7 +12,7 @@ from django.utils.module_loading import import_string
 from django_graphile_worker.backend.compat import InvalidTask, Task
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError, to_delay
 from django_graphile_worker.expiry import Expires, valid_expires
-from django_graphile_worker.job_options import JobKeyMode
+from django_graphile_worker.job_options import JobKeyModeOption
 from django_graphile_worker.jobs import JobDefaults
 from django_graphile_worker.registry import task_limits, valid_keep_result, valid_timeout
 from django_graphile_worker.suggestions import did_you_mean
@@ -83,7 +83,7 @@ class GraphileTask(_Task[P, R]):
     backoff: Backoff | None = field(default=None, compare=False)
     # At most one waiting job has this key. A function gets the arguments of the call.
     job_key: JobKey | None = field(default=None, compare=False)
-    job_key_mode: JobKeyMode | str | None = field(default=None, compare=False)
+    job_key_mode: JobKeyModeOption | None = field(default=None, compare=False)
     flags: Iterable[str] | None = field(default=None, compare=False)
     # Whether the task and the end of its job are one transaction.
     atomic: bool = field(default=False, compare=False)
@@ -124,7 +124,7 @@ class GraphileTask(_Task[P, R]):
         backend: str | None = None,
         max_attempts: int | None = None,
         job_key: str | None = None,
-        job_key_mode: JobKeyMode | str | None = None,
+        job_key_mode: JobKeyModeOption | None = None,
         flags: Iterable[str] | None = None,
         expires: Expires | None = None,
     ) -> GraphileTask[P, R]:

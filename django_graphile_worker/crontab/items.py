@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 from django_graphile_worker.crontab.time_phrases import parse_time_phrase
 from django_graphile_worker.crontab.zones import load_zone
-from django_graphile_worker.job_options import JobKeyMode
+from django_graphile_worker.job_options import JobKeyModeOption
 
 Match = str | Callable[[datetime], bool]
 
@@ -38,7 +38,7 @@ class CronItem:
     queue_name: str | None = None
     priority: int | None = None
     job_key: str | None = None
-    job_key_mode: JobKeyMode | str | None = None
+    job_key_mode: JobKeyModeOption | None = None
     flags: Iterable[str] | None = None
     time_zone: str | ZoneInfo | None = None
 

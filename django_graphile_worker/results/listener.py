@@ -33,8 +33,9 @@ logger = logging.getLogger("django_graphile_worker.results")
 
 # Seconds for which a waiter is listed. A wait that takes longer lists it again after half of them.
 LISTED_FOR = 60.0
-# Seconds after which the thread of a process that waits for nothing ends, and closes its connection.
-IDLE_TIME = 5.0
+# Seconds after which the thread of a process that waits for nothing ends, and closes its connection. PostgreSQL waits
+# for five seconds until nobody uses a database that is to be dropped, as test runners do at their end.
+IDLE_TIME = 1.0
 # Waits that are due within this many seconds are looked at together.
 TOGETHER = 0.005
 # Seconds between attempts to reach a database that does not answer.
@@ -158,7 +159,7 @@ class ResultListener:
         return (wait.schema, wait.job_id) in self._announced
 
     def _list(self, unlisted: list[Wait], now: float) -> None:
-        listed = [each for each in unlisted if each.is_notified and not each.is_peek]
+        listed = [each for each in unlisted if each.is_notified]
         try:
             for schema, ids, _ in _by_schema(listed):
                 with self._database.cursor() as cursor:

@@ -6,7 +6,9 @@ from django_graphile_worker.api.async_variants import async_variant
 from django_graphile_worker.api.connection import open_place
 from django_graphile_worker.results.job_ids import JobOrId, job_and_place
 from django_graphile_worker.results.values import Result, result_from
+from django_graphile_worker.routing import Place
 from django_graphile_worker.sql.records import result_rows
+from django_graphile_worker.sql.records.result_rows import ResultRow
 
 
 def result(job_or_id: JobOrId, *, using: str | None = None, installation: str | None = None) -> Result | None:
@@ -16,11 +18,17 @@ def result(job_or_id: JobOrId, *, using: str | None = None, installation: str | 
     is there for as long as ``@task(keep_result=...)`` or the setting ``KEEP_RESULTS`` says.
     """
     job_id, place = job_and_place(job_or_id, using, installation)
+    row = read_row(place, job_id)
+    return None if row is None else result_from(row)
+
+
+def read_row(place: Place, job_id: int) -> ResultRow | None:
+    """Return what the database has about a job, as the transaction of the caller sees it."""
     with open_place(place) as queue:
         row = result_rows.read(queue.cursor, [job_id], schema=queue.schema).get(job_id)
         if row is None:
             queue.refuse_hidden_tables()
-        return None if row is None else result_from(row)
+        return row
 
 
 aresult = async_variant(result)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 from typing import Any
 
 from django.conf import settings
+from django.db import models
+from django.utils.translation import gettext_lazy as _
 
 from django_graphile_worker.exceptions import JobCancelledError, JobExpiredError, JobFailedError, ResultNotReadyError
 from django_graphile_worker.payloads import decode_leniently
@@ -19,19 +20,19 @@ from django_graphile_worker.sql.records.results import ResultStatus as StoredSta
 from django_graphile_worker.sql.records.results import cancellation_text
 
 
-class ResultStatus(StrEnum):
-    """What became of a job."""
+class ResultStatus(models.TextChoices):
+    """What became of a job. Each status has a translated ``label`` for pages."""
 
-    WAITING = "waiting"
-    RUNNING = "running"
-    SUCCEEDED = "succeeded"
+    WAITING = "waiting", _("Waiting")
+    RUNNING = "running", _("Running")
+    SUCCEEDED = "succeeded", _("Succeeded")
     # Permanently: a job that is tried again is waiting.
-    FAILED = "failed"
+    FAILED = "failed", _("Failed")
     # An operator or the project removed or completed it before it had ended.
-    REMOVED = "removed"
-    CANCELLED = "cancelled"
+    REMOVED = "removed", _("Removed")
+    CANCELLED = "cancelled", _("Cancelled")
     # It was not started by the time at which it expired.
-    EXPIRED = "expired"
+    EXPIRED = "expired", _("Expired")
 
 
 _ENDED = {

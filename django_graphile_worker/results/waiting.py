@@ -7,10 +7,10 @@ from datetime import timedelta
 
 from asgiref.sync import sync_to_async
 
-from django_graphile_worker.exceptions import ResultTimeoutError, UnknownResultError, to_delay
-from django_graphile_worker.results.committed import refuse_uncommitted
+from django_graphile_worker.exceptions import ResultTimeoutError, UncommittedJobError, UnknownResultError, to_delay
 from django_graphile_worker.results.job_ids import JobOrId, job_and_place
 from django_graphile_worker.results.listeners import listener_of
+from django_graphile_worker.results.reading import read_row
 from django_graphile_worker.results.values import Result, result_from
 from django_graphile_worker.results.waits import Wait
 from django_graphile_worker.routing import Place
@@ -26,13 +26,14 @@ def wait_for_result(
     using: str | None = None,
     installation: str | None = None,
 ) -> Result:
-    """Wait until a job has succeeded, has permanently failed, or was removed; return what became of it.
+    """Wait until a job has ended, in whichever way; return what became of it.
 
     ``timeout`` is a number of seconds or a timedelta; None waits for as long as it takes. The task must keep its
     results: ``@task(keep_result=...)``.
     """
     seconds, (job_id, place) = _seconds(timeout), job_and_place(job_or_id, using, installation)
-    refuse_uncommitted(place, job_id)
+    if ended := _ended(place, job_id):
+        return ended
     wait = listener_of(place).add(_wait(place, job_id))
     try:
         return _result(wait.result(seconds), job_id)
@@ -51,7 +52,8 @@ async def await_for_result(
 ) -> Result:
     """Asynchronous variant of ``wait_for_result()``."""
     seconds, (job_id, place) = _seconds(timeout), job_and_place(job_or_id, using, installation)
-    await sync_to_async(refuse_uncommitted, thread_sensitive=True)(place, job_id)
+    if ended := await sync_to_async(_ended, thread_sensitive=True)(place, job_id):
+        return ended
     wait = listener_of(place).add(_wait(place, job_id))
     try:
         return _result(await asyncio.wait_for(asyncio.wrap_future(wait), seconds), job_id)
@@ -59,6 +61,27 @@ async def await_for_result(
         raise _timed_out(job_id, seconds) from None
     finally:
         listener_of(place).forget(wait)
+
+
+def _ended(place: Place, job_id: int) -> Result | None:
+    """Return what became of a job that has ended, as the transaction of the caller sees it; None if it has not ended.
+
+    Raise UncommittedJobError for a job that this transaction has added or changed: others cannot see that before its
+    end, so no worker runs the job meanwhile.
+    """
+    row = read_row(place, job_id)
+    if row is None:
+        return None
+    if row.has_ended:
+        return result_from(row)
+    if row.is_uncommitted:
+        raise UncommittedJobError(
+            f"wait_for_result: job {job_id} was added or changed in the transaction that is still open. No worker can "
+            "run it before the end of the transaction, so it would never end. Wait after the atomic() block, or in "
+            "transaction.on_commit(). In a TestCase, whose tests are transactions, run the job first with run_jobs() "
+            "of django_graphile_worker.testing."
+        )
+    return None
 
 
 def _seconds(timeout: object) -> float | None:

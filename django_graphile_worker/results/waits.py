@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from concurrent.futures import Future
 
 from django_graphile_worker.sql.records.result_rows import ResultRow
@@ -14,24 +13,16 @@ LOOK_INTERVAL = 5.0
 # Without notifications: seconds between looks, which grow with the time that the wait has taken.
 SHORTEST_POLL, LONGEST_POLL, POLL_SHARE = 0.02, 1.0, 0.2
 
-Check = Callable[[ResultRow], None]
-
 
 class Wait(Future[ResultRow | None]):
     """A future of the row of a job that has ended; of None if nothing of the job is kept."""
 
-    def __init__(
-        self, job_id: int, schema: str, *, is_notified: bool = True, check: Check | None = None, is_peek: bool = False
-    ) -> None:
+    def __init__(self, job_id: int, schema: str, *, is_notified: bool = True) -> None:
         super().__init__()
         self.job_id = job_id
         self.schema = schema
         # Whether workers notify of the ends of the jobs in this schema.
         self.is_notified = is_notified
-        # Called with the first row; what it raises ends the wait.
-        self.check = check
-        # Whether the first row ends the wait: the caller wants to know how the job is, and not how it ends.
-        self.is_peek = is_peek
         self.began_at = math.inf
         self.next_look_at = -math.inf
         self.listed_until = -math.inf
@@ -53,14 +44,7 @@ class Wait(Future[ResultRow | None]):
 
     def see(self, row: ResultRow | None) -> bool:
         """Note the row of a look; return True if the wait is over."""
-        check, self.check = self.check, None
-        try:
-            if check is not None and row is not None:
-                check(row)
-        except Exception as error:
-            self.end_with(error)
-            return True
-        if not (self.is_peek or row is None or row.has_ended):
+        if not (row is None or row.has_ended):
             return False
         if self.set_running_or_notify_cancel():
             self.set_result(row)

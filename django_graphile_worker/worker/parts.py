@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker import signals
 from django_graphile_worker.jobs import Job
-from django_graphile_worker.registry import Task
+from django_graphile_worker.registry import Registry, Task
 from django_graphile_worker.routing import Place
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.releases import HeldQueue
@@ -115,12 +115,15 @@ class Parts:
         place: Place,
         *,
         tasks: Mapping[str, Task[Any, Any]],
+        registry: Registry,
         cron_items: Sequence[CronItem] = (),
         version: str = "",
     ) -> None:
         self.place = place
         self.settings = place.settings
+        # The tasks that this worker runs from its start, and all tasks of the process.
         self.tasks = tasks
+        self.registry = registry
         self.cron_items = tuple(cron_items)
         self.version = version
         # Changes when the lease is lost: other workers may recover what was claimed under the old id.
@@ -142,14 +145,16 @@ class Parts:
 
     @property
     def keeps_anything(self) -> bool:
-        """Whether this worker keeps results, or a history."""
-        settings = self.settings
-        keeps = (task.result_seconds(settings.keep_results) for task in self.tasks.values())
-        return settings.history is not None or any(seconds is not None for seconds in keeps)
+        """Whether this worker keeps results, or a history. Django tasks, which it finds later, usually keep results."""
+        kept = self.result_keeping()
+        return kept.has_history or kept.default is not None or any(kept.seconds.values()) or self.directory.finds_tasks
 
     def result_keeping(self) -> ResultKeeping:
-        """Return which tasks keep their results, and whether there is a history."""
-        return keeping(self.settings, self.tasks.values())
+        """Return which tasks keep their results, and whether there is a history.
+
+        This worker also ends jobs of tasks that it does not run, and it finds Django tasks while it runs.
+        """
+        return keeping(self.settings, self.registry)
 
     def may_claim(self) -> bool:
         return self.directory.may_have_tasks and not self.is_stopping and self.heartbeat.holds_lease

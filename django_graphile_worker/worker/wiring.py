@@ -71,7 +71,7 @@ def build_parts(
     ``sender`` is the sender of the worker's signals. ``on_refused`` is called once, when the worker cannot continue
     with the schema: then the caller must stop the worker.
     """
-    parts = Parts(place, tasks=tasks, cron_items=cron_items, version=version)
+    parts = Parts(place, tasks=tasks, registry=registry, cron_items=cron_items, version=version)
     _build_reporting(parts, sender)
     _build_execution(parts, _new_tasks(find_task))
     parts.task_reports = None if find_task is None else late_parts.task_reports_of(parts)

@@ -16,6 +16,7 @@ from django_graphile_worker import Worker, add_job, conf, models, progress_token
 from django_graphile_worker.admin.history.history_search import parse_history_search
 from django_graphile_worker.registry import tasks
 from django_graphile_worker.results.listeners import close_listeners
+from django_graphile_worker.sql.records.history import HistoryOutcome
 from tests.docs.pages import page
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -98,3 +99,10 @@ def test_history__takes_the_settings_and_the_searches_of_its_page() -> None:
     assert len(searches) > 8
     assert [parse_history_search(search, sees_payloads=True).mistakes for search in searches] == [()] * len(searches)
     assert models.PastAttempt._meta.default_permissions == ("view",)
+
+
+def test_outcomes_of_the_history__are_those_of_its_page() -> None:
+    (row,) = re.findall(r"^\| `outcome:.*$", page("guides/history.md"), flags=re.MULTILINE)
+    named = re.findall(r"`(\w+)`", row.split("|")[2])
+    assert named == [each.name.lower() for each in HistoryOutcome]
+    assert [parse_history_search(f"outcome:{name}", sees_payloads=True).mistakes for name in named] == [()] * len(named)

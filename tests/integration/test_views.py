@@ -8,10 +8,13 @@ import pytest
 from django.core import signing
 from django.db import connection
 from django.http import HttpRequest
+from django.template import Context, Template
 from django.urls import reverse
 
-from django_graphile_worker import progress_token
+from django_graphile_worker import ResultStatus, progress_token, result
 from django_graphile_worker.results import tokens
+from django_graphile_worker.sql.records.results import ResultStatus as StoredStatus
+from tests.support.admin_pages import job_url
 from tests.support.factories import make_failed_job, make_job
 from tests.support.results import store_result
 from tests.support.rows import in_quotes
@@ -57,6 +60,34 @@ def test_states__tell_whether_the_job_is_over(client: Any, worker_schema: str) -
         ("gone", True, 100),
     ]
     assert "secret" not in answers[ended].text
+
+
+@pytest.mark.parametrize("status", ResultStatus)
+def test_every_status__is_shown_by_the_views_the_tag_and_the_admin(
+    admin_client: Any, worker_schema: str, status: ResultStatus
+) -> None:
+    if status is ResultStatus.WAITING:
+        job_id = make_job()
+    elif status is ResultStatus.RUNNING:
+        job_id = make_job(locked_by="w/1", attempts=1)
+    else:
+        job_id = 4711
+        with connection.cursor() as cursor:
+            store_result(cursor, job_id, worker_schema, status=StoredStatus[status.name])
+    found = result(job_id)
+    assert found is not None
+    assert found.status is status
+    name = "Finished" if status is ResultStatus.SUCCEEDED else status.label
+    answer = fetch(admin_client, job_id).json()
+    assert (answer["status"], answer["status_name"]) == (status.value, name)
+    page = admin_client.get(reverse("graphile_worker:progress_page", args=[progress_token(job_id)]))
+    tag = Template("{% load graphile_worker %}{% job_progress job %}").render(Context({"job": job_id}))
+    assert f">{name}<" in page.text
+    assert f">{name}<" in tag
+    shown = admin_client.get(job_url(job_id))
+    assert shown.status_code == 200
+    if found.is_finished:
+        assert str(status.label) in shown.text
 
 
 @pytest.mark.parametrize("token", ["x", "1:2:3", "WzEsIDJd:1wKzzz:abc"])

@@ -87,6 +87,44 @@ FILES = {
         class Committing(Clean, TransactionTestCase):
             pass
     """,
+    "shop/test_results.py": """
+        from datetime import timedelta
+        from django.test import TestCase, TransactionTestCase
+        from django_graphile_worker import UnknownResultError, task, wait_for_result
+        from django_graphile_worker.testing import immediate, run_jobs
+
+        @task(keep_result=timedelta(hours=1))
+        def add_up(payload):
+            return sum(payload)
+
+        @task
+        def forget(payload):
+            pass
+
+        # The sessions of these waits must not keep the runner from dropping its databases.
+        class Results:
+            def test_result_of_run_jobs(self):
+                job = add_up.add_job([1, 2])
+                run_jobs()
+                assert wait_for_result(job, timeout=60).value == 3
+
+            def test_result_under_immediate(self):
+                with immediate():
+                    job = add_up.add_job([3, 4])
+                    assert wait_for_result(job, timeout=60).value == 7
+
+            def test_result_that_is_not_kept(self):
+                job = forget.add_job({})
+                run_jobs()
+                with self.assertRaisesMessage(UnknownResultError, "declare its task with @task(keep_result="):
+                    wait_for_result(job, timeout=60)
+
+        class ResultsInTransaction(Results, TestCase):
+            pass
+
+        class ResultsCommitting(Results, TransactionTestCase):
+            pass
+    """,
     "pytest.ini": """
         [pytest]
         DJANGO_SETTINGS_MODULE = site_settings

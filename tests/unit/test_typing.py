@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypedDict, assert_type
 from django.tasks import TaskContext
-from django_graphile_worker import Helpers, Job, JobSpec, Task, add_job, task
+from django_graphile_worker import Helpers, Job, JobKeyMode, JobSpec, Task, add_job, task
 from django_graphile_worker.backend import enqueue_many, task as django_task
 
 @dataclass
@@ -53,6 +53,8 @@ send(payload=Receipt(1))
 named.add_job(Receipt(1))
 named.add_job({"order": 1})
 tidy.add_job(priority=1)
+tidy.add_job(job_key="tidy", job_key_mode="preserve_run_at")
+add_job("tidy", job_key="tidy", job_key_mode=JobKeyMode.REPLACE)
 optional.add_job()
 optional.add_job({"order": 1})
 batch.add_job([Receipt(1), {"order": 2}])
@@ -73,12 +75,14 @@ send("wrong type")  # call-overload
 send.add_job(Receipt(1), queue="mail")  # call-overload
 send.add_job({}, countdown=3)  # call-overload
 send.add_job(Receipt(1), priority="high")  # call-overload
+send.add_job(Receipt(1), job_key="k", job_key_mode="preserve_runat")  # call-overload
 send.delay({"order": 1})  # attr-defined
 untyped.add_job({}, queue="mail", countdown=3)  # call-overload
 named.add_job(5)  # call-overload
 batch.add_job("x")  # arg-type
 greet.add_job({"nam": "Ada"})  # arg-type
 add_job(send, {}, countdown=3)  # arg-type
+add_job("send", job_key="k", job_key_mode="dedupe")  # arg-type
 JobSpec(send, {}, queue="mail")  # arg-type
 task(max_retries=3)  # call-overload
 

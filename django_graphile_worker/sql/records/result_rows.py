@@ -15,9 +15,18 @@ from django_graphile_worker.sql.schema import statement
 if TYPE_CHECKING:
     from django_graphile_worker.sql.cursor import Cursor
 
+# A row that is visible though the transaction of its xmin has not ended was written by this transaction, or in one of
+# its savepoints, whose ids are not lower than its own. The id of a transaction has 64 bits, an xmin only the lower 32.
+IS_UNCOMMITTED = """
+    case when (job.xmin::text::bigint - own.id) & 4294967295::bigint < 1073741824::bigint
+        then pg_xact_status((own.id + ((job.xmin::text::bigint - own.id) & 4294967295::bigint))::text::xid8)
+            = 'in progress'::text
+        else false
+    end"""
+
 # A progress is of use only for the attempt that reported it, or for its result.
 RESULTS = f"""/* gw:results */
-select wanted.job_id, job.id is not null, job.xmin::text, coalesce(task.identifier, result.task_identifier),
+select wanted.job_id, job.id is not null, {IS_UNCOMMITTED}, coalesce(task.identifier, result.task_identifier),
     case when job.id is null then result.queue_name else queue.queue_name end,
     :SCHEMA._private_worker_of(job.locked_by), {readable("job.locked_at")}, job.attempts, job.max_attempts,
     job.last_error, {readable("coalesce(job.created_at, result.added_at)")},
@@ -25,6 +34,7 @@ select wanted.job_id, job.id is not null, job.xmin::text, coalesce(task.identifi
     {readable("result.finished_at")}, result.value, result.attempts::text,
     progress.done, progress.total, progress.message, {readable("progress.updated_at")}
 from unnest(%(ids)s::bigint[]) as wanted (job_id)
+cross join (select pg_current_xact_id_if_assigned()::text::bigint as id) as own
 left join :SCHEMA._private_jobs as job on job.id = wanted.job_id
 left join :SCHEMA._private_tasks as task on task.id = job.task_id
 left join :SCHEMA._private_job_queues as queue on queue.id = job.job_queue_id
@@ -33,18 +43,14 @@ left join :SCHEMA._private_progress as progress on progress.job_id = wanted.job_
     and (job.id is null or progress.attempt >= job.attempts)
 where job.id is not null or result.job_id is not null"""
 
-VERSION = """/* gw:job-version */
-select job.xmin::text, current_setting('transaction_isolation') = 'read committed'::text
-from :SCHEMA._private_jobs as job where job.id = %(id)s::bigint"""
-
 
 class ResultRow(NamedTuple):
     """What the database has about a job, in the order of the columns."""
 
     job_id: int
     is_job_there: bool
-    # The transaction that wrote the job's row. It differs for each change of the row.
-    version: str | None
+    # Whether the transaction that reads the job has added or changed it, so that nobody else sees it as it is.
+    is_uncommitted: bool
     task_identifier: str
     queue_name: str | None
     worker_id: str | None
@@ -76,9 +82,3 @@ def read(cursor: Cursor, job_ids: Sequence[int], *, schema: str) -> dict[int, Re
     """Return what the database has about these jobs; an id of which it has nothing is missing."""
     cursor.execute(statement(RESULTS, schema), {"ids": int_array(job_ids)})
     return {row[0]: ResultRow._make(row) for row in cursor.fetchall()}
-
-
-def version(cursor: Cursor, job_id: int, *, schema: str) -> tuple[str | None, bool]:
-    """Return the version of a job's row as this transaction sees it, and whether it sees what others have committed."""
-    cursor.execute(statement(VERSION, schema), {"id": job_id})
-    return cursor.fetchone() or (None, True)

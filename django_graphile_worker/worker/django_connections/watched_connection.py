@@ -57,16 +57,16 @@ class WatchedConnection:
     def begin(self) -> None:
         """Close the connection before a job if it is broken or expired."""
         wrapper = self.wrapper
-        if wrapper.connection is None:
-            self._depth = None
-            return
         # A transaction that was open before the job belongs to a test.
-        if wrapper.in_atomic_block:
+        if wrapper.connection is not None and wrapper.in_atomic_block:
             self._depth = len(wrapper.atomic_blocks), len(wrapper.savepoint_ids)
             return
         self._depth = None
+        # As before a request: with DEBUG each query is logged. A test that counts queries has set force_debug_cursor.
         if wrapper.queries_log and not wrapper.force_debug_cursor:
             wrapper.queries_log.clear()
+        if wrapper.connection is None:
+            return
         if self._has_input():
             wrapper.errors_occurred = True
         self._close_if_unusable_or_obsolete()

@@ -114,6 +114,8 @@ class ProgressWriter(Service):
         due, until_next = self._due()
         if due:
             self._write(due)
+            # Reports that came during the write have woken nobody.
+            _, until_next = self._due()
         ended = self._take_ended()
         if ended:
             with self._database.cursor() as cursor:
@@ -129,7 +131,7 @@ class ProgressWriter(Service):
         self._database.close()
 
     def _due(self) -> tuple[list[_JobProgress], float]:
-        """Return the runs to write now, and the seconds until another one is due."""
+        """Return the runs to write now, and the seconds until the next one is due: zero if there are some."""
         now, until_next = self._clock(), math.inf
         due: list[_JobProgress] = []
         with self._lock:
@@ -139,8 +141,7 @@ class ProgressWriter(Service):
                 wait = 0.0 if entry.has_ended else entry.written_at + INTERVAL - now
                 if wait <= 0:
                     due.append(entry)
-                else:
-                    until_next = min(until_next, wait)
+                until_next = min(until_next, max(wait, 0.0))
         return due, until_next
 
     def _write(self, due: list[_JobProgress]) -> None:

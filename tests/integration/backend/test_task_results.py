@@ -11,7 +11,15 @@ from django.db import connection
 
 from django_graphile_worker import cancel_jobs, get_job, remove_job
 from django_graphile_worker.backend.result_ids import job_id_of
-from django_graphile_worker.exceptions import FailedByOperatorError, JobCancelledError, JobExpiredError
+from django_graphile_worker.exceptions import (
+    FailedByOperatorError,
+    JobCancelledError,
+    JobExpiredError,
+    WorkerDiedError,
+)
+from django_graphile_worker.registry import tasks
+from django_graphile_worker.sql import recovery
+from tests.support.stepped_worker import Build
 
 pytestmark = pytest.mark.django_db
 # A worker sees committed jobs only.
@@ -55,6 +63,53 @@ def test_label_that_is_not_allowed_any_more__leaves_readable_results(framework: 
     settings.TASKS = {"default": {**settings.TASKS["default"], "QUEUES": ["default"]}}
     found = framework.mail.get_result(result.id)
     assert (found.task.queue_name, found.task.priority) == ("emails", 20)
+
+
+@pytest.fixture
+def unimported(framework: Any) -> Callable[[], None]:
+    """A function after which no module has registered a task, as in a worker that has yet to find them."""
+    return tasks._tasks.clear
+
+
+@committing
+def test_task_that_the_worker_finds__keeps_the_result_of_a_job_that_expired(
+    framework: Any, unimported: Callable[[], None], run: Run
+) -> None:
+    late = framework.add.using(expires=datetime(2001, 1, 1, tzinfo=UTC)).enqueue(1)
+    unimported()
+    run()
+    late.refresh()
+    assert late.errors[0].exception_class is JobExpiredError
+
+
+@committing
+@pytest.mark.parametrize("is_cancelled", [False, True])
+@pytest.mark.parametrize("labels", [(), ("emails",)], ids=["of this worker", "of another worker"])
+def test_task_that_the_worker_finds__keeps_the_result_of_a_job_whose_worker_died(
+    framework: Any,
+    unimported: Callable[[], None],
+    worker: Build,
+    worker_schema: str,
+    is_cancelled: bool,
+    labels: tuple[str, ...],
+) -> None:
+    result = framework.add.enqueue(1)
+    job_id = job_id_of(result.id, "default") or 0
+    unimported()
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f'update "{worker_schema}"._private_jobs set locked_by = %s, locked_at = now(), attempts = 1 where id = %s',
+            ["django-worker-dead/1", job_id],
+        )
+        if is_cancelled:
+            cancel_jobs([job_id], by="maria")
+        parts = worker(queue_labels=labels)
+        parts.fetcher.step()
+        keeping = parts.result_keeping()
+        recovery.recover_claims(cursor, ["django-worker-dead"], schema=worker_schema, keeping=keeping)
+    result.refresh()
+    expected = JobCancelledError if is_cancelled else WorkerDiedError
+    assert [(each.exception_class, result.worker_ids) for each in result.errors] == [(expected, ["django-worker-dead"])]
 
 
 @committing

@@ -32,7 +32,7 @@ from django_graphile_worker.sql.records import result_rows
 from django_graphile_worker.sql.records import waiters as sql_waiters
 from django_graphile_worker.worker.database.connection import Database
 from tests.support.factories import make_failed_job, make_job
-from tests.support.results import end_job
+from tests.support.results import end_job, store_result
 from tests.support.rows import in_quotes, query
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -87,6 +87,21 @@ def test_wait__returns_at_once_for_a_job_that_has_ended(raw_connection: Connect,
     end_job(raw_connection(), job.id, worker_schema, value="done")
     assert wait_for_result(job.id, timeout=timedelta(seconds=DEADLINE)).value == "done"
     assert wait_for_result(make_failed_job(), timeout=DEADLINE).status is ResultStatus.FAILED
+
+
+def test_job_that_has_ended_in_the_same_transaction__is_read_on_the_connection_of_the_caller(
+    worker_schema: str, django_assert_num_queries: Any
+) -> None:
+    """As in a TestCase, after run_jobs(): nobody else sees the job, nor its result."""
+    with transaction.atomic():
+        job = add_job("task")
+        with connection.cursor() as cursor:
+            store_result(cursor, job.id, worker_schema, value=7)
+            cursor.execute(f"delete from {in_quotes(worker_schema)}._private_jobs where id = %s", [job.id])
+        with django_assert_num_queries(1):
+            assert wait_for_result(job, timeout=DEADLINE).value == 7
+        assert async_to_sync(await_for_result)(job, timeout=DEADLINE).value == 7
+    assert listeners._listeners == {}, "no session is open that would keep a test database from being dropped"
 
 
 def test_wait__finds_the_end_of_a_statement_that_began_before_the_waiter_was_listed(
@@ -275,16 +290,17 @@ def test_role_that_may_only_read__polls(
     assert wait.result(DEADLINE).value == 3
 
 
-def test_forked_process__has_listeners_of_its_own(raw_connection: Connect, worker_schema: str) -> None:
+def test_forked_process__has_listeners_of_its_own() -> None:
     job = add_job("task")
-    end_job(raw_connection(), job.id, worker_schema)
-    wait_for_result(job, timeout=DEADLINE)
+    with pytest.raises(ResultTimeoutError):
+        wait_for_result(job, timeout=0.01)
     before = dict(listeners._listeners)
     assert before
     listeners._start_anew()
     try:
         assert listeners._listeners == {}
-        assert wait_for_result(job, timeout=DEADLINE).status is ResultStatus.SUCCEEDED
+        with pytest.raises(ResultTimeoutError):
+            wait_for_result(job, timeout=0.01)
         assert listeners._listeners.keys() == before.keys()
         assert listeners._listeners["default"] is not before["default"]
     finally:
@@ -335,11 +351,10 @@ def test_missing_schema__is_explained(settings: Any) -> None:
 
 
 def test_thread__ends_when_nothing_is_awaited_for_a_while(
-    monkeypatch: pytest.MonkeyPatch, wait_until: WaitUntil, raw_connection: Connect, worker_schema: str
+    monkeypatch: pytest.MonkeyPatch, wait_until: WaitUntil
 ) -> None:
     monkeypatch.setattr("django_graphile_worker.results.listener.IDLE_TIME", 0.01)
     for _ in range(2):
-        job = add_job("task")
-        end_job(raw_connection(), job.id, worker_schema)
-        wait_for_result(job, timeout=DEADLINE)
+        with pytest.raises(ResultTimeoutError):
+            wait_for_result(add_job("task"), timeout=0.01)
         wait_until(lambda: "graphile-worker-results" not in {thread.name for thread in threading.enumerate()})

@@ -21,17 +21,17 @@ def test_runner_of_django__in_parallel_and_reversed(project: sample_project.Proj
     done = project.run("manage.py", "test", "--parallel", "2", "--reverse")
     assert done.returncode == 0, done.stdout
     assert "expected failures=2" in done.stdout
-    assert "Ran 18 tests" in done.stdout
+    assert "Ran 24 tests" in done.stdout
 
 
 def test_pytest__without_migrations_in_processes_of_xdist(project: sample_project.Project) -> None:
     done = project.run("-m", "pytest", "--nomigrations", "-n", "2", "-q")
     assert done.returncode == 0, done.stdout
-    assert "18 passed, 2 xfailed" in done.stdout
+    assert "24 passed, 2 xfailed" in done.stdout
 
 
 def test_pytest__with_a_database_that_is_used_again(project: sample_project.Project) -> None:
     for selected in ("Committing", ""):
         done = project.run("-m", "pytest", "--reuse-db", "-q", "-k", selected)
         assert done.returncode == 0, done.stdout
-    assert "18 passed, 2 xfailed" in done.stdout
+    assert "24 passed, 2 xfailed" in done.stdout

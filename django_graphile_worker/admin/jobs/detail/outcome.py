@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from django.utils.translation import gettext as _
-
 from django_graphile_worker.admin import databases, formatting
 from django_graphile_worker.admin.jobs.detail.payload_tree import PayloadTree
 from django_graphile_worker.admin.jobs.detail.tracebacks import parse_error
@@ -38,7 +36,7 @@ def outcome_context(found: Result | None, *, sees_payloads: bool) -> dict[str, A
 def _outcome(found: Result, sees_payloads: bool) -> dict[str, Any]:
     return {
         "status": found.status.value,
-        "status_name": status_name(found.status),
+        "status_name": found.status.label,
         "finished": formatting.exact_time(found.finished_at) if found.finished_at else "",
         "cancellation": _cancellation(found, sees_payloads),
         "value": _value(found, sees_payloads),
@@ -78,15 +76,3 @@ def _seconds(attempt: Attempt) -> float | None:
     if attempt.started_at is None or attempt.ended_at is None:
         return None
     return (attempt.ended_at - attempt.started_at).total_seconds()
-
-
-def status_name(status: ResultStatus) -> str:
-    return {
-        ResultStatus.WAITING: _("Waiting"),
-        ResultStatus.RUNNING: _("Running"),
-        ResultStatus.SUCCEEDED: _("Succeeded"),
-        ResultStatus.FAILED: _("Failed"),
-        ResultStatus.REMOVED: _("Removed"),
-        ResultStatus.CANCELLED: _("Cancelled"),
-        ResultStatus.EXPIRED: _("Expired"),
-    }[status]

@@ -13,6 +13,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from django_graphile_worker import JobKeyMode
 from django_graphile_worker.crontab import CronItem
 from django_graphile_worker.sql.cron import crontab_ticks, crontabs
 from tests.conftest import RawConnection
@@ -224,7 +225,8 @@ def test_an_item_whose_key_is_locked_costs_the_others_nothing(
 
 
 def test_the_jobs_of_a_minute_are_added_in_the_order_of_the_items(world: CronWorld, worker_schema: str) -> None:
-    modes = (None, "preserve_run_at", None, "unsafe_dedupe", "replace", "unsafe_dedupe", "preserve_run_at")
+    names = (None, "preserve_run_at", None, "unsafe_dedupe", "replace", "unsafe_dedupe", "preserve_run_at")
+    modes = [None if name is None else JobKeyMode(name) for name in names]
     items = [
         CronItem(f"item{place}", "* * * * *", job_key=f"key{place}" if mode else None, job_key_mode=mode)
         for place, mode in enumerate(modes)

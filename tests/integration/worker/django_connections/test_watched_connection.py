@@ -137,7 +137,11 @@ def test_error_that_broke_the_connection__costs_one_job(
     assert isinstance(slot.run(lambda payload: backend_pid()), Succeeded)
 
 
-def test_query_log__begins_anew_with_each_job(slot: Slot, settings: Any, persistent: None) -> None:
+@pytest.mark.parametrize("max_age", [0, None], ids=["closed after each job", "persistent"])
+def test_query_log__begins_anew_with_each_job(
+    slot: Slot, settings: Any, monkeypatch: pytest.MonkeyPatch, max_age: int | None
+) -> None:
+    monkeypatch.setitem(connection.settings_dict, "CONN_MAX_AGE", max_age)
     settings.DEBUG = True
     counts: list[int] = []
 

@@ -11,6 +11,7 @@ from django.db import connection
 
 from django_graphile_worker import add_job, result, run_once, task
 from django_graphile_worker.progress import Progress
+from django_graphile_worker.sql import progress as sql_progress
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.reporting import progress_writer
 from django_graphile_worker.worker.reporting.progress_writer import ProgressWriter
@@ -72,6 +73,59 @@ def test_reports__are_written_once_a_second(writer: Writer) -> None:
     writer.clock.now += 0.6
     writer.service.step()
     assert writer.stored() == {job_id: 4}
+
+
+def test_report_that_comes_while_another_is_written__is_written_a_second_later(
+    writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id = make_job(locked_by=TOKEN, attempts=1)
+    write = sql_progress.write
+
+    def write_slowly(*args: Any, **kwargs: Any) -> None:
+        write(*args, **kwargs)
+        writer.report(job_id, 2)
+
+    writer.report(job_id, 1)
+    with monkeypatch.context() as patched:
+        patched.setattr(sql_progress, "write", write_slowly)
+        assert writer.service.step() == pytest.approx(progress_writer.INTERVAL)
+    assert writer.stored() == {job_id: 1}
+    writer.clock.now += progress_writer.INTERVAL
+    writer.service.step()
+    assert writer.stored() == {job_id: 2}
+
+
+def test_task_that_reports_all_the_time__moves_its_bar_all_the_time(
+    wait_until: Callable[..., None], worker_schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress_writer, "INTERVAL", 0.02)
+    may_end = threading.Event()
+
+    def count(payload: Any, helpers: Any) -> None:
+        done = 0
+        while not may_end.wait(0.001):
+            done += 1
+            helpers.progress(done)
+
+    def shown() -> float:
+        rows: list[tuple[float]] = query(f"select done from {in_quotes(worker_schema)}._private_progress")
+        return sum(done for (done,) in rows)
+
+    with stepped_workers(count) as build:
+        job = add_job("count")
+        worker = build()
+        worker.fetcher.step()
+        try:
+            for _ in range(20):
+                before = shown()
+                wait_until(lambda before=before: shown() > before, timeout=progress_writer.IDLE_TIME / 2)
+        finally:
+            may_end.set()
+        run_all(worker, wait_until)
+        wait_until(lambda: result(job) is None)
+        assert worker.progress is not None
+        worker.progress.stop()
+        worker.progress.join(60)
 
 
 def test_reports_of_several_jobs__are_written_together(writer: Writer) -> None:
