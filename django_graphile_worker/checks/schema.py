@@ -17,7 +17,7 @@ from django_graphile_worker import conf, routing
 from django_graphile_worker.checks.indexes import check_indexes
 from django_graphile_worker.checks.rights import check_row_security
 from django_graphile_worker.checks.schedules import check_schedules
-from django_graphile_worker.checks.workers import check_other_workers, check_timeouts
+from django_graphile_worker.checks.workers import check_other_workers, check_rust_recovery, check_timeouts
 from django_graphile_worker.exceptions import BreakingMigrationError
 from django_graphile_worker.sql.errors import not_installed
 from django_graphile_worker.sql.install import catalog, installer
@@ -46,6 +46,7 @@ def check_schema(connection: BaseDatabaseWrapper, schema: str) -> list[CheckMess
             messages += check_indexes(cursor, connection.alias, schema)
             messages += check_timeouts(cursor, connection.alias, schema)
             messages += check_other_workers(cursor, connection.alias, schema)
+            messages += check_rust_recovery(cursor, connection.alias, schema)
             messages += check_schedules(cursor, connection.alias, schema)
     return messages
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -116,6 +116,21 @@ def functions(cursor: Cursor, *, schema: str) -> list[Function]:
     """Return the public functions that exist in the schema, of this package or of another program."""
     cursor.execute(qualified(_FUNCTIONS), (schema, list(FUNCTIONS)))
     return [Function(*row) for row in cursor.fetchall()]
+
+
+_HAS_FUNCTIONS = """
+/* gw:has_functions */
+select count(distinct proc.proname)
+from pg_catalog.pg_proc as proc
+join pg_catalog.pg_namespace as namespace on namespace.oid = proc.pronamespace
+where namespace.nspname = %s and proc.proname = any(%s)
+"""
+
+
+def has_functions(cursor: Cursor, names: Sequence[str], *, schema: str) -> bool:
+    """Return True if all these functions exist in the schema, whatever their arguments."""
+    cursor.execute(qualified(_HAS_FUNCTIONS), (schema, list(names)))
+    return int(cursor.fetchone()[0]) == len(names)
 
 
 class Part(Frozen):

@@ -39,8 +39,10 @@ def make(run: Run, *, schema: str, is_schema_made: bool) -> None:
 def adopt(run: Run, cursor: Cursor, *, schema: str) -> None:
     """Replace the public functions with functions of this package, record the old texts, and change nothing else."""
     locks.lock_ledger(cursor, schema=schema)
+    relations = catalog.relations(cursor, schema=schema)
+    _refuse_rust(relations, schema)
     check_ledger(catalog.ledger(cursor, schema=schema), schema)
-    missing = catalog.RELATIONS - catalog.relations(cursor, schema=schema)
+    missing = catalog.RELATIONS - relations
     if missing:
         raise SchemaError(
             f"Expected the schema {schema!r} to be as graphile-worker's migration {LEDGER} leaves it, got one without "
@@ -99,6 +101,17 @@ def drop(run: Run, *, schema: str) -> None:
     """Drop everything that make() made, except the schema itself."""
     for filename in ("job_rules_drop.sql", "worker_schema_drop.sql", "installation_drop.sql"):
         run(ddl(filename, schema), None)
+
+
+def _refuse_rust(relations: frozenset[str], schema: str) -> None:
+    """Raise for a schema of graphile_worker for Rust, whose table of workers has the name of this package's."""
+    if "_private_workers" in relations:
+        raise SchemaError(
+            f"The schema {schema!r} belongs to graphile_worker for Rust, whose table _private_workers is in the way. "
+            f"Nothing was changed. To take over its jobs, stop the Rust workers, drop the table and the functions of "
+            f"their recovery (see the guide: Sharing a queue with Node.js), and migrate again. Or choose another name "
+            f'with GRAPHILE_WORKER["SCHEMA"].'
+        )
 
 
 def check_ledger(ledger: Ledger, schema: str) -> None:
