@@ -61,8 +61,8 @@ def check_rust_recovery(cursor: Any, alias: str, schema: str) -> list[CheckMessa
         Warning(
             f"The schema {schema!r} in the database {alias!r} has the functions by which graphile_worker for Rust "
             f"recovers jobs. A Rust worker that uses them takes every job that has run for five minutes here.",
-            hint='Drop the functions that the guide "Sharing a queue with Node.js" lists. Rust workers then run without '
-            "recovery.",
+            hint='Drop the functions that the guide "Sharing a queue with Node.js" lists. Rust workers can run without '
+            "them.",
             id="graphile_worker.W009",
         )
     ]

@@ -237,13 +237,14 @@ def check_usable(cursor: Cursor, *, schema: str) -> None:
     missing = {*RELATIONS, "_private_installation"} - relations(cursor, schema=schema)
     if missing:
         raise SchemaError(
-            f"Expected the worker schema {schema!r}, got none or an incomplete one (without "
-            f'{", ".join(sorted(missing))}). Run "manage.py migrate graphile_worker".'
+            f"There is no worker schema {schema!r}, or an incomplete one (without {', '.join(sorted(missing))}). "
+            f'Run "manage.py migrate graphile_worker". If the schema was dropped or renamed after a migrate, '
+            f'"manage.py check --database default" says what to do.'
         )
     role, tables = hidden_tables(cursor, schema=schema)
     if tables:
         raise SchemaError(
             f"Expected a role that sees the rows of {schema!r}, got {role!r}: row-level security hides "
             f"{', '.join(tables)} from it, so every query would find nothing, without an error. Connect as the owner "
-            f"of the tables, or make policies for this role (see the guide to database roles)."
+            f'of the tables, or let the owner run what "manage.py graphile_worker grants {role}" prints.'
         )

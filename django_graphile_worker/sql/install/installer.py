@@ -16,6 +16,8 @@ from django_graphile_worker.sql.schema import ddl, quoted
 if TYPE_CHECKING:
     from django_graphile_worker.sql.cursor import Cursor
 
+# The oldest major version of PostgreSQL on which the functions of this package run.
+OLDEST_POSTGRESQL = 15
 WORKER_SCHEMA = "worker_schema.sql"
 FUNCTION_FILES = ("job_rules.sql", "add_job.sql", "add_jobs.sql", "job_management.sql")
 # The files that make the public functions, by the name of the part, the oldest first. A migration that replaces the
@@ -55,6 +57,15 @@ def adopt(run: Run, cursor: Cursor, *, schema: str) -> None:
     definitions = {function.name: function.definition for function in found}
     part = Part(name=WORKER_SCHEMA, is_adopted=True, found_functions=definitions)
     catalog.record_part(run, part, schema=schema)
+
+
+def too_old(alias: str, version: int) -> str | None:
+    """Return the error for a server of this version, as PostgreSQL numbers it (140012); None if it is new enough."""
+    if version >= OLDEST_POSTGRESQL * 10_000:
+        return None
+    return (
+        f"The database {alias!r} is PostgreSQL {version // 10_000}. Jobs need PostgreSQL {OLDEST_POSTGRESQL} or newer."
+    )
 
 
 def foreign_functions(cursor: Cursor, *, schema: str) -> list[Function]:
