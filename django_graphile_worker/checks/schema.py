@@ -31,7 +31,7 @@ REQUIRED_RELATIONS = {"_private_jobs", "_private_job_queues", "_private_tasks", 
 
 def check_schema(connection: BaseDatabaseWrapper, schema: str) -> list[CheckMessage]:
     """Check that the schema is complete and that the role of the connection sees its tables."""
-    if message := installer.too_old(connection.alias, connection.pg_version):
+    if message := installer.too_old(connection):
         return [Error(message, hint="Upgrade the server.", id="graphile_worker.E024")]
     with connection.cursor() as cursor:
         if not _is_complete(cursor, schema):

@@ -25,7 +25,7 @@ class InstallWorkerSchema(SchemaOperation):
 
     def install(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
         connection = schema_editor.connection
-        if message := installer.too_old(connection.alias, connection.pg_version):
+        if message := installer.too_old(connection):
             raise SchemaError(message)
         with connection.cursor() as cursor:
             if catalog.part(cursor, WORKER_SCHEMA, schema=schema):

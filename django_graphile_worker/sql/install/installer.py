@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker.exceptions import SchemaError
 from django_graphile_worker.sql.install import catalog, locks
@@ -59,12 +59,13 @@ def adopt(run: Run, cursor: Cursor, *, schema: str) -> None:
     catalog.record_part(run, part, schema=schema)
 
 
-def too_old(alias: str, version: int) -> str | None:
-    """Return the error for a server of this version, as PostgreSQL numbers it (140012); None if it is new enough."""
-    if version >= OLDEST_POSTGRESQL * 10_000:
+def too_old(connection: Any) -> str | None:
+    """Return the error for the server of a connection of Django; None if it is new enough."""
+    version = connection.pg_version // 10_000
+    if version >= OLDEST_POSTGRESQL:
         return None
     return (
-        f"The database {alias!r} is PostgreSQL {version // 10_000}. Jobs need PostgreSQL {OLDEST_POSTGRESQL} or newer."
+        f"The database {connection.alias!r} is PostgreSQL {version}. Jobs need PostgreSQL {OLDEST_POSTGRESQL} or newer."
     )
 
 
