@@ -23,6 +23,8 @@ SETTING = "GRAPHILE_WORKER"
 STATEMENTS_PER_TIMEOUT = 2
 # The installation of calls that name no installation.
 DEFAULT = "default"
+# In seconds. A longer time is probably in milliseconds, as the pollInterval of graphile-worker.
+LONGEST_POLL_INTERVAL = 600.0
 DEFAULT_REDACT = (r"api|token|key|secret|pass|signature|auth|credential|cookie|session",)
 # Settings of the whole project and not of one installation; they are set in the installation "default".
 OF_THE_PROJECT = frozenset(
@@ -69,7 +71,7 @@ class Settings(Frozen):
     # How a worker runs.
     concurrency: int = _setting(10, setting_types.whole_number(1))
     processes: int = _setting(1, setting_types.whole_number(1))
-    poll_interval: float = _setting(2.0, setting_types.duration(0.01))
+    poll_interval: float = _setting(2.0, setting_types.duration(0.01, LONGEST_POLL_INTERVAL))
     listen: bool = _setting(True, setting_types.boolean)
     prepared_statements: bool = _setting(True, setting_types.boolean)
     local_queue_size: int = _setting(2000, setting_types.whole_number(0))

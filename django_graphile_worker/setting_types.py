@@ -56,15 +56,16 @@ def whole_number(smallest: int) -> Convert:
     return convert
 
 
-def duration(smallest: float = 0.0) -> Convert:
+def duration(smallest: float = 0.0, largest: float = LONGEST_DURATION) -> Convert:
     """Return a converter of seconds, or of a timedelta, to seconds."""
 
     def convert(value: Any) -> float:
         seconds = value.total_seconds() if isinstance(value, timedelta) else value
         is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-        if not is_number or not math.isfinite(seconds) or not smallest <= seconds <= LONGEST_DURATION:
+        if not is_number or not math.isfinite(seconds) or not smallest <= seconds <= largest:
             least = f"of at least {smallest:g} seconds" if smallest else "of zero or more"
-            raise ExpectationError(f"a number of seconds or a timedelta, {least} and at most ten years")
+            most = "ten years" if largest == LONGEST_DURATION else f"{largest:g} seconds (not milliseconds)"
+            raise ExpectationError(f"a number of seconds or a timedelta, {least} and at most {most}")
         return float(seconds)
 
     return convert

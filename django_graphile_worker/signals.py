@@ -64,6 +64,8 @@ class Event(Signal):
 worker_started = Event("worker_id", "database", "concurrency", "tasks")
 worker_stopping = Event("worker_id", "database", "reason")
 worker_stopped = Event("worker_id", "database", "reason", "duration")
+# The worker could not stop in order: jobs that it ran stay locked until its lease expires, and run again then.
+shutdown_failed = Event("worker_id", "database", "reason", "error")
 # The worker sent no heartbeat for longer than WORKER_TIMEOUT, and another worker recovered its jobs.
 worker_lost_lease = Event("worker_id", "database", "new_worker_id")
 
@@ -71,11 +73,15 @@ worker_lost_lease = Event("worker_id", "database", "new_worker_id")
 schema_refused = Event("worker_id", "database", "error")
 
 # While the worker listens, a notification wakes it for each new job; otherwise it polls.
+listening_starting = Event("worker_id", "database")
 listening_started = Event("worker_id", "database")
 listening_lost = Event("worker_id", "database", "error", "retry_in")
 
 # The life of a job. job_succeeded, job_failed, job_permanently_failed and job_interrupted are sent when a run ends;
 # job_released is sent when the database has stored its outcome.
+# For each statement that claims, claim_started is sent first; then jobs_claimed, nothing_claimed or database_trouble.
+claim_started = Event("worker_id", "database")
+nothing_claimed = Event("worker_id", "database", "duration")
 jobs_claimed = Event("worker_id", "database", "jobs", "duration")
 job_started = Event("worker_id", "database", "job")
 # log_success: the setting LOG_SUCCESS of the worker that ran the job.

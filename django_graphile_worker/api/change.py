@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime, timedelta
 from typing import Any
 
 from django_graphile_worker import simulation
 from django_graphile_worker.api.async_variants import async_variant
 from django_graphile_worker.api.connection import open_place, open_queue
-from django_graphile_worker.api.times import aware
+from django_graphile_worker.api.times import Time, aware, from_text
 from django_graphile_worker.exceptions import InvalidTypeError
 from django_graphile_worker.job_options import (
     LARGEST_MAX_ATTEMPTS,
@@ -99,7 +98,7 @@ def permanently_fail_jobs(
 def reschedule_jobs(
     job_ids: Iterable[int],
     *,
-    run_at: datetime | timedelta | None = None,
+    run_at: Time | None = None,
     priority: int | None = None,
     attempts: int | None = None,
     max_attempts: int | None = None,
@@ -108,12 +107,14 @@ def reschedule_jobs(
 ) -> list[Job]:
     """Change the time, the priority and the attempts of jobs, and return them. None leaves a value unchanged.
 
+    ``run_at`` is a datetime, a text in the ISO format, or a timedelta from now.
+
     A permanently failed job that gets a time also gets all its attempts again, unless ``attempts`` is given or
     ``max_attempts`` leaves it some. Running jobs are neither changed nor returned.
     """
     ids = valid_ids(job_ids)
     changes = sql_jobs.Changes(
-        run_at=simulation.moved(aware(valid_run_at(run_at))),
+        run_at=simulation.moved(aware(valid_run_at(from_text(run_at)))),
         priority=valid_priority(priority),
         attempts=None if attempts is None else whole_number("attempts", attempts, 0, LARGEST_MAX_ATTEMPTS),
         max_attempts=valid_max_attempts(max_attempts),

@@ -11,6 +11,10 @@ from types import FrameType
 from django.conf import settings
 from django.utils import timezone
 
+from django_graphile_worker.exceptions import InvalidJobError
+
+Time = datetime | timedelta | str
+
 _PACKAGE = f"{Path(__file__).parents[1]}/"
 
 
@@ -24,6 +28,16 @@ def aware(run_at: datetime | timedelta | None, *, name: str = "run_at") -> datet
         stacklevel=_level_of_the_caller(),
     )
     return timezone.make_aware(run_at, timezone.get_default_timezone())
+
+
+def from_text(value: Time | None, *, name: str = "run_at") -> datetime | timedelta | None:
+    """Return the value, and a text in the ISO format as a datetime."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return datetime.fromisoformat(value)
+    except ValueError as error:
+        raise InvalidJobError(f"{name}: {value!r} is not a time like '2026-02-02T02:02:02Z'.") from error
 
 
 def _level_of_the_caller() -> int:

@@ -18,7 +18,7 @@ def check_row_security(cursor: Any, alias: str, schema: str) -> list[CheckMessag
     return [
         Error(
             not_permitted(alias, schema, f"got {role!r}, for which {', '.join(tables)} appear empty"),
-            hint="Connect as the owner of the schema, or grant the role BYPASSRLS or policies.",
+            hint=f'"manage.py graphile_worker grants {role} --kind worker" prints the SQL for a role that runs jobs.',
             id="graphile_worker.E015",
         )
     ]

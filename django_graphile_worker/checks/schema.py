@@ -17,7 +17,7 @@ from django_graphile_worker import conf, routing
 from django_graphile_worker.checks.indexes import check_indexes
 from django_graphile_worker.checks.rights import check_row_security
 from django_graphile_worker.checks.schedules import check_schedules
-from django_graphile_worker.checks.workers import check_other_workers, check_timeouts
+from django_graphile_worker.checks.workers import check_other_workers, check_rust_recovery, check_timeouts
 from django_graphile_worker.exceptions import BreakingMigrationError
 from django_graphile_worker.sql.errors import not_installed
 from django_graphile_worker.sql.install import catalog, installer
@@ -31,6 +31,8 @@ REQUIRED_RELATIONS = {"_private_jobs", "_private_job_queues", "_private_tasks", 
 
 def check_schema(connection: BaseDatabaseWrapper, schema: str) -> list[CheckMessage]:
     """Check that the schema is complete and that the role of the connection sees its tables."""
+    if message := installer.too_old(connection):
+        return [Error(message, hint="Upgrade the server.", id="graphile_worker.E024")]
     with connection.cursor() as cursor:
         if not _is_complete(cursor, schema):
             is_migrated = _is_migrated(connection)
@@ -46,6 +48,7 @@ def check_schema(connection: BaseDatabaseWrapper, schema: str) -> list[CheckMess
             messages += check_indexes(cursor, connection.alias, schema)
             messages += check_timeouts(cursor, connection.alias, schema)
             messages += check_other_workers(cursor, connection.alias, schema)
+            messages += check_rust_recovery(cursor, connection.alias, schema)
             messages += check_schedules(cursor, connection.alias, schema)
     return messages
 
@@ -80,9 +83,10 @@ def _lost_schema(alias: str, schema: str) -> CheckMessage:
     return Error(
         f"The app {routing.APP_LABEL!r} is migrated in the database {alias!r}: expected the worker schema "
         f"{schema!r}, got none, or an incomplete one.",
-        hint=f'If {conf.SETTING}["SCHEMA"] was changed, change it back. Or leave the old schema with its jobs as it '
-        f'is, and create an empty one under the new name: run "manage.py migrate {routing.APP_LABEL} zero '
-        f'--fake{option}", then "manage.py migrate {routing.APP_LABEL}{option}".',
+        hint=f'To create an empty one, after DROP SCHEMA or under a new name: run "manage.py migrate '
+        f'{routing.APP_LABEL} zero --fake{option}", then "manage.py migrate {routing.APP_LABEL}{option}". If '
+        f'{conf.SETTING}["SCHEMA"] was changed, the old schema stays, with its jobs; to keep on using it, change the '
+        f"setting back.",
         id="graphile_worker.E016",
     )
 

@@ -11,6 +11,10 @@ from django_graphile_worker.sql import workers
 from django_graphile_worker.sql.inspection.other_workers import other_workers
 from django_graphile_worker.sql.install import catalog
 
+# The functions by which workers of graphile_worker for Rust find and take the jobs of others. Its migration 22 makes
+# recover_dead_worker_jobs again, which alone takes nothing.
+RUST_RECOVERY = ("worker_heartbeat", "list_orphan_locked_workers")
+
 
 def check_timeouts(cursor: Any, alias: str, schema: str) -> list[CheckMessage]:
     """Check that all live workers have the same timeout."""
@@ -45,5 +49,20 @@ def check_other_workers(cursor: Any, alias: str, schema: str) -> list[CheckMessa
             hint="It is probably a worker of graphile-worker for Node.js, which knows no limits. Make sure that it has "
             "none of these tasks: the jobs that it runs are neither counted nor kept waiting.",
             id="graphile_worker.W007",
+        )
+    ]
+
+
+def check_rust_recovery(cursor: Any, alias: str, schema: str) -> list[CheckMessage]:
+    """Check that no worker of graphile_worker for Rust can take the jobs of workers of this package."""
+    if not catalog.has_functions(cursor, RUST_RECOVERY, schema=schema):
+        return []
+    return [
+        Warning(
+            f"The schema {schema!r} in the database {alias!r} has the functions by which graphile_worker for Rust "
+            f"recovers jobs. A Rust worker that uses them takes every job that has run for five minutes here.",
+            hint='Drop the functions that the guide "Sharing a queue with Node.js" lists. Rust workers can run without '
+            "them.",
+            id="graphile_worker.W009",
         )
     ]

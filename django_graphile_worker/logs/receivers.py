@@ -255,6 +255,9 @@ _RECEIVERS: dict[str, Callable[..., None]] = {
     "worker_started": _worker_started,
     "worker_stopping": _line(_worker, logging.INFO, "worker %(worker_id)s is stopping: %(reason)s"),
     "worker_stopped": _line(_worker, logging.INFO, "worker %(worker_id)s stopped: %(reason)s"),
+    "shutdown_failed": _line(
+        _worker, logging.ERROR, "worker %(worker_id)s could not stop in order (%(reason)s): %(error)s"
+    ),
     "worker_lost_lease": _line(
         _worker, logging.WARNING, "worker %(worker_id)s lost its lease and continues as %(new_worker_id)s"
     ),

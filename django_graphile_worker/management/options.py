@@ -45,6 +45,16 @@ def at_least(smallest: float, kind: type[int] | type[float]) -> Any:
     return convert
 
 
+def poll_interval(text: str) -> float:
+    number = float(at_least(0.01, float)(text))
+    if number > conf.LONGEST_POLL_INTERVAL:
+        raise ArgumentTypeError(
+            f"{text} seconds are too long, the limit is {conf.LONGEST_POLL_INTERVAL:g}. Are they milliseconds, as in "
+            f"graphile-worker? Then it is {number / 1000:g}"
+        )
+    return number
+
+
 def existing_file(text: str) -> Path:
     path = Path(text)
     if not path.is_file():
@@ -67,7 +77,9 @@ def _add_amounts(parser: CommandParser, defaults: conf.Settings) -> None:
     work = parser.add_argument_group("amount of work")
     work.add_argument(
         "-j",
+        "--jobs",
         "--concurrency",
+        dest="concurrency",
         type=at_least(1, int),
         metavar="N",
         help=f"Run up to N jobs at once in each process (default: CONCURRENCY, {defaults.concurrency}).",
@@ -154,7 +166,7 @@ def _add_connection(parser: CommandParser, defaults: conf.Settings) -> None:
     wire = parser.add_argument_group("connection to PostgreSQL")
     wire.add_argument(
         "--poll-interval",
-        type=at_least(0.01, float),
+        type=poll_interval,
         metavar="SECONDS",
         help="Look for jobs at this interval, even without a notification "
         f"(default: POLL_INTERVAL, {defaults.poll_interval:g}).",

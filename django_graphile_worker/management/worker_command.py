@@ -8,6 +8,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from django_graphile_worker import __version__
 from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.management.options import add_worker_arguments, plan_from
 from django_graphile_worker.worker.process.plan import is_watched
@@ -20,6 +21,9 @@ class WorkerCommand(BaseCommand):
     requires_system_checks = ["graphile_worker"]
     # Set by Django: False under call_command().
     _called_from_command_line: bool
+
+    def get_version(self) -> str:
+        return __version__
 
     def get_check_kwargs(self, options: dict[str, Any]) -> Any:
         # The worker checks its database later, when it can report more about it.

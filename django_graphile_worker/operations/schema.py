@@ -24,7 +24,10 @@ class InstallWorkerSchema(SchemaOperation):
         return "Install or adopt the worker schema"
 
     def install(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
-        with schema_editor.connection.cursor() as cursor:
+        connection = schema_editor.connection
+        if message := installer.too_old(connection):
+            raise SchemaError(message)
+        with connection.cursor() as cursor:
             if catalog.part(cursor, WORKER_SCHEMA, schema=schema):
                 return  # another migrate has installed it in the meantime
             relations = catalog.relations(cursor, schema=schema)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django.apps import apps
 from django.db import DEFAULT_DB_ALIAS
 
 from django_graphile_worker.exceptions import GraphileWorkerError, InvalidJobError, SchemaError
@@ -42,9 +43,10 @@ def sqlstate(error: BaseException) -> str | None:
 
 def not_installed(alias: str, schema: str) -> str:
     option = "" if alias == DEFAULT_DB_ALIAS else f" --database {alias}"
+    app = "" if apps.is_installed("django_graphile_worker") else 'Add "django_graphile_worker" to INSTALLED_APPS. '
     return (
-        f"Expected the worker schema {schema!r} in the database {alias!r}, got none, or an incomplete one. "
-        f'Run "manage.py migrate graphile_worker{option}". If GRAPHILE_WORKER["SCHEMA"] was changed, '
+        f"The database {alias!r} has no worker schema {schema!r}, or an incomplete one. "
+        f'{app}Run "manage.py migrate graphile_worker{option}". If the schema was dropped or renamed after a migrate, '
         f'"manage.py check --database {alias}" says what to do.'
     )
 
@@ -61,8 +63,8 @@ def foreign_functions(alias: str, schema: str, got: str) -> str:
 def not_permitted(alias: str, schema: str, got: str) -> str:
     return (
         f"Expected a role that may use the worker schema {schema!r} in the database {alias!r}, {got}. "
-        "Row-level security hides its tables from every role but their owner: connect as the owner, or "
-        "grant this role what it needs, policies included."
+        "Row-level security hides its tables from every role but their owner: connect as the owner, or let the owner "
+        'run the SQL that "manage.py graphile_worker grants <role>" prints; --kind worker is for workers.'
     )
 
 

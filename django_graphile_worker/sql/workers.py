@@ -14,6 +14,9 @@ from django_graphile_worker.sql.schema import quoted, statement
 WORKER_PREFIX = "django-worker-"
 # The age in seconds at which the lock of a live worker is renewed, long before it is stale for a worker of Node.js.
 RENEWAL_SECONDS = 3600
+# The seconds without a heartbeat after which a worker that states no timeout is dead, if no longer time is set. Workers
+# of graphile_worker for Rust state none, and have five minutes among themselves.
+RUST_TIMEOUT = 300.0
 
 # The commit does not wait for the disk: the commit of a claim comes later in the same log, so if a claim survives a
 # crash of the server, its worker's row does too.

@@ -224,6 +224,8 @@ class FetcherCallbacks:
     def __init__(self, parts: Parts) -> None:
         self.may_claim = parts.may_claim
         self.return_jobs = parts.return_jobs
+        self.on_claiming = parts.events.claim_started
+        self.on_nothing_claimed = parts.events.nothing_claimed
         self.on_claimed = parts.events.jobs_claimed
         self.on_trouble = parts.events.database_trouble
         self.on_close = parts.claimer.close
@@ -237,6 +239,7 @@ class ListenerCallbacks:
         self.channel = parts.proof_channel
         self.sender = parts.sender
         self.request_proof = parts.heartbeat.wake
+        self.on_connecting = parts.events.listening_starting
         self.on_listening = parts.events.listening_started
         self.on_lost = parts.events.listening_lost
         self.on_control = parts.heartbeat.read_control_soon

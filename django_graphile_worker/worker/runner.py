@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from psycopg.errors import UniqueViolation
 
 from django_graphile_worker import signals
-from django_graphile_worker.exceptions import BreakingMigrationError
+from django_graphile_worker.exceptions import BreakingMigrationError, GraphileWorkerError
 from django_graphile_worker.registry import Registry
 from django_graphile_worker.registry import tasks as registered_tasks
 from django_graphile_worker.routing import Place
@@ -172,12 +172,20 @@ class Runner:
         """Stop claiming, let jobs end, return the rest; a forced shutdown waits as little as possible."""
         self.parts.is_stopping, self.parts.stop_reason = True, reason
         self.parts.events.send(signals.worker_stopping, reason=reason)
-        ending = Shutdown(self.parts, is_forced).run()
-        duration = time.monotonic() - self._started_at
-        self.parts.events.send(signals.worker_stopped, reason=reason, duration=duration)
-        self.parts.signal_sender.stop()
-        self.parts.signal_sender.join(CLEANUP_TIMEOUT)
-        return ending
+        try:
+            ending = Shutdown(self.parts, is_forced).run()
+            if not ending.was_released:
+                error = GraphileWorkerError("The last results were not stored: their jobs run again.")
+                self.parts.events.send(signals.shutdown_failed, reason=reason, error=error)
+            duration = time.monotonic() - self._started_at
+            self.parts.events.send(signals.worker_stopped, reason=reason, duration=duration)
+            return ending
+        except Exception as error:
+            self.parts.events.send(signals.shutdown_failed, reason=reason, error=error)
+            raise
+        finally:
+            self.parts.signal_sender.stop()
+            self.parts.signal_sender.join(CLEANUP_TIMEOUT)
 
     def retire(self, is_forced: Question = never) -> None:
         """Stop claiming, and return the jobs that have not begun. The jobs that run may end in their own time."""

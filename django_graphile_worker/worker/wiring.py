@@ -221,6 +221,8 @@ def _build_fast_path(parts: Parts) -> FastPath:
         held=parts.held,
         forbidden_flags=parts.forbidden_flags,
         now=parts.now,
+        on_claiming=parts.events.claim_started,
+        on_nothing_claimed=parts.events.nothing_claimed,
         on_claimed=parts.events.jobs_claimed,
         reads_whole_backlog=lambda: parts.claimer.reads_whole_backlog,
     )

@@ -89,6 +89,15 @@ def test_schema_with_tables_of_another_program__is_refused(site: Site, worker: W
     assert worker.value("select count(*) from pg_class where relnamespace = %s::regnamespace", f'"{site.schema}"') == 1
 
 
+def test_server_that_is_too_old__is_refused(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections[site.alias], "pg_version", 140_012)
+
+    with pytest.raises(SchemaError, match=r"is PostgreSQL 14\. Jobs need PostgreSQL 15 or newer\."):
+        site.migrate()
+
+    assert site.schema not in _schemas(site)
+
+
 def test_second_migrate__changes_nothing(site: Site) -> None:
     site.migrate()
     before = site.dump()

@@ -141,6 +141,56 @@ def test_queue_under_load__is_adopted_and_migrated_back_without_a_deadlock(
     assert deadlocks(foreign) == before
 
 
+ADD_JOB = """create or replace function {schema}.add_job(identifier text, payload json default null,
+  queue_name text default null, run_at timestamptz default null, max_attempts integer default null,
+  job_key text default null, priority integer default null, flags text[] default null,
+  job_key_mode text default 'replace') returns {schema}._private_jobs language sql as $$
+  insert into {schema}._private_jobs (task_id, max_attempts) values (1, 1) returning * $$"""
+
+
+class Adder:
+    """A session that adds jobs with the SQL function, with keys and without."""
+
+    def __init__(self, site: Site, stop: threading.Event) -> None:
+        self.site = site
+        self.stop = stop
+        self.errors: list[Exception] = []
+        self.added = 0
+        self.thread = threading.Thread(target=self.work)
+
+    def work(self) -> None:
+        with self.site.connect() as connection:
+            worker = WorkerSql(connection, self.site.schema)
+            while not self.stop.is_set():
+                try:
+                    worker.query("select {schema}.add_job('task', job_key => %s)", "key" if self.added % 2 else None)
+                except psycopg.Error as error:
+                    self.errors.append(error)
+                self.added += 1
+
+
+def test_sessions_that_add_jobs__have_no_error_while_the_queue_is_migrated_back(
+    site: Site, foreign: WorkerSql, wait_until: Wait
+) -> None:
+    foreign.query(ADD_JOB)
+    stop = threading.Event()
+    adders = [Adder(site, stop) for _ in range(4)]
+    site.migrate()
+    for each in adders:
+        each.thread.start()
+    try:
+        wait_until(lambda: all(each.added for each in adders))
+        site.migrate("zero")
+        added = [each.added for each in adders]
+        wait_until(lambda: all(each.added > number for each, number in zip(adders, added, strict=True)))
+    finally:
+        stop.set()
+        for each in adders:
+            each.thread.join(60)
+
+    assert [str(error) for each in adders for error in each.errors] == []
+
+
 def test_repair__builds_what_the_migrations_build() -> None:
     """Only repair builds the indexes of an adopted queue."""
     operations: list[Any] = [

@@ -84,8 +84,8 @@ class StatementRecorder:
 def make_worker(worker_id: str, *, silent: float = 1.0, **metadata: Any) -> str:
     """Insert a worker whose last heartbeat was `silent` seconds ago."""
     execute(
-        "insert into {schema}._private_workers (id, last_heartbeat_at, metadata)"
-        " values (%s, now() - %s * interval '1 second', %s)",
+        "insert into {schema}._private_workers (id, last_heartbeat_at, metadata, timeout_seconds)"
+        " values (%s, now() - %s * interval '1 second', %s, 60)",
         [worker_id, silent, json.dumps(metadata)],
     )
     return worker_id

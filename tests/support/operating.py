@@ -58,8 +58,8 @@ def job_row(job_id: int, *columns: str, using: str = "default") -> tuple[Any, ..
 def make_worker(worker_id: str, *, beat: datetime | None = None, using: str = "default", **metadata: Any) -> str:
     """Insert a worker whose last heartbeat was now, or at the given time."""
     execute(
-        "insert into {schema}._private_workers (id, last_heartbeat_at, started_at, metadata)"
-        " values (%s, %s, %s, %s::jsonb)",
+        "insert into {schema}._private_workers (id, last_heartbeat_at, started_at, metadata, timeout_seconds)"
+        " values (%s, %s, %s, %s::jsonb, 60)",
         [worker_id, beat or minutes_ago(0), minutes_ago(60), json.dumps(metadata)],
         using=using,
     )

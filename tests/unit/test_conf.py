@@ -66,6 +66,9 @@ def test_values_are_normalised(key: str, given: Any, stored: Any) -> None:
     assert getattr(Settings.from_mapping({key: given}), key.lower()) == stored
 
 
+POLL_INTERVAL_EXPECTED = (
+    "a number of seconds or a timedelta, of at least 0.01 seconds and at most 600 seconds (not milliseconds)"
+)
 REFUSED = [
     ("SCHEMA", "x; drop schema public", SCHEMA_EXPECTED),
     ("SCHEMA", 'a"b', SCHEMA_EXPECTED),
@@ -86,7 +89,8 @@ REFUSED = [
     ("GRACE_PERIOD", -1, "a number of seconds or a timedelta, of zero or more and at most ten years"),
     ("GRACE_PERIOD", "5s", "a number of seconds or a timedelta, of zero or more and at most ten years"),
     ("GRACE_PERIOD", float("nan"), "a number of seconds or a timedelta, of zero or more and at most ten years"),
-    ("POLL_INTERVAL", 0, "a number of seconds or a timedelta, of at least 0.01 seconds and at most ten years"),
+    ("POLL_INTERVAL", 0, POLL_INTERVAL_EXPECTED),
+    ("POLL_INTERVAL", 2000, POLL_INTERVAL_EXPECTED),
     ("TIMEOUT", 0, "None, or a number of seconds or a timedelta, of at least 0.1 seconds and at most ten years"),
     ("STOP_GRACE", 0, "a number of seconds or a timedelta, of at least 0.1 seconds and at most ten years"),
     ("KEEP_RESULTS", 0, "None, or a number of seconds or a timedelta, of at least 1 seconds and at most ten years"),

@@ -7,6 +7,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.core.management.color import no_style
 from django.db import OperationalError
 
+from django_graphile_worker import __version__
 from django_graphile_worker.checks.databases import check_psycopg, in_one_line
 from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.management.operator.console import Console
@@ -26,6 +27,9 @@ class Command(BaseCommand):
     requires_system_checks = []
     # Set by Django: False under call_command().
     _called_from_command_line: bool
+
+    def get_version(self) -> str:
+        return __version__
 
     def add_arguments(self, parser: CommandParser) -> None:
         add_verbs(parser, VERBS, dest="verb")

@@ -2,8 +2,8 @@
 -- Leases of workers, and what becomes of the claims of dead workers.
 
 -- What a worker promises: to beat every heartbeat_seconds, and to be dead if it has not
--- beaten for timeout_seconds. Null for a worker that promises nothing: whoever judges it
--- uses its own settings.
+-- beaten for timeout_seconds. Null for a worker of graphile_worker for Rust, which beats every
+-- 30 seconds and calls others dead after five minutes.
 alter table :SCHEMA._private_workers
     add column timeout_seconds float8,
     add column heartbeat_seconds float8;
@@ -26,7 +26,7 @@ begin
     with worker as materialized (
         select each.id, date_part('epoch', each.last_heartbeat_at) as beaten_at,
             this_moment - date_part('epoch', each.last_heartbeat_at) as silent_seconds,
-            coalesce(each.timeout_seconds, own_timeout) as timeout_seconds,
+            coalesce(each.timeout_seconds, greatest(own_timeout, 300)) as timeout_seconds,
             coalesce(each.heartbeat_seconds, own_heartbeat) as heartbeat_seconds
         from only :SCHEMA._private_workers as each
     )

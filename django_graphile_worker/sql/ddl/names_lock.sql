@@ -2,12 +2,13 @@
 -- Every transaction that adds a job reads this empty table, and so holds a lock on it until it ends. cleanup() locks
 -- it exclusively for a moment before it deletes names that no job uses. Unlike an advisory lock, it is out of reach of
 -- roles that have no right in this schema; SELECT alone allows no lock that keeps an adder waiting.
-create table :SCHEMA._private_names_lock ();
+-- Migrating back leaves it until the last step: a call of add_job that has begun still reads it.
+create table if not exists :SCHEMA._private_names_lock ();
 grant select on :SCHEMA._private_names_lock to public;
 
 -- Advances when a job that waits is replaced by one with another task or queue. Jobs that were added after cleanup()
 -- looked have higher ids; this one would have a lower id and go unseen, so cleanup() then looks again.
-create sequence :SCHEMA._private_moved_jobs;
+create sequence if not exists :SCHEMA._private_moved_jobs;
 grant usage on sequence :SCHEMA._private_moved_jobs to public;
 
 -- Whoever may change jobs may also record what became of them: the roles that had this right before these tables

@@ -5,8 +5,6 @@ drop policy installation_gets_no_rows on :SCHEMA._private_installation;
 drop policy installation_stays_as_it_is on :SCHEMA._private_installation;
 drop policy installation_keeps_its_rows on :SCHEMA._private_installation;
 alter table :SCHEMA._private_installation disable row level security;
-drop sequence :SCHEMA._private_moved_jobs;
-drop table :SCHEMA._private_names_lock;
 alter function :SCHEMA._private_pick_queues(int[], int, timestamptz, text[], int) reset search_path;
 alter function :SCHEMA._private_claim_jobs(text, int[], int, int, int, text[], timestamptz, int, float8, bigint)
   reset search_path;

@@ -10,6 +10,8 @@ drop function :SCHEMA.reschedule_jobs(bigint[], timestamptz, integer, integer, i
 drop function :SCHEMA.force_unlock_workers(text[]);
 drop view :SCHEMA.jobs;
 drop type :SCHEMA.job_spec;
+-- Marks of graphile_worker for Rust on these jobs: its migration 22 may have made the table since.
+drop table if exists :SCHEMA._private_job_retirements;
 drop table :SCHEMA._private_jobs;
 drop table :SCHEMA._private_job_queues;
 drop table :SCHEMA._private_tasks;

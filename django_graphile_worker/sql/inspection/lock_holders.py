@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from django_graphile_worker.sql.codecs import json_object
 from django_graphile_worker.sql.codecs import within_python_years as readable
 from django_graphile_worker.sql.schema import statement
-from django_graphile_worker.sql.workers import is_lease_over, locked_by_worker
+from django_graphile_worker.sql.workers import RUST_TIMEOUT, is_lease_over, locked_by_worker
 
 MOST_WORKERS = 500
 MOST_LOCKS = 20_000
@@ -69,8 +69,11 @@ class Holder(NamedTuple):
         return json_object(self.metadata_text)
 
     def is_alive(self, timeout: float) -> bool:
-        """Return True if its last heartbeat is younger than its own timeout, or than ``timeout`` if it states none."""
-        limit = timeout if self.timeout_seconds is None else self.timeout_seconds
+        """Return True if its last heartbeat is younger than its own timeout.
+
+        A worker that states none, as those of graphile_worker for Rust, has ``timeout``, and five minutes at least.
+        """
+        limit = max(timeout, RUST_TIMEOUT) if self.timeout_seconds is None else self.timeout_seconds
         return self.silent_seconds is not None and not is_lease_over(self.silent_seconds, limit)
 
 

@@ -8,6 +8,7 @@ from django_graphile_worker.sql.codecs import within_python_years as readable
 from django_graphile_worker.sql.conditions import IS_AVAILABLE_IN_QUEUE
 from django_graphile_worker.sql.parked_jobs import TRUE_RUN_AT_OF_JOB
 from django_graphile_worker.sql.schema import statement
+from django_graphile_worker.sql.workers import RUST_TIMEOUT
 
 MOST_COUNTED = 1_000
 MOST_TASKS = 2_000
@@ -16,11 +17,11 @@ MOST_TASKS = 2_000
 TIMEOUT = 60.0
 
 # Workers of Node.js do not register. A pause holds a queue without a worker.
-_HOLDER_STATE = """case when queue.locked_at is null or queue.locked_at = 'infinity' then null
+_HOLDER_STATE = f"""case when queue.locked_at is null or queue.locked_at = 'infinity' then null
     when holder.id is null then
         case when starts_with(queue.locked_by, 'django-worker-') then 'lost' else 'unregistered' end
     when extract(epoch from now() - holder.last_heartbeat_at)::float8
-        >= coalesce(holder.timeout_seconds, %(timeout)s::float8) then 'lost'
+        >= coalesce(holder.timeout_seconds, greatest(%(timeout)s::float8, {RUST_TIMEOUT:g})) then 'lost'
     else 'alive' end"""
 
 # One index has the jobs of a queue side by side, whatever their tasks.

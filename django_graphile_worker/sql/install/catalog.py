@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -118,6 +118,21 @@ def functions(cursor: Cursor, *, schema: str) -> list[Function]:
     return [Function(*row) for row in cursor.fetchall()]
 
 
+_HAS_FUNCTIONS = """
+/* gw:has_functions */
+select count(distinct proc.proname)
+from pg_catalog.pg_proc as proc
+join pg_catalog.pg_namespace as namespace on namespace.oid = proc.pronamespace
+where namespace.nspname = %s and proc.proname = any(%s)
+"""
+
+
+def has_functions(cursor: Cursor, names: Sequence[str], *, schema: str) -> bool:
+    """Return True if all these functions exist in the schema, whatever their arguments."""
+    cursor.execute(qualified(_HAS_FUNCTIONS), (schema, list(names)))
+    return int(cursor.fetchone()[0]) == len(names)
+
+
 class Part(Frozen):
     """A part of the worker schema that a migration has installed, and what was in the database before."""
 
@@ -222,13 +237,14 @@ def check_usable(cursor: Cursor, *, schema: str) -> None:
     missing = {*RELATIONS, "_private_installation"} - relations(cursor, schema=schema)
     if missing:
         raise SchemaError(
-            f"Expected the worker schema {schema!r}, got none or an incomplete one (without "
-            f'{", ".join(sorted(missing))}). Run "manage.py migrate graphile_worker".'
+            f"There is no worker schema {schema!r}, or an incomplete one (without {', '.join(sorted(missing))}). "
+            f'Run "manage.py migrate graphile_worker". If the schema was dropped or renamed after a migrate, '
+            f'"manage.py check --database default" says what to do.'
         )
     role, tables = hidden_tables(cursor, schema=schema)
     if tables:
         raise SchemaError(
             f"Expected a role that sees the rows of {schema!r}, got {role!r}: row-level security hides "
             f"{', '.join(tables)} from it, so every query would find nothing, without an error. Connect as the owner "
-            f"of the tables, or make policies for this role (see the guide to database roles)."
+            f'of the tables, or let the owner run what "manage.py graphile_worker grants {role}" prints.'
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker.exceptions import SchemaError
 from django_graphile_worker.sql.install import catalog, locks
@@ -16,6 +16,8 @@ from django_graphile_worker.sql.schema import ddl, quoted
 if TYPE_CHECKING:
     from django_graphile_worker.sql.cursor import Cursor
 
+# The oldest major version of PostgreSQL on which the functions of this package run.
+OLDEST_POSTGRESQL = 15
 WORKER_SCHEMA = "worker_schema.sql"
 FUNCTION_FILES = ("job_rules.sql", "add_job.sql", "add_jobs.sql", "job_management.sql")
 # The files that make the public functions, by the name of the part, the oldest first. A migration that replaces the
@@ -39,8 +41,10 @@ def make(run: Run, *, schema: str, is_schema_made: bool) -> None:
 def adopt(run: Run, cursor: Cursor, *, schema: str) -> None:
     """Replace the public functions with functions of this package, record the old texts, and change nothing else."""
     locks.lock_ledger(cursor, schema=schema)
+    relations = catalog.relations(cursor, schema=schema)
+    _refuse_rust(relations, schema)
     check_ledger(catalog.ledger(cursor, schema=schema), schema)
-    missing = catalog.RELATIONS - catalog.relations(cursor, schema=schema)
+    missing = catalog.RELATIONS - relations
     if missing:
         raise SchemaError(
             f"Expected the schema {schema!r} to be as graphile-worker's migration {LEDGER} leaves it, got one without "
@@ -53,6 +57,16 @@ def adopt(run: Run, cursor: Cursor, *, schema: str) -> None:
     definitions = {function.name: function.definition for function in found}
     part = Part(name=WORKER_SCHEMA, is_adopted=True, found_functions=definitions)
     catalog.record_part(run, part, schema=schema)
+
+
+def too_old(connection: Any) -> str | None:
+    """Return the error for the server of a connection of Django; None if it is new enough."""
+    version = connection.pg_version // 10_000
+    if version >= OLDEST_POSTGRESQL:
+        return None
+    return (
+        f"The database {connection.alias!r} is PostgreSQL {version}. Jobs need PostgreSQL {OLDEST_POSTGRESQL} or newer."
+    )
 
 
 def foreign_functions(cursor: Cursor, *, schema: str) -> list[Function]:
@@ -99,6 +113,17 @@ def drop(run: Run, *, schema: str) -> None:
     """Drop everything that make() made, except the schema itself."""
     for filename in ("job_rules_drop.sql", "worker_schema_drop.sql", "installation_drop.sql"):
         run(ddl(filename, schema), None)
+
+
+def _refuse_rust(relations: frozenset[str], schema: str) -> None:
+    """Raise for a schema of graphile_worker for Rust, whose table of workers has the name of this package's."""
+    if "_private_workers" in relations:
+        raise SchemaError(
+            f"The schema {schema!r} belongs to graphile_worker for Rust, whose table _private_workers is in the way. "
+            f"Nothing was changed. To take over its jobs, stop the Rust workers, drop the table and the functions of "
+            f"their recovery (see the guide: Sharing a queue with Node.js), and migrate again. Or choose another name "
+            f'with GRAPHILE_WORKER["SCHEMA"].'
+        )
 
 
 def check_ledger(ledger: Ledger, schema: str) -> None:

@@ -14,6 +14,7 @@ from django.db import connections
 
 from django_graphile_worker.conf import DEFAULT
 from django_graphile_worker.jobs import Job, JobSpec
+from django_graphile_worker.sql.workers import worker_of
 from django_graphile_worker.worker.execution.stops.abort import Abort
 
 if TYPE_CHECKING:
@@ -100,11 +101,21 @@ class Helpers:
         return self._job
 
     @property
+    def worker_id(self) -> str:
+        """The id of the worker that runs the job."""
+        return worker_of(self.job.locked_by or "")
+
+    @property
     def logger(self) -> logging.LoggerAdapter[logging.Logger]:
-        """A logger whose records name the job."""
+        """A logger whose records name the job and the worker."""
         if self._logger is None:
             job = self.job
-            extra = {"job_id": job.id, "task_identifier": job.task_identifier, "attempt": job.attempts}
+            extra = {
+                "worker_id": self.worker_id,
+                "job_id": job.id,
+                "task_identifier": job.task_identifier,
+                "attempt": job.attempts,
+            }
             self._logger = JobLogger(logger, extra)
         return self._logger
 

@@ -44,6 +44,8 @@ class FastPath:
         held: HeldClaims,
         forbidden_flags: ForbiddenFlags,
         now: JobClock,
+        on_claiming: Callable[[], None],
+        on_nothing_claimed: Callable[[float], None],
         on_claimed: Callable[[list[Claim], float], None],
         reads_whole_backlog: Callable[[], bool] = lambda: True,
     ) -> None:
@@ -53,6 +55,8 @@ class FastPath:
         self._held = held
         self._forbidden_flags = forbidden_flags
         self._now = now
+        self._on_claiming = on_claiming
+        self._on_nothing_claimed = on_nothing_claimed
         self._on_claimed = on_claimed
         self._reads_whole_backlog = reads_whole_backlog
 
@@ -64,9 +68,11 @@ class FastPath:
         vacant = self._pool.vacant
         if vacant < 1 or self._is_claim_needed():
             return None
+        self._on_claiming()
         started = time.perf_counter()
         claimed = self._held.hold(lambda: self._claim(vacant))
         if claimed is None or not claimed.claims:
+            self._on_nothing_claimed(time.perf_counter() - started)
             return None
         self._on_claimed(claimed.claims, time.perf_counter() - started)
         self._start(claimed.claims)

@@ -48,6 +48,12 @@ if TYPE_CHECKING:
         def return_jobs(self, units: Sequence[WorkUnit], /) -> None:
             """Return jobs that have not begun."""
 
+        def on_claiming(self) -> None:
+            """Report that jobs are about to be claimed."""
+
+        def on_nothing_claimed(self, duration: float, /) -> None:
+            """Report that there were none, and the seconds that the statement took."""
+
         def on_claimed(self, claims: list[Claim], duration: float, /) -> None:
             """Report jobs that were claimed, and the seconds that the statement took."""
 
@@ -89,6 +95,8 @@ class Fetcher(PoolLoop):
         self._claimer = claimer
         self._may_claim = events.may_claim
         self._return_jobs = events.return_jobs
+        self._on_claiming = events.on_claiming
+        self._on_nothing_claimed = events.on_nothing_claimed
         self._on_claimed = events.on_claimed
         self._on_close = events.on_close
         self._start_due_jobs = (fast_path or NoFastPath()).start_due_jobs
@@ -186,6 +194,7 @@ class Fetcher(PoolLoop):
 
     def _claim(self, room: int) -> float:
         self._expected_at = math.inf
+        self._on_claiming()
         started = time.perf_counter()
         claimed = self._claimer.claim(
             max_jobs=room,
@@ -205,6 +214,8 @@ class Fetcher(PoolLoop):
             self._prefetch.weigh(claims)
             self._pool.submit(line_up(claims), callers=self._demand.callers())
             self._on_claimed(claims, duration)
+        else:
+            self._on_nothing_claimed(duration)
 
     def _delay_after(self, claimed: Claimed) -> float:
         if claimed.has_more:

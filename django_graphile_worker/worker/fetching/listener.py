@@ -44,6 +44,9 @@ if TYPE_CHECKING:
         def request_proof(self) -> None:
             """Have a notification sent to that channel soon, on another connection."""
 
+        def on_connecting(self) -> None:
+            """Report that the worker is about to listen."""
+
         def on_listening(self) -> None:
             """Report that notifications arrive."""
 
@@ -90,6 +93,7 @@ class Listener:
         self._channel = events.channel
         self._sender = events.sender
         self._request_proof = events.request_proof
+        self._on_connecting = events.on_connecting
         self._on_listening = events.on_listening
         self._on_reconnected = events.on_reconnected
         self._on_lost = events.on_lost
@@ -137,6 +141,7 @@ class Listener:
         """Listen on the connection, unless it listens already, or a try failed a moment ago."""
         if self._is_listening or self._clock() < self._try_again_at:
             return
+        self._on_connecting()
         if self._connection is not None and self._connection is self._database.current:
             # The worker has a new id. A new session does not listen on the channel of the old id.
             self._database.close()

@@ -144,11 +144,23 @@ class WorkerEvents:
         while self._noted and write_event(database, NewEvent(**self._noted[0])):
             self._noted.popleft()
 
+    def listening_starting(self) -> None:
+        if signals.listening_starting.receivers:
+            self.send(signals.listening_starting)
+
     def listening_started(self) -> None:
         self.send(signals.listening_started)
 
     def listening_lost(self, error: Exception, retry_in: float) -> None:
         self.send(signals.listening_lost, error=error, retry_in=retry_in)
+
+    def claim_started(self) -> None:
+        if signals.claim_started.receivers:
+            self.send(signals.claim_started)
+
+    def nothing_claimed(self, duration: float) -> None:
+        if signals.nothing_claimed.receivers:
+            self.send(signals.nothing_claimed, duration=duration)
 
     def jobs_claimed(self, claims: Sequence[Claim], duration: float) -> None:
         if signals.jobs_claimed.receivers:

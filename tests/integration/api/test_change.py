@@ -130,6 +130,13 @@ class TestChangingJobs:
         assert (moved.run_at, moved.priority, moved.attempts, moved.max_attempts) == (NOW, -1, 2, 9)
         assert moved == as_job(stored(job))
 
+    def test_reschedule_jobs_reads_a_time_as_text(self) -> None:
+        job = add_job("a")
+        (moved,) = reschedule_jobs([job.id], run_at="2026-06-01T12:00:00Z")
+        assert moved.run_at == NOW
+        with pytest.raises(InvalidJobError, match="'tomorrow' is not a time like"):
+            reschedule_jobs([job.id], run_at="tomorrow")
+
     def test_reschedule_jobs_warns_about_a_naive_time(self) -> None:
         job = add_job("a")
         with pytest.warns(RuntimeWarning, match="naive datetime"):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from django.db import connection, transaction
-from django.test import override_settings
+from django.test import modify_settings, override_settings
 
 from django_graphile_worker import (
     InvalidJobError,
@@ -69,10 +69,19 @@ class TestErrors:
             with pytest.raises(SchemaError) as refused, transaction.atomic():
                 act()
         assert str(refused.value) == (
-            "Expected the worker schema 'not_there' in the database 'default', got none, or an incomplete one. "
-            'Run "manage.py migrate graphile_worker". If GRAPHILE_WORKER["SCHEMA"] was changed, '
+            "The database 'default' has no worker schema 'not_there', or an incomplete one. "
+            'Run "manage.py migrate graphile_worker". If the schema was dropped or renamed after a migrate, '
             '"manage.py check --database default" says what to do.'
         )
+
+    def test_a_missing_app_is_named_first(self) -> None:
+        with (
+            override_settings(GRAPHILE_WORKER={"SCHEMA": "not_there"}),
+            modify_settings(INSTALLED_APPS={"remove": ["django_graphile_worker"]}),
+        ):
+            with pytest.raises(SchemaError) as refused, transaction.atomic():
+                add_job("a")
+        assert 'Add "django_graphile_worker" to INSTALLED_APPS. Run "manage.py migrate' in str(refused.value)
 
     def test_what_the_database_refuses_is_an_invalid_job(self, monkeypatch: pytest.MonkeyPatch) -> None:
         spec = JobSpec("a")
@@ -111,8 +120,8 @@ class TestErrors:
         assert str(refused.value) == (
             f"Expected a role that may use the worker schema '{worker_schema}' in the database 'default', got "
             "'blind_role', for which _private_job_queues, _private_jobs, _private_tasks appear empty. Row-level "
-            "security hides its tables from every role but their owner: connect as the owner, or grant this "
-            "role what it needs, policies included."
+            "security hides its tables from every role but their owner: connect as the owner, or let the owner run the "
+            'SQL that "manage.py graphile_worker grants <role>" prints; --kind worker is for workers.'
         )
 
     @pytest.mark.usefixtures("blind_role")

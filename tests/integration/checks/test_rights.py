@@ -20,9 +20,10 @@ class TestRowSecurity:
             Error(
                 f"Expected a role that may use the worker schema '{worker_schema}' in the database 'default', got "
                 "'blind_role', for which _private_job_queues, _private_jobs, _private_tasks appear empty. Row-level "
-                "security hides its tables from every role but their owner: connect as the owner, or grant this "
-                "role what it needs, policies included.",
-                hint="Connect as the owner of the schema, or grant the role BYPASSRLS or policies.",
+                "security hides its tables from every role but their owner: connect as the owner, or let the owner run "
+                'the SQL that "manage.py graphile_worker grants <role>" prints; --kind worker is for workers.',
+                hint='"manage.py graphile_worker grants blind_role --kind worker" prints the SQL for a role that runs '
+                "jobs.",
                 id="graphile_worker.E015",
             )
         ]

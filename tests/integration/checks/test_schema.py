@@ -26,13 +26,21 @@ class TestSchema:
             cursor.execute("delete from django_migrations where app = 'graphile_worker'")
         assert found(databases=["default"]) == [
             Warning(
-                f"Expected the worker schema '{worker_schema}' in the database 'default', got none, or an "
-                'incomplete one. Run "manage.py migrate graphile_worker". If GRAPHILE_WORKER["SCHEMA"] was changed, '
+                f"The database 'default' has no worker schema '{worker_schema}', or an incomplete one. "
+                'Run "manage.py migrate graphile_worker". If the schema was dropped or renamed after a migrate, '
                 '"manage.py check --database default" says what to do.',
                 hint="Jobs can be added and run once the app is migrated.",
                 id="graphile_worker.W001",
             )
         ]
+
+    def test_a_server_that_is_too_old(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(connection, "pg_version", 140_012)
+        (error,) = found(databases=["default"])
+        assert (error.id, error.msg) == (
+            "graphile_worker.E024",
+            "The database 'default' is PostgreSQL 14. Jobs need PostgreSQL 15 or newer.",
+        )
 
     def test_a_schema_that_is_about_to_be_installed(self, worker_schema: str, monkeypatch: pytest.MonkeyPatch) -> None:
         with connection.cursor() as cursor:
@@ -47,9 +55,9 @@ class TestSchema:
             Error(
                 "The app 'graphile_worker' is migrated in the database 'default': expected the worker "
                 "schema 'renamed', got none, or an incomplete one.",
-                hint='If GRAPHILE_WORKER["SCHEMA"] was changed, change it back. Or leave the old schema with its jobs '
-                'as it is, and create an empty one under the new name: run "manage.py migrate graphile_worker zero '
-                '--fake", then "manage.py migrate graphile_worker".',
+                hint='To create an empty one, after DROP SCHEMA or under a new name: run "manage.py migrate '
+                'graphile_worker zero --fake", then "manage.py migrate graphile_worker". If GRAPHILE_WORKER["SCHEMA"] '
+                "was changed, the old schema stays, with its jobs; to keep on using it, change the setting back.",
                 id="graphile_worker.E016",
             )
         ]

@@ -346,7 +346,7 @@ def test_wrong_timeout__is_refused_before_sql(wrong: Any, django_assert_num_quer
 
 def test_missing_schema__is_explained(settings: Any) -> None:
     settings.GRAPHILE_WORKER = {**settings.GRAPHILE_WORKER, "SCHEMA": "not_installed"}
-    with pytest.raises(Exception, match=r"Expected the worker schema 'not_installed' in the database 'default'"):
+    with pytest.raises(Exception, match=r"The database 'default' has no worker schema 'not_installed'"):
         wait_for_result(1, timeout=DEADLINE)
 
 

@@ -262,9 +262,12 @@ def test_a_worker_has_the_timeout_of_its_own_row(cursor: Any, worker_schema: str
 
     register("slow", 2, timeout=600.0, heartbeat=60.0)
     register("quick", 0.1, timeout=5.0, heartbeat=1.0)
-    register("old", 2)
-    register("old-and-alive", 0.1)
-    assert set(recover(cursor, worker_schema).dead_worker_ids) == {"django-worker-quick", "django-worker-old"}
+    # Those of graphile_worker for Rust state no timeout: they have the five minutes that they give each other.
+    register("rust", 4.9)
+    register("dead-rust", 5.1)
+    assert set(recover(cursor, worker_schema).dead_worker_ids) == {"django-worker-quick", "django-worker-dead-rust"}
+    register("rust-of-patient-settings", 9)
+    assert recovery.recover(cursor, schema=worker_schema, timeout=600.0).dead_worker_ids == ()
 
 
 def test_a_worker_that_has_beaten_since_it_was_found_silent_is_left_alone(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ from django.db import connection, connections
 
 from django_graphile_worker import JobSpec, add_jobs, run_once, signals
 from django_graphile_worker.exceptions import SchemaError
+from django_graphile_worker.worker.shutdown import Shutdown
+from django_graphile_worker.worker.stop_request import Ending
 from tests.conftest import WAIT_TIMEOUT
 from tests.support.stepped_worker import build, own_tasks
 
@@ -79,6 +82,75 @@ def test_tasks_that_do_not_exist__are_reported_when_the_worker_starts() -> None:
     finally:
         signals.tasks_not_found.disconnect(remember)
     assert received == [("TASKS", ("quik",)), ("EXCLUDE_TASKS", ("slow",))]
+
+
+@contextmanager
+def heard(*names: str) -> Iterator[list[tuple[str, dict[str, Any]]]]:
+    """The signals with these names, in the order in which they were sent."""
+    received: list[tuple[str, dict[str, Any]]] = []
+    receivers = {}
+    for name in names:
+
+        def remember(name: str = name, **arguments: Any) -> None:
+            received.append((name, arguments))
+
+        receivers[name] = remember
+        getattr(signals, name).connect(remember)
+    try:
+        yield received
+    finally:
+        for name, receiver in receivers.items():
+            getattr(signals, name).disconnect(receiver)
+
+
+def test_claims__are_reported_with_what_they_found(wait_until: Callable[..., None]) -> None:
+    def quick(payload: Any) -> None: ...
+
+    names = ("claim_started", "nothing_claimed", "jobs_claimed")
+    with own_tasks(quick) as registry, heard(*names, "listening_starting", "listening_started") as received:
+        runner = build(registry, poll_interval=0.05)
+        runner.start()
+        try:
+            wait_until(lambda: "listening_started" in [name for name, _ in received])
+            add_jobs([JobSpec("quick")])
+            wait_until(lambda: "jobs_claimed" in [name for name, _ in received])
+            wait_until(lambda: received[-1][0] == "nothing_claimed")
+        finally:
+            runner.shutdown("the test ends")
+
+    told = [name for name, _ in received]
+    claims = [name for name in told if name in names]
+    assert set(claims[::2]) == {"claim_started"}
+    assert set(claims[1::2]) == {"nothing_claimed", "jobs_claimed"}
+    assert told.index("listening_starting") < told.index("listening_started")
+    assert {arguments["worker_id"] for _, arguments in received} == {runner.parts.worker_id}
+
+
+@pytest.mark.parametrize("has_error", [False, True], ids=["results are not stored", "an error"])
+def test_a_shutdown_that_fails__is_reported(monkeypatch: pytest.MonkeyPatch, has_error: bool) -> None:
+    def fail(self: Shutdown) -> Ending:
+        if has_error:
+            raise OSError("no more threads")
+        return Ending(was_released=False, was_cut_off=False)
+
+    with own_tasks() as registry, heard("shutdown_failed", "worker_stopped") as received:
+        runner = build(registry)
+        runner.drain()
+        runner.shutdown("the test has looked")
+        assert [name for name, _ in received] == ["worker_stopped"]
+        received.clear()
+        runner = build(registry)
+        runner.drain()
+        end = Shutdown.run
+        monkeypatch.setattr(Shutdown, "run", lambda self: (end(self), fail(self))[1])
+        with pytest.raises(OSError, match="no more threads") if has_error else nullcontext():
+            runner.shutdown("the test ends")
+    (name, arguments), *_ = received
+    assert name == "shutdown_failed"
+    assert arguments["reason"] == "the test ends"
+    assert str(arguments["error"]) == (
+        "no more threads" if has_error else "The last results were not stored: their jobs run again."
+    )
 
 
 def test_long_jobs_behind_short_jobs__run_at_the_same_time() -> None:

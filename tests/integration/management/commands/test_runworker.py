@@ -14,7 +14,7 @@ from django.core.management import CommandError, call_command, load_command_clas
 from django.core.management.base import OutputWrapper
 from django.test import override_settings
 
-from django_graphile_worker import conf
+from django_graphile_worker import __version__, conf
 from django_graphile_worker.management import worker_command
 from django_graphile_worker.worker.process import run_plan
 from django_graphile_worker.worker.process.plan import Plan
@@ -51,6 +51,7 @@ def test_no_options__are_the_projects_settings(plans: list[Plan]) -> None:
     [
         (["-j", "20"], "concurrency", 20),
         (["--concurrency", "3"], "concurrency", 3),
+        (["--jobs", "4"], "concurrency", 4),
         (["--processes", "2"], "processes", 2),
         (["--poll-interval", "0.5"], "poll_interval", 0.5),
         (["--local-queue-size", "0"], "local_queue_size", 0),
@@ -163,6 +164,10 @@ def test_database__that_is_not_there_is_refused_with_those_that_are(plans: list[
         (["-j", "many"], "expected a whole number of at least 1, got 'many'"),
         (["--processes", "-1"], "expected a whole number of at least 1, got '-1'|expected one argument"),
         (["--poll-interval", "0"], "expected a number of seconds of at least 0.01, got '0'"),
+        (
+            ["--poll-interval", "2000"],
+            "2000 seconds are too long, the limit is 600. Are they milliseconds, as in graphile-worker\\? Then it is 2",
+        ),
         (["--poll-interval", "nan"], "expected a number of seconds of at least 0.01, got 'nan'"),
         (["--grace-period", "soon"], "expected a number of seconds of at least 0, got 'soon'"),
         (["--tasks", ""], r'\["TASKS"\]: expected a list of non-empty strings'),
@@ -181,6 +186,13 @@ def test_senseless_value__is_refused_before_anything_starts(
 def test_reload__wants_one_process_that_stays(plans: list[Plan], other: list[str]) -> None:
     with pytest.raises(CommandError, match=r"--reload: expected a single process that keeps running"):
         _settings(plans, "--reload", *other)
+
+
+@pytest.mark.parametrize("command", ["runworker", "graphile_worker"])
+def test_version__is_that_of_this_package(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        load_command_class("django_graphile_worker", command).run_from_argv(["manage.py", command, "--version"])
+    assert capsys.readouterr().out == f"{__version__}\n"
 
 
 def test_exit_code__is_the_workers(monkeypatch: pytest.MonkeyPatch) -> None:

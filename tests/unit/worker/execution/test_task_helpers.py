@@ -16,12 +16,13 @@ def test_helpers__know_the_job(slot: Slot) -> None:
 
     def looks(payload: Any, helpers: Helpers) -> None:
         seen.append((helpers.job, helpers.job, helpers.logger.extra, helpers.using, bool(helpers.abort)))
+        assert helpers.worker_id == "django-worker-of-the-test"
 
     slot.run(looks, '{"a": 1}', id=9, attempts=3, queue_name="q", flags_text='{"slow": true}')
     first, second, extra, using, aborting = seen[0]
     assert first is second
     assert (first.id, first.payload, first.queue_name, first.flags) == (9, {"a": 1}, "q", {"slow"})
-    assert extra == {"job_id": 9, "task_identifier": "a_task", "attempt": 3}
+    assert extra == {"worker_id": "django-worker-of-the-test", "job_id": 9, "task_identifier": "a_task", "attempt": 3}
     assert (using, aborting) == ("default", False)
 
 

@@ -46,7 +46,7 @@ def test_status__counts_every_state() -> None:
         "silent": 1,
         "unregistered": 0,
         "listening": 1,
-        "timeouts": [],
+        "timeouts": [60.0],
     }
     shown = operate("stats").out
     assert "ready               2, the oldest for 3 m" in shown

@@ -45,10 +45,13 @@ def test_no_workers__says_how_to_start_one() -> None:
 
 def test_workers__are_alive_for_as_long_as_they_promised() -> None:
     make_worker(LIVE, beat=minutes_ago(5))
-    make_worker("django-worker-old", beat=minutes_ago(5))
+    make_worker(DEAD, beat=minutes_ago(5))
+    make_worker("graphile_worker_rust", beat=minutes_ago(4))
     execute("update {schema}._private_workers set timeout_seconds = 600 where id = %s", [LIVE])
+    # Workers of graphile_worker for Rust state none, and have five minutes among themselves.
+    execute("update {schema}._private_workers set timeout_seconds = null where id = 'graphile_worker_rust'")
     told = {worker["id"]: worker["state"] for worker in operate("workers", "--json").json}
-    assert told == {LIVE: "alive", "django-worker-old": "silent"}
+    assert told == {LIVE: "alive", DEAD: "silent", "graphile_worker_rust": "alive"}
 
 
 def test_locks__are_shown_and_taken_by_the_worker_whatever_its_claim() -> None:
