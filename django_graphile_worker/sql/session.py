@@ -137,7 +137,7 @@ def set_up_session(cursor: Any, seconds: float, *, backend_pid: int) -> bool:
 
 
 def begin_limited(cursor: Any, seconds: float) -> None:
-    """Begin a transaction, limit its statements to this many seconds, and its search_path to PostgreSQL's own objects."""
+    """Begin a transaction, with this many seconds for each statement, and a search_path without the objects of others."""
     cursor.execute(BEGIN_LIMITED.format(milliseconds=_milliseconds(seconds)), prepare=False)
 
 

@@ -36,7 +36,7 @@ insert into pg_operator (oid, oprname, oprnamespace, oprowner, oprkind, oprcanme
 select {FIRST_OID} + 100000 + row_number() over (), name.oprname, '{LOOK_ALIKES}'::regnamespace, 10,
     case when "left".type = 0 then 'l' else 'b' end::"char", false, false, "left".type, "right".type,
     'text'::regtype, 0, 0, 'pg_catalog.textcat'::regproc, 0, 0
-from (select distinct oprname from pg_operator where oprnamespace = 'pg_catalog'::regnamespace and oprname ~ %s) as name,
+from (select distinct oprname from pg_operator where oprname ~ %s) as name,
     (select type from operands union all select 0) as "left", operands as "right"
 where not exists (
     select from pg_operator as known
@@ -54,7 +54,7 @@ def plant(connection: psycopg.Connection[Any]) -> None:
     _copy(connection, "pg_aggregate", where="true")
     _copy(connection, "pg_type", where="typnamespace = 'pg_catalog'::regnamespace", typnamespace=COPIES)
     _copy(connection, "pg_operator", where="oprnamespace = 'pg_catalog'::regnamespace", oprnamespace=EXACT)
-    connection.execute(_PLANT_OPERATORS, [_OPERANDS.split(), _OPERATOR_NAMES])  # type: ignore[arg-type]
+    connection.execute(_PLANT_OPERATORS, [_OPERANDS.split(), _OPERATOR_NAMES])
 
 
 def _copy(connection: psycopg.Connection[Any], catalog: str, *, where: str, **schema: str) -> None:
@@ -78,9 +78,7 @@ class Parser:
         self._connection = connection
         self._trees: list[str] = []
         connection.add_notice_handler(lambda notice: self._trees.append(notice.message_detail or ""))
-        connection.execute(
-            "set client_min_messages = log; set debug_pretty_print = off; set check_function_bodies = on"
-        )
+        connection.execute("set client_min_messages = log; set debug_pretty_print = off")
 
     def parse(self, text: str, types: Sequence[str] = (), *, path: str = "pg_catalog") -> set[int]:
         """Return the OIDs of the planted objects that the statement means; its parameters are $1, $2 …"""
