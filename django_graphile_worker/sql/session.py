@@ -137,7 +137,7 @@ def set_up_session(cursor: Any, seconds: float, *, backend_pid: int) -> bool:
 
 
 def begin_limited(cursor: Any, seconds: float) -> None:
-    """Begin a transaction, with this many seconds for each statement, and a search_path without the objects of others."""
+    """Begin a transaction with this many seconds for each statement, and without objects of others on its path."""
     cursor.execute(BEGIN_LIMITED.format(milliseconds=_milliseconds(seconds)), prepare=False)
 
 
