@@ -108,8 +108,8 @@ def log_exception(
 ) -> None:
     """Log a line with an exception whose text nobody has checked.
 
-    A plain formatter of the project writes the ``exc_text`` of a record. Each line of it is indented, so that none looks
-    like a record, and control characters are escaped.
+    A plain formatter of the project writes the ``exc_text`` of a record. Its lines are indented, so that none of them
+    looks like a record, and control characters are escaped.
     """
     if error is None or not logger.isEnabledFor(level):
         logger.log(level, template, *arguments, extra=attributes)
