@@ -8,13 +8,18 @@ LONGEST_VALUE = 80
 
 def shown(value: object) -> str:
     """Return the value as text for one line: without line breaks and control characters, and not too long."""
-    try:
-        text = str(value)
-    except BaseException:  # the methods of an exception may raise anything, and the line must be written
-        text = "<its text could not be read>"
+    text = text_of(value)
     if len(text) > LONGEST_TEXT:
         text = f"{text[:LONGEST_TEXT]}…"
     return escaped(text)
+
+
+def text_of(value: object) -> str:
+    """Return the value as text, whatever its methods raise."""
+    try:
+        return str(value)
+    except BaseException:  # the methods of an exception may raise anything, and the line must be written
+        return "<its text could not be read>"
 
 
 def quoted(value: object) -> str:

@@ -10,6 +10,8 @@ from django_graphile_worker.payloads import RawPayload
 
 HIDDEN = "••••••"
 MOST_LEVELS = 200
+# How many characters before `)=(` may be names of columns.
+LONGEST_COLUMNS = 2_000
 
 # The characters between a name and its value inside a text. They are rare in the text of an error, so that searching
 # for them and then reading the name backwards is faster than matching every word.
@@ -18,13 +20,18 @@ _NAME_CHARACTERS = frozenset("_.-")
 # Characters that may end a name: "token", {\"token\": ...} inside a string, user[token]; (token)=(...) of PostgreSQL.
 _CLOSING = frozenset("\"'\\]")
 _CLOSING_BEFORE_EQUALS = _CLOSING | {")"}
-# Possessive quantifiers: any text is read in one pass.
+# Possessive quantifiers: any text is read in one pass. A text that was cut may lack the end of a string.
 _SPACE = re.compile(r"\s*+")
+_STRINGS = r""""(?:[^"\\\n]|\\.)*+"?+|'(?:[^'\\\n]|\\.)*+'?+"""
 _VALUE = re.compile(
     r"""(?:(?:bearer|basic|digest|token|negotiate)[ \t]++)?+"""
-    r"""(?:"(?:[^"\\\n]|\\.)*+"|'(?:[^'\\\n]|\\.)*+'|\\"[^"\n]*+"|[^\s,;&)}\]]++)""",
+    rf"""(?:(?:[bru]{{1,2}}(?=["']))?+(?:{_STRINGS})++|\\"[^"\n]*+"|[^\s,;&)}}\]]++)""",
     re.IGNORECASE,
 )
+# A list, a dictionary, a tuple, or the call of a class: all of it is the value.
+_GROUP = re.compile(r"(?:[^\W\d][\w.]*+)?+[\[({]")
+# Inside a group: strings, brackets, and the beginning of a line of a traceback, where a group that was cut has ended.
+_PARTS_OF_GROUP = re.compile(rf"""{_STRINGS}|[\[({{\])}}]|\n(?=  File "|[A-Za-z_])""")
 _EXCEPTION = re.compile(r"(?:Error|Exception|Warning|Failure|Interrupt)$")
 # user:password@host in a URL.
 _LOGIN = re.compile(r"(?P<before>://[^\s:/@]*+:)[^\s@/]++(?=@)")
@@ -59,14 +66,48 @@ def redact_text(text: str) -> str:
             continue
         done = start
         # The name of an exception is not a key, but the text after it may have one: "ValueError: token=...".
-        value = _VALUE.match(text, start) if is_secret(name) and not _EXCEPTION.search(name) else None
-        if value:
-            parts += [text[kept:start], HIDDEN]
-            done = kept = value.end()
+        if is_secret(name) and not _EXCEPTION.search(name):
+            end = _end_of_value(text, start)
+            if end > start:
+                parts += [text[kept:start], HIDDEN]
+                done = kept = end
     return "".join([*parts, text[kept:]])
 
 
+def _end_of_value(text: str, start: int) -> int:
+    """Return where the value that begins here ends."""
+    group = _GROUP.match(text, start)
+    if group is None:
+        value = _VALUE.match(text, start)
+        return value.end() if value else start
+    depth = 1
+    for part in _PARTS_OF_GROUP.finditer(text, group.end()):
+        if part[0] == "\n":
+            return part.start()
+        depth += {"[": 1, "(": 1, "{": 1, "]": -1, ")": -1, "}": -1}.get(part[0], 0)
+        if depth == 0:
+            return part.end()
+    return len(text)
+
+
 def _name_before(text: str, separator: int, start: int) -> str:
+    """Return the word that ends at a separator, or the columns of PostgreSQL: ``(token, tenant)=(...)``."""
+    if separator and text.startswith(")=(", separator - 1):
+        return _columns_before(text, separator)
+    return _word_before(text, separator, start)
+
+
+def _columns_before(text: str, separator: int) -> str:
+    """Return the text in the parentheses that end at a separator."""
+    depth = 0
+    for place in range(separator - 1, max(separator - LONGEST_COLUMNS, 0) - 1, -1):
+        depth += {")": 1, "(": -1}.get(text[place], 0)
+        if depth == 0:
+            return text[place:separator]
+    return text[max(separator - LONGEST_COLUMNS, 0) : separator]
+
+
+def _word_before(text: str, separator: int, start: int) -> str:
     """Return the word, in quotes or not, that ends at a separator; empty if there is none."""
     end = separator
     while end > start and text[end - 1].isspace():

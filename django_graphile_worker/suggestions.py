@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+# Longer names are not compared, and no more names than this: comparing takes the square of their length.
+MAX_COMPARED_LENGTH = 50
+MAX_COMPARED_NAMES = 300
+
 # Options of @task in Celery, Dramatiq, Huey, RQ and Procrastinate, each with its equivalent here.
 TASK_OPTIONS = {
     "name": "Did you mean 'identifier'?",
@@ -82,7 +86,16 @@ def did_you_mean(name: str, known: Iterable[str], elsewhere: Mapping[str, str] |
 
 def closest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
     """Return the most similar known name, or None."""
-    # Late import: only a mistake needs difflib.
-    import difflib
+    return next(iter(close_matches(name, known, number=1, cutoff=cutoff)), None)
 
-    return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)), None)
+
+def close_matches(name: str, known: Iterable[str], *, number: int, cutoff: float) -> list[str]:
+    """Return the most similar known names, within a fraction of a second: anybody who adds a job can make names."""
+    if len(name) > MAX_COMPARED_LENGTH:
+        return []
+    # Late imports: only an error needs them.
+    import difflib
+    from heapq import nsmallest
+
+    compared = nsmallest(MAX_COMPARED_NAMES, known, key=lambda each: abs(len(each) - len(name)))
+    return difflib.get_close_matches(name, compared, n=number, cutoff=cutoff)

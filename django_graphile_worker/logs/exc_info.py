@@ -10,6 +10,8 @@ from django_graphile_worker import conf
 from django_graphile_worker.exceptions import RetryLater
 from django_graphile_worker.redaction import redact_text
 
+# How many times the longest text is searched for secrets.
+LIMITS_READ = 4
 _LONGEST_CHAIN = 20
 # After a cut, the text continues with the next word that begins within this many characters: the rest of a word that
 # was cut in two may be the rest of a secret whose name is missing.
@@ -38,6 +40,14 @@ def cut_middle(text: str, limit: int) -> str:
     room = max(limit - len(mark), 0)
     head = room // 3
     return (text[:head] + mark + _from_next_word(text[len(text) - (room - head) :]))[:limit]
+
+
+def redacted_and_cut(text: str, limit: int) -> str:
+    """Hide secrets, then shorten the text: after a cut, a value may lack the name that says that it is a secret.
+
+    Only a text that would take long to read is cut before that, too.
+    """
+    return cut_middle(redact_text(cut_middle(text, LIMITS_READ * limit)), limit)
 
 
 def _from_next_word(text: str) -> str:
@@ -69,8 +79,8 @@ def _text(error: BaseException) -> str:
 
 def _safe_text(error: BaseException) -> str:
     settings = conf.current()
-    text = cut_middle(_text(error), settings.max_error_length)
-    return redact_text(text) if settings.redact_errors else text
+    limit = settings.max_error_length
+    return redacted_and_cut(_text(error), limit) if settings.redact_errors else cut_middle(_text(error), limit)
 
 
 def _copied(error: BaseException, level: int = 0) -> BaseException:
@@ -88,7 +98,7 @@ def _copied(error: BaseException, level: int = 0) -> BaseException:
 
 
 def _copied_group(error: BaseExceptionGroup[Any], level: int) -> BaseException:
-    message = redact_text(cut_middle(error.message, conf.current().max_error_length))
+    message = redacted_and_cut(error.message, conf.current().max_error_length)
     return BaseExceptionGroup(message, [_copied(each, level + 1) for each in error.exceptions[:_LONGEST_CHAIN]])
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from django_graphile_worker import conf
 from django_graphile_worker.durations import readable_duration
 from django_graphile_worker.jobs import Job
-from django_graphile_worker.printable_text import shown
+from django_graphile_worker.printable_text import escaped, shown, text_of
 
 # A crontab may have thousands of items, all of them due at once.
 MOST_LISTED = 100
@@ -94,8 +94,33 @@ def error_text(error: object) -> str:
     # Late import: compiling the patterns of redaction takes 3 ms, and the start of a worker needs none of them.
     from django_graphile_worker.redaction import redact_text
 
-    text = redact_text(shown(error))
+    text = shown(redact_text(text_of(error)))
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def log_exception(
+    logger: logging.Logger,
+    level: int,
+    template: str,
+    arguments: Sequence[object],
+    attributes: Mapping[str, object],
+    error: BaseException | None,
+) -> None:
+    """Log a line with an exception whose text nobody has checked.
+
+    A plain formatter of the project writes the ``exc_text`` of a record. Its lines are indented, so that none of them
+    looks like a record, and control characters are escaped.
+    """
+    if error is None or not logger.isEnabledFor(level):
+        logger.log(level, template, *arguments, extra=attributes)
+        return
+    exc_info = (type(error), error, error.__traceback__)
+    record = logger.makeRecord(
+        logger.name, level, __file__, 0, template, tuple(arguments), exc_info, "log_exception", attributes
+    )
+    text = logging.Formatter().formatException(exc_info)
+    record.exc_text = "\n".join(f"  {escaped(line)}" for line in text.split("\n"))
+    logger.handle(record)
 
 
 def write(logger: logging.Logger, level: int, template: str, arguments: Mapping[str, Any]) -> None:

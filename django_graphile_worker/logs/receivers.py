@@ -22,6 +22,7 @@ from django_graphile_worker.logs.lines import (
     JobFacts,
     error_text,
     job_attributes,
+    log_exception,
     place_key,
     run_template,
     served_databases,
@@ -171,7 +172,7 @@ def _log_run(
     text = error_text(error)
     attributes |= {"error": text, "retry_in": retry_in}
     exception = worth_logging(error, is_final=retry_in is None)
-    _jobs.log(level, f"{template}: %s", *arguments, text, extra=attributes, exc_info=exception)
+    log_exception(_jobs, level, f"{template}: %s", [*arguments, text], attributes, exception)
 
 
 def _name(job: Job | JobFacts) -> tuple[str, int]:

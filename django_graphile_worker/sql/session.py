@@ -7,7 +7,6 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.sql.search_path import qualified
 
 # No catalogue lists settings that no extension has declared (app.tenant), so they are read by name.
@@ -63,32 +62,33 @@ TRIGGERS_OF_THE_SITE = "/* gw:session-triggers */" + _FUNCTIONS_OF_THE_SITE.form
     wanted="function.oid in (select tgfoid from pg_catalog.pg_trigger where not tgisinternal)"
 )
 
-# Time limits that are set for a role or a database are not meant for the statements of a worker. The worker must not
-# change a session behind a pooler, where the process id differs from the process id that the client received; there the
-# statement only reads whether the limits are too short. The search_path has no schema in which other roles can create
-# objects: their functions, called by a statement of the worker, would have the worker's rights. The isolation level is
-# READ COMMITTED, because only at that level a statement that has waited for a row reads it again.
+# The search_path has no schema in which other roles can create objects: their functions and operators, called by a
+# statement of the worker, would have the worker's rights. So the statements that pin it name the schema of everything
+# that they use. Time limits that are set for a role or a database are not meant for the statements of a worker. The
+# isolation level is READ COMMITTED, because only at that level a statement that has waited for a row reads it again.
+#
+# The worker must not change a session behind a pooler, where the process id differs from the process id that the client
+# received. There it begins each transaction with BEGIN_LIMITED, in one message.
 SET_UP_SESSION = """/* gw:set-up-session */
-select pg_catalog.pg_backend_pid() = %(backend_pid)s, case
-    when pg_catalog.pg_backend_pid() = %(backend_pid)s then pg_catalog.set_config(name, wanted, false) is null
-    when is_limit then pg_catalog.current_setting(name)::pg_catalog.interval
-        between interval '1 microsecond' and interval '1 second' * %(seconds)s::pg_catalog.float8
-    else false end
+select pg_catalog.pg_backend_pid() operator(pg_catalog.=) %(backend_pid)s::pg_catalog.int4,
+    case when pg_catalog.pg_backend_pid() operator(pg_catalog.=) %(backend_pid)s::pg_catalog.int4
+        then pg_catalog.set_config(name, wanted, false) end
 from (values
-    ('statement_timeout', %(statement_timeout)s::pg_catalog.text, true),
-    ('transaction_timeout', '0', true),
-    ('default_transaction_isolation', 'read committed', false),
-    ('search_path', 'pg_catalog, pg_temp', false)) as settings (name, wanted, is_limit)
+    ('search_path', 'pg_catalog, pg_temp'),
+    ('statement_timeout', %(statement_timeout)s::pg_catalog.text),
+    ('transaction_timeout', '0'),
+    ('default_transaction_isolation', 'read committed')) as settings (name, wanted)
 where pg_catalog.current_setting(name, true) is not null"""
 
-# Without the isolation level, which a query cannot change after the transaction has begun.
 LIMIT_TRANSACTION = """/* gw:limit-transaction */
 select pg_catalog.set_config(name, wanted, true)
 from (values
-    ('statement_timeout', %(statement_timeout)s::pg_catalog.text),
-    ('transaction_timeout', '0'),
-    ('search_path', 'pg_catalog, pg_temp')) as limits (name, wanted)
+    ('search_path', 'pg_catalog, pg_temp'),
+    ('statement_timeout', '{milliseconds:d}'),
+    ('transaction_timeout', '0')) as limits (name, wanted)
 where pg_catalog.current_setting(name, true) is not null"""
+
+BEGIN_LIMITED = "/* gw:begin */ begin isolation level read committed;" + LIMIT_TRANSACTION
 
 CONFIGURE_SESSION = """/* gw:configure-session */
 select pg_catalog.set_config(name, wanted, false)
@@ -125,29 +125,25 @@ def triggers_of_the_site(cursor: Any) -> list[SiteFunction]:
     return [SiteFunction._make(row) for row in cursor.fetchall()]
 
 
-class SessionLimits(Frozen):
-    """Whether the session belongs to the worker, and has its limits; if not, whether its limits are too short."""
-
-    are_ours: bool
-    are_too_short: bool
-
-
-def set_up_session(cursor: Any, seconds: float, *, backend_pid: int) -> SessionLimits:
+def set_up_session(cursor: Any, seconds: float, *, backend_pid: int) -> bool:
     """Limit the statements of this session to this many seconds, and its search_path to PostgreSQL's own objects.
 
-    Behind a pooler the session stays as it is: ``limit_transaction`` limits each transaction, if the session's own
-    limits are too short.
+    Return False behind a pooler, where the session stays as it is and each transaction needs ``begin_limited``.
     """
-    parameters = {**_limits(seconds), "seconds": seconds, "backend_pid": backend_pid}
+    parameters = {"statement_timeout": str(_milliseconds(seconds)), "backend_pid": backend_pid}
     # Not prepared: behind a pooler, the next statement of the same name may reach another server process.
     cursor.execute(SET_UP_SESSION, parameters, prepare=False)
-    ours, too_short = zip(*cursor.fetchall(), strict=True)
-    return SessionLimits(are_ours=all(ours), are_too_short=any(too_short))
+    return all(is_ours for is_ours, _ in cursor.fetchall())
+
+
+def begin_limited(cursor: Any, seconds: float) -> None:
+    """Begin a transaction with this many seconds for each statement, and without objects of others on its path."""
+    cursor.execute(BEGIN_LIMITED.format(milliseconds=_milliseconds(seconds)), prepare=False)
 
 
 def limit_transaction(cursor: Any, seconds: float) -> None:
-    """Limit the statements of the transaction that has just begun to this many seconds, and limit its search_path."""
-    cursor.execute(LIMIT_TRANSACTION, _limits(seconds), prepare=False)
+    """Limit the statements of the transaction as ``begin_limited`` does, from now on."""
+    cursor.execute(LIMIT_TRANSACTION.format(milliseconds=_milliseconds(seconds)), prepare=False)
 
 
 def configure_session(cursor: Any, settings: Mapping[str, str]) -> None:
@@ -160,5 +156,5 @@ def forget_plans(cursor: Any) -> None:
     cursor.execute(FORGET_PLANS)
 
 
-def _limits(seconds: float) -> dict[str, Any]:
-    return {"statement_timeout": str(math.ceil(seconds * 1000))}
+def _milliseconds(seconds: float) -> int:
+    return math.ceil(seconds * 1000)

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import getpass
 import math
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
-from urllib.parse import quote
 
 import psycopg
 import pytest
@@ -25,35 +20,15 @@ from django_graphile_worker.pause_type import PauseKind
 from django_graphile_worker.results.listeners import close_listeners, listener_of
 from django_graphile_worker.results.waits import Wait as ResultWait
 from django_graphile_worker.routing import place_of
-from testproject import databases, embedded_account
+from testproject import databases
 from tests.faults.conftest import environment_for
 from tests.faults.operators import pause, resume
 from tests.faults.processes import Fleet, Wait, Zygote
 from tests.faults.test_schedules import add_schedule, check_ticks, runs, wait_for_runs
 from tests.faults.world import World
-from tests.support import prerequisites
-from tests.support.ports import free_port
+from tests.support.pgbouncer import BINARY, POOL_SIZE, REASON, pgbouncer
 
-BINARY = prerequisites.find_pgbouncer()
-
-pytestmark = pytest.mark.skipif(BINARY is None, reason="needs pgbouncer (Debian: apt-get install pgbouncer)")
-
-POOL_SIZE = 4
-
-CONFIGURATION = """
-[databases]
-{name} = host={host} port={port} dbname={name} user={user} {password}
-[pgbouncer]
-listen_addr = 127.0.0.1
-listen_port = {listen_port}
-unix_socket_dir =
-auth_type = any
-pool_mode = {mode}
-default_pool_size = {pool_size}
-ignore_startup_parameters = extra_float_digits
-logfile = {directory}/pgbouncer.log
-pidfile = {directory}/pgbouncer.pid
-"""
+pytestmark = pytest.mark.skipif(BINARY is None, reason=REASON)
 
 
 @pytest.fixture
@@ -61,54 +36,10 @@ def pooled_fleet(
     request: pytest.FixtureRequest, world: World, zygote: Zygote, tmp_path: Path, wait_until: Wait
 ) -> Iterator[Fleet]:
     """Workers that reach the database through PgBouncer, in the mode of the parameter."""
-    # A short path that the account of PgBouncer can read.
-    directory = Path(tempfile.mkdtemp(prefix="dgw-pgbouncer-"))
-    directory.chmod(0o777)
-    url, process = start_pgbouncer(world.url, directory, mode=request.param)
-    wait_until(lambda: _answers(url))
-    fleet = Fleet(zygote, tmp_path, environment_for(url, world.url), wait_until)
-    yield fleet
-    fleet.close()
-    process.terminate()
-    process.wait()
-    shutil.rmtree(directory)
-
-
-def start_pgbouncer(url: str, directory: Path, *, mode: str) -> tuple[str, subprocess.Popen[bytes]]:
-    assert BINARY is not None
-    listen_port = free_port("127.0.0.1")
-    parts = {**conninfo_to_dict(url)}
-    name = str(parts["dbname"])
-    configuration = directory / "pgbouncer.ini"
-    configuration.write_text(
-        CONFIGURATION.format(
-            name=name,
-            host=parts.get("host") or "localhost",
-            port=parts.get("port") or 5432,
-            user=parts.get("user") or getpass.getuser(),
-            password=f"password={parts['password']}" if parts.get("password") else "",
-            listen_port=listen_port,
-            mode=mode,
-            pool_size=POOL_SIZE,
-            directory=directory,
-        )
-    )
-    # PgBouncer refuses to run as root, and the socket of the server may belong to its account.
-    process = subprocess.Popen(
-        [BINARY, "--quiet", str(configuration)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        **embedded_account.subprocess_options(),
-    )
-    return f"postgresql://someone@127.0.0.1:{listen_port}/{quote(name)}?sslmode=disable", process
-
-
-def _answers(url: str) -> bool:
-    try:
-        psycopg.connect(url, connect_timeout=2).close()
-    except psycopg.OperationalError:
-        return False
-    return True
+    with pgbouncer(world.url, mode=request.param, wait_until=wait_until) as url:
+        fleet = Fleet(zygote, tmp_path, environment_for(url, world.url), wait_until)
+        yield fleet
+        fleet.close()
 
 
 @pytest.mark.parametrize("pooled_fleet", ["transaction"], indirect=True)

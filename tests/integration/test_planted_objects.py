@@ -21,17 +21,21 @@ from django_graphile_worker import (
     add_jobs,
     cleanup,
     complete_jobs,
+    conf,
     force_unlock_workers,
     permanently_fail_jobs,
     remove_job,
     reschedule_jobs,
     run_once,
 )
+from django_graphile_worker.sql.schedules import crontab_runs
 from django_graphile_worker.testing import clear_queue
+from django_graphile_worker.worker.database.connection import Database
 from testproject import databases
 from tests.support import admin_pages as pages
 from tests.support.factories import make_failed_job, make_job, minutes_ago
 from tests.support.operating import make_worker, operate
+from tests.support.pgbouncer import BINARY, REASON, pgbouncer
 from tests.support.planted import PLANTED, Planted, PlantedSearchPath
 from tests.support.stepped_worker import own_tasks
 
@@ -188,8 +192,28 @@ def seen() -> Iterator[list[Any]]:
         yield found
 
 
+@pytest.fixture(params=["direct", pytest.param("pooled", marks=pytest.mark.skipif(BINARY is None, reason=REASON))])
+def route(
+    request: pytest.FixtureRequest, transactional_db: None, lured_sessions: None, wait_until: Callable[..., object]
+) -> Iterator[None]:
+    """The worker's own connections go to the server, or through a pooler in transaction mode."""
+    if request.param == "direct":
+        yield
+        return
+    entry = connections.settings["default"]
+    with pgbouncer(databases.to_url(entry), mode="transaction", wait_until=wait_until) as url:
+        connections.settings["default"] = connections.configure_settings({"default": databases.from_url(url)})[
+            "default"
+        ]
+        try:
+            yield
+        finally:
+            connections.settings["default"] = entry
+
+
 @pytest.mark.django_db(transaction=True)
-def test_a_worker(lured_sessions: None, seen: list[Any]) -> None:
+@pytest.mark.usefixtures("route")
+def test_a_worker(seen: list[Any]) -> None:
     make_worker("django-worker-dead", beat=minutes_ago(60), tasks=["note"])
     make_job("note", locked_by="django-worker-dead/1", attempts=1, locked_at=minutes_ago(30), payload="recovered")
     for queue_name in (None, "queue"):
@@ -199,6 +223,31 @@ def test_a_worker(lured_sessions: None, seen: list[Any]) -> None:
     assert run_once() in (0, 1)
     assert {"succeed", "fail"} <= set(seen)
     assert "recovered" in seen
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("route")
+def test_each_statement_of_a_worker__has_its_own_search_path(worker_schema: str) -> None:
+    """Whatever a statement of the worker names, it finds nothing of others."""
+    database = Database("default", conf.current(), part="test")
+    paths = []
+    for _ in range(3):
+        with database.cursor() as cursor:
+            paths.append(cursor.execute("show search_path").fetchone())
+    database.close()
+    assert paths == [("pg_catalog, pg_temp",)] * 3
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("route")
+def test_a_worker_with_a_crontab(seen: list[Any], worker_schema: str) -> None:
+    """Each statement of the crontab, also those that delete old runs."""
+    with connection.cursor() as cursor:
+        crontab_runs.note_missed(cursor, "gone", tick=minutes_ago(5), number=1, schema=worker_schema)
+    database = Database("default", conf.current(), part="test")
+    with database.cursor() as cursor:
+        crontab_runs.forget(cursor, schema=worker_schema)
+    database.close()
 
 
 def test_functions__ignore_what_is_in_the_sessions_own_temporary_schema(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from django_graphile_worker.admin.search.job_search import SearchQuery
 from django_graphile_worker.admin.search.name_lookup import DatabaseNames
 from django_graphile_worker.admin.search.search_query import SearchTerm
 from django_graphile_worker.sql.inspection.job_search.criteria import like_pattern
+from django_graphile_worker.suggestions import close_matches
 
 MOST_CLOSE = 5
 
@@ -88,5 +88,5 @@ def close_names(word: str, names: Iterable[str]) -> list[str]:
     for name in names:
         for part in {name.lower(), *re.split(r"[^a-z0-9]+", name.lower())} - {""}:
             by_part.setdefault(part, []).append(name)
-    parts = difflib.get_close_matches(word.lower(), by_part, n=3, cutoff=0.7)
+    parts = close_matches(word.lower(), by_part, number=3, cutoff=0.7)
     return list(dict.fromkeys(name for part in parts for name in by_part[part][:MOST_CLOSE]))

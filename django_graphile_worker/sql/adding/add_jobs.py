@@ -69,7 +69,8 @@ _SPECS = """(
          spec.m, spec.k, spec.r, spec.f):::SCHEMA.job_spec
         order by spec.place)
     from rows from (json_to_recordset(%s::json)
-        as (i text, p json, q text, t timestamptz, d float8, m int, k text, r int, f text[]))
+        as (i pg_catalog.text, p pg_catalog.json, q pg_catalog.text, t pg_catalog.timestamptz, d pg_catalog.float8,
+            m int, k pg_catalog.text, r int, f pg_catalog.text[]))
         with ordinality as spec(i, p, q, t, d, m, k, r, f, place)
 )"""
 

@@ -33,8 +33,9 @@ left join (
 
 _JOBS = """job as materialized (
     select * from pg_catalog.json_to_recordset(%(jobs)s::json) as job(
-        place int, identifier text, task text, payload json, queue_name text, run_at timestamptz,
-        max_attempts int, job_key text, mode text, priority int, flags text[], is_late boolean)
+        place int, identifier pg_catalog.text, task pg_catalog.text, payload pg_catalog.json,
+        queue_name pg_catalog.text, run_at pg_catalog.timestamptz, max_attempts int, job_key pg_catalog.text,
+        mode pg_catalog.text, priority int, flags pg_catalog.text[], is_late boolean)
 )"""
 
 

@@ -3,14 +3,13 @@
 
 -- The worker of a lock. A worker of this package writes its id, a slash and the
 -- number of its claim statement into locked_by; other workers write what they like.
--- A plain expression, so that PostgreSQL inlines it: every name in it is qualified.
+-- A plain expression, so that PostgreSQL inlines it.
 create function :SCHEMA._private_worker_of(locked_by text)
-returns text language sql immutable parallel safe as $$
-  select case
+returns text language sql immutable parallel safe
+return case
     when pg_catalog.starts_with(locked_by, 'django-worker-') then pg_catalog.split_part(locked_by, '/', 1)
     else locked_by
-  end
-$$;
+end;
 
 -- A job that is removed or replaced while a worker holds it stays in its table until
 -- the worker ends the claim. The marker says what happened to it. It counts only while

@@ -72,12 +72,11 @@ $$;
 -- without a result: a removed one is deleted, and so is a replaced one, as its successor
 -- carries the payload. Only an array is not in the successor: that job runs once more.
 create function :SCHEMA._private_is_dropped(cancellation text, payload json)
-returns boolean language sql immutable parallel safe as $$
-    select case cancellation
+returns boolean language sql immutable parallel safe
+return case cancellation
         when 'removed' then true
         when 'replaced' then pg_catalog.json_typeof(payload) operator(pg_catalog.<>) 'array'
-        else false end
-$$;
+        else false end;
 
 -- Gives jobs back as if they had never been claimed, with another payload where one is
 -- given; returns the ids of those that were still claimed.

@@ -11,7 +11,8 @@
 -- Every role may take these advisory locks, so nobody waits long for them. A role that takes both makes workers find the
 -- jobs by polling, as it could by filling the queue of notifications. So does a request to cancel the statement of the
 -- client on which others rely, if it arrives while the notification is committed: no handler can catch it.
-create function :SCHEMA._private_notify_together_v2() returns void language plpgsql volatile as $function$
+create function :SCHEMA._private_notify_together_v2() returns void language plpgsql volatile
+set search_path = pg_catalog, pg_temp as $function$
 /* gw:notify_together */
 declare
   schema_id constant integer default ':SCHEMA'::pg_catalog.regnamespace::pg_catalog.oid::pg_catalog.int4;

@@ -1,7 +1,7 @@
 /* gw:install */
 -- What add_job and add_jobs share. The functions here in language sql are plain expressions without a SET clause, so
--- that PostgreSQL inlines them and they cost no call. They run under whatever search_path the session has: every
--- function, type and operator in them is qualified, so that no object of another schema can take its place.
+-- that PostgreSQL inlines them and they cost no call. RETURN is parsed now, under the search_path of the migration: no
+-- object of another schema can take the place of what it names.
 
 -- Says what is wrong with a job, or null. Times are bounded to what a client can read back in any time zone: years 1
 -- to 9999, with a margin of a day at both ends.
@@ -13,8 +13,8 @@ create or replace function :SCHEMA._private_job_fault(
   job_key text,
   priority integer,
   job_key_mode text
-) returns text language sql immutable parallel safe as $function$
-  select case
+) returns text language sql immutable parallel safe
+return case
     when identifier is null then 'identifier missing'
     when pg_catalog.length(identifier) operator(pg_catalog.>) 128 then 'identifier'
     when pg_catalog.length(queue_name) operator(pg_catalog.>) 128 then 'queue name'
@@ -28,14 +28,13 @@ create or replace function :SCHEMA._private_job_fault(
     when run_at operator(pg_catalog.>=) pg_catalog.timestamptz '9999-12-31 00:00:00+00' then 'run at'
     when job_key_mode operator(pg_catalog.<>) all ('{replace,preserve_run_at,unsafe_dedupe}'::pg_catalog.text[])
       then 'job key mode'
-  end
-$function$;
+  end;
 
 -- Two arrays are concatenated as text: jsonb would refuse \u0000 and lone surrogates that json has accepted, and would
 -- rewrite numbers and keys.
 create or replace function :SCHEMA._private_merged_payload(existing json, added json)
-returns json language sql immutable parallel safe as $function$
-  select case
+returns json language sql immutable parallel safe
+return case
     when pg_catalog.json_typeof(existing) operator(pg_catalog.<>) 'array'::pg_catalog.text then added
     when pg_catalog.json_typeof(added) operator(pg_catalog.<>) 'array'::pg_catalog.text then added
     when pg_catalog.json_array_length(existing) operator(pg_catalog.=) 0 then added
@@ -45,16 +44,15 @@ returns json language sql immutable parallel safe as $function$
       operator(pg_catalog.||) ', '::pg_catalog.text operator(pg_catalog.||)
       pg_catalog.substr(pg_catalog.ltrim(added::pg_catalog.text, E' \t\n\r'::pg_catalog.text), 2)
     )::pg_catalog.json
-  end
-$function$;
+  end;
 
 -- Wakes the workers for jobs that are due before they poll again. The random number keeps PostgreSQL from folding
 -- equal notifications of one transaction. When the server's queue of notifications is nearly full (a session that
 -- listens has not read it for long), none is sent: with a full queue the commit would fail, and the job with it.
 -- Workers then find the job when they poll.
 create or replace function :SCHEMA._private_notify(due bigint)
-returns text language sql volatile as $function$
-  select case
+returns text language sql volatile
+return case
     when due operator(pg_catalog.<>) 0::bigint
       and coalesce(pg_catalog.current_setting('graphile_worker.notify'::pg_catalog.text, true), ''::pg_catalog.text)
         operator(pg_catalog.<>) 'off'::pg_catalog.text
@@ -65,13 +63,11 @@ returns text language sql volatile as $function$
         operator(pg_catalog.||) ',"count":'::pg_catalog.text operator(pg_catalog.||) due::pg_catalog.text
         operator(pg_catalog.||) '}'::pg_catalog.text
     )::pg_catalog.text
-  end
-$function$;
+  end;
 
 create or replace function :SCHEMA._private_is_due(run_at timestamptz)
-returns boolean language sql stable as $function$
-  select run_at operator(pg_catalog.<=) (pg_catalog.now() operator(pg_catalog.+) interval '10 seconds')
-$function$;
+returns boolean language sql stable
+return run_at operator(pg_catalog.<=) (pg_catalog.now() operator(pg_catalog.+) interval '10 seconds');
 
 -- Only for calls of the former add_job that began before it was replaced.
 create or replace function :SCHEMA._private_hold_names()

@@ -70,12 +70,11 @@ $$;
 -- The list of attempts with one attempt.
 create function :SCHEMA._private_attempt(
     worker_id text, started_at timestamptz, ended_at timestamptz, exception_class text, traceback text
-) returns jsonb language sql stable as $$
-    select pg_catalog.jsonb_build_array(pg_catalog.jsonb_build_object(
+) returns jsonb language sql stable
+return pg_catalog.jsonb_build_array(pg_catalog.jsonb_build_object(
         'worker_id', worker_id, 'started_at', pg_catalog.date_part('epoch', started_at),
         'ended_at', pg_catalog.date_part('epoch', ended_at), 'exception_class', exception_class,
-        'traceback', traceback))
-$$;
+        'traceback', traceback));
 
 -- A job that is removed or replaced under its key while it runs has lost the attempts that
 -- it had left, and its key: the marker of the cancellation has both.
@@ -354,10 +353,9 @@ $$;
 
 -- The seconds for which the result of a task is kept; null if it is not kept.
 create function :SCHEMA._private_keep_of(identifier text, identifiers text[], keeps float8[], default_keep float8)
-returns float8 language sql immutable parallel safe as $$
-    select case when pg_catalog.array_position(identifiers, identifier) is null then default_keep
-        else keeps[pg_catalog.array_position(identifiers, identifier)] end
-$$;
+returns float8 language sql immutable parallel safe
+return case when pg_catalog.array_position(identifiers, identifier) is null then default_keep
+        else keeps[pg_catalog.array_position(identifiers, identifier)] end;
 
 -- Whether there may be something to record: what these settings keep, a result of an
 -- earlier attempt, or a session that waits. Nothing for a role that was granted its rights

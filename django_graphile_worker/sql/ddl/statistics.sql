@@ -26,10 +26,9 @@ alter table :SCHEMA._private_statistics enable row level security;
 -- What an error is called, without what differs from one job to the next: the
 -- exception's name in Python, the beginning of the message elsewhere.
 create function :SCHEMA._private_error_name(error text)
-returns text language sql immutable parallel safe as $function$
-  select pg_catalog."left"(pg_catalog.regexp_replace(
-    pg_catalog.split_part(pg_catalog.split_part(error, E'\n', 1), ':', 1), '[0-9]+', '#', 'g'), 120)
-$function$;
+returns text language sql immutable parallel safe
+return pg_catalog."left"(pg_catalog.regexp_replace(
+    pg_catalog.split_part(pg_catalog.split_part(error, E'\n', 1), ':', 1), '[0-9]+', '#', 'g'), 120);
 
 create index jobs_retried_index on :SCHEMA._private_jobs (task_id, is_available, run_at, id)
   where locked_at is null and attempts > 0;

@@ -20,7 +20,7 @@ MOST_COUNTED = 30_000
 _JOBS = f"""from :SCHEMA._private_jobs as job
     where job.task_id = found.task_id and job.is_available = {{half}} and {HAS_FAILED}
         and :SCHEMA._private_error_name(job.last_error) = found.name"""
-_LIMIT = "(select %(most)s / (2 * greatest(count(*), 1)) from found)"
+_LIMIT = "(select %(most)s::int / (2 * greatest(count(*), 1)) from found)"
 _NAME = ":SCHEMA._private_error_name(job.last_error)"
 
 
@@ -58,7 +58,7 @@ walk (task_id, is_available, name) as (
             and {_NAME} > walk.name
         order by {_NAME} limit 1) as next_job),
 found as materialized (
-    select task_id, name from (select * from walk limit 2 * %(most_groups)s) as walk
+    select task_id, name from (select * from walk limit 2 * %(most_groups)s::int) as walk
     group by task_id, name limit %(most_groups)s)
 select task.identifier, found.name, failed.number + retrying.number, failed.number,
     greatest(failed.number, retrying.number) >= {_LIMIT},
@@ -119,7 +119,7 @@ def error_groups_within(
     text = f"""/* gw:error-groups-within */
     with recursive {ctes}
     select task.identifier, {_NAME}, count(*), count(*) filter (where not job.is_available),
-        (select count(*) >= %(most)s from candidate), {readable("min(job.updated_at)")},
+        (select count(*) >= %(most)s::int from candidate), {readable("min(job.updated_at)")},
         {readable("max(job.updated_at)")}, (array_agg(job.id order by job.updated_at desc, job.id desc))[1],
         left((array_agg(job.last_error order by job.updated_at desc, job.id desc))[1], 500)
     from matched join :SCHEMA._private_jobs as job on job.id = matched.id

@@ -56,7 +56,7 @@ left join lateral (
                 and other.run_at <= now()
             order by other.priority, other.run_at, other.id limit %(most)s) as other
         limit %(most)s) as counted) as ahead on queue.id is not null and job.is_available
-where job.id = %(id)s"""
+where job.id = %(id)s::bigint"""
 
 
 class JobDetail(NamedTuple):

@@ -25,7 +25,7 @@ BLOCKING = f"""waiting (id, number) as (
     union all
     select next.blocked_by, waiting.number + 1 from waiting
     cross join lateral ({_NEXT_KEY.format(after="waiting.id")}) as next
-    where waiting.number < %(limit)s)"""
+    where waiting.number < %(limit)s::int)"""
 
 # A key that is looked up by its text may have no jobs that wait.
 NAMED = """waiting (id, number) as (

@@ -21,8 +21,8 @@ STEP = 100
 # pg_column_size() and pg_column_compression() read only the row: not the value that is stored beside the table.
 BEGINNINGS = """/* gw:payload-beginnings */
 select job.id, case when pg_column_size(job.payload) <= case
-        when pg_column_compression(job.payload) is null then %(most_stored)s else %(most_compressed)s end
-    then left(job.payload::text, %(longest)s) end
+        when pg_column_compression(job.payload) is null then %(most_stored)s::int else %(most_compressed)s::int end
+    then left(job.payload::text, %(longest)s::int) end
 from :SCHEMA._private_jobs as job
 where job.id = any (%(ids)s::bigint[])"""
 

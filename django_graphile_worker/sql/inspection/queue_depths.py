@@ -40,7 +40,7 @@ cross join lateral (
     from (
         select count(*) as number, min(greatest(job.run_at, '0001-01-02')) as first,
             -- The time of a job that waits for a limit is not in the index.
-            count(*) < %(most)s and max(job.run_at) < 'infinity' as is_whole
+            count(*) < %(most)s::int and max(job.run_at) < 'infinity' as is_whole
         from (
             select job.run_at from :SCHEMA._private_jobs as job
             where {IS_AVAILABLE_IN_QUEUE} and job.job_queue_id = queue.id

@@ -209,7 +209,7 @@ _IS_EMPTY = """
 /* gw:is_empty */
 select not exists (
   select from pg_catalog.pg_depend
-  where refclassid = 'pg_catalog.pg_namespace'::pg_catalog.regclass
+  where refclassid = 'pg_catalog.pg_namespace'::pg_catalog.regclass::pg_catalog.oid
     and refobjid = (select oid from pg_catalog.pg_namespace where nspname = %s)
     and deptype = 'n'
 )

@@ -12,8 +12,8 @@ from django_graphile_worker.sql.schema import statement
 LONGEST_PAYLOAD = 20_000
 
 CHANGES = f"""/* gw:schedules:changes */
-select change.id, change.changed_at, change.changed_by, (change.before - 'payload')::text,
-  (change.after - 'payload')::text,
+select change.id, change.changed_at, change.changed_by, (change.before - 'payload'::text)::text,
+  (change.after - 'payload'::text)::text,
   change.after is not null and change.before -> 'payload' <> change.after -> 'payload',
   case when %(payloads)s and length(change.before ->> 'payload') <= {LONGEST_PAYLOAD}
     then change.before ->> 'payload' end,

@@ -29,7 +29,7 @@ with recursive item (identifier) as (
             select run.added_at from :SCHEMA._private_schedule_runs as run
             where run.crontab_identifier = item.identifier order by run.id desc limit 1) as latest
         join :SCHEMA._private_known_crontabs as known on known.identifier = item.identifier
-        where latest.added_at > clock_timestamp() - {LONGEST_KEEP.days} * interval '1 day')
+        where latest.added_at > clock_timestamp() - interval '{LONGEST_KEEP.days} days')
 )
 delete from :SCHEMA._private_schedule_runs as run using forgotten
 where run.crontab_identifier = forgotten.identifier"""

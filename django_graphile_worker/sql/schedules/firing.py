@@ -30,8 +30,9 @@ SHORT_WAIT = 10
 
 _FREE = """chosen as materialized (
     select * from json_to_recordset(%(schedules)s::json) as chosen(
-        id bigint, revision int, seen timestamptz, next_at timestamptz, last_tick timestamptz, task_is_unknown boolean,
-        missed int, first_missed timestamptz, last_missed timestamptz)
+        id bigint, revision int, seen pg_catalog.timestamptz, next_at pg_catalog.timestamptz,
+        last_tick pg_catalog.timestamptz, task_is_unknown boolean, missed int, first_missed pg_catalog.timestamptz,
+        last_missed pg_catalog.timestamptz)
 ), free as materialized (
     select schedule.id, schedule.name, schedule.payload, schedule.overlap, schedule.last_job_id,
         schedule.last_tick as former_tick, chosen.next_at, chosen.last_tick, chosen.task_is_unknown, chosen.missed,
@@ -63,8 +64,9 @@ _JOBS = f"""busy as materialized (
         (free.payload || jsonb_build_object(
             '_cron', jsonb_build_object('ts', tick.ts, 'backfilled', tick.is_late)))::json as payload
     from json_to_recordset(%(ticks)s::json) as tick(
-        place int, schedule_id bigint, tick timestamptz, ts text, is_late boolean, task text, queue_name text,
-        max_attempts int, job_key text, mode text, priority int, flags text[])
+        place int, schedule_id bigint, tick pg_catalog.timestamptz, ts pg_catalog.text, is_late boolean,
+        task pg_catalog.text, queue_name pg_catalog.text, max_attempts int, job_key pg_catalog.text,
+        mode pg_catalog.text, priority int, flags pg_catalog.text[])
     join free on free.id = tick.schedule_id
     left join busy on busy.id = tick.schedule_id
 ), job as materialized (

@@ -40,13 +40,13 @@ _COLUMNS = """extract(epoch from started_at)::bigint, task_identifier, succeeded
 READ = f"""/* gw:read-statistics */
 select {_COLUMNS}, durations, waits
 from :SCHEMA._private_statistics
-where period_seconds = %(period)s and started_at >= %(since)s and task_identifier = %(task)s
+where period_seconds = %(period)s::int and started_at >= %(since)s and task_identifier = %(task)s
 order by started_at"""
 
 BUSIEST = """/* gw:busiest-tasks */
 select task_identifier
 from :SCHEMA._private_statistics
-where period_seconds = %(period)s and started_at >= %(since)s and task_identifier <> %(all)s
+where period_seconds = %(period)s::int and started_at >= %(since)s and task_identifier <> %(all)s
 group by task_identifier
 order by sum(succeeded + failed + permanently_failed) desc, task_identifier
 limit %(limit)s"""
@@ -56,7 +56,7 @@ select 0, task_identifier, pg_catalog.sum(succeeded)::bigint, pg_catalog.sum(fai
     pg_catalog.sum(permanently_failed)::bigint, pg_catalog.sum(interrupted)::bigint,
     pg_catalog.sum(duration_seconds), pg_catalog.sum(wait_seconds), '{}'::int[], '{}'::int[]
 from :SCHEMA._private_statistics
-where period_seconds = %(period)s and started_at >= %(since)s and task_identifier <> %(all)s
+where period_seconds = %(period)s::int and started_at >= %(since)s and task_identifier <> %(all)s
 group by task_identifier"""
 
 # One look-up for each period of each task: the primary key has all tasks of a period side by side.
@@ -71,7 +71,7 @@ cross join (
 ) as stretch
 cross join lateral (
     select succeeded, failed, permanently_failed from :SCHEMA._private_statistics
-    where period_seconds = %(period)s and started_at = stretch.started_at and task_identifier = task.identifier
+    where period_seconds = %(period)s::int and started_at = stretch.started_at and task_identifier = task.identifier
     limit 1) as known
 group by task.identifier"""
 
@@ -81,7 +81,7 @@ select task_identifier, pg_catalog.array_agg(extract(epoch from started_at)::big
     pg_catalog.array_agg(succeeded + failed + permanently_failed),
     pg_catalog.sum(failed + permanently_failed)::bigint
 from :SCHEMA._private_statistics
-where period_seconds = %(period)s and started_at >= pg_catalog.to_timestamp(%(first)s)
+where period_seconds = %(period)s::int and started_at >= pg_catalog.to_timestamp(%(first)s)
     and started_at <= pg_catalog.to_timestamp(%(last)s) and task_identifier = any (%(tasks)s::text[])
 group by task_identifier"""
 # How many times the rows of the wanted tasks may be read.
@@ -90,7 +90,7 @@ MOST_OTHERS = 3
 READ_DURATIONS = """/* gw:read-durations */
 select task_identifier, durations
 from :SCHEMA._private_statistics
-where period_seconds = %(period)s and started_at >= %(since)s and task_identifier = any (%(tasks)s::text[])"""
+where period_seconds = %(period)s::int and started_at >= %(since)s and task_identifier = any (%(tasks)s::text[])"""
 
 
 class Row(NamedTuple):

@@ -11,7 +11,6 @@ import contextlib
 import math
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -19,7 +18,7 @@ from django.db import connections
 from psycopg import errors, sql
 
 from django_graphile_worker.conf import Settings
-from django_graphile_worker.sql.session import SessionLimits, limit_transaction, set_up_session
+from django_graphile_worker.sql.session import begin_limited, limit_transaction, set_up_session
 from django_graphile_worker.worker.database.watchdog import watchdog
 
 # Seconds: a lost server is detected within half a minute, instead of the hours of the
@@ -42,8 +41,6 @@ POOLER_CONFUSION = (errors.DuplicatePreparedStatement, errors.InvalidSqlStatemen
 # Errors of a server that answers but accepts no writes: after a fail-over the old address may be
 # a standby. Only a new connection can find the new primary.
 WRONG_SERVER = (errors.ReadOnlySqlTransaction, errors.CannotConnectNow, errors.AdminShutdown)
-# Errors of a statement that was ended by a limit of the server or by the watchdog.
-OUT_OF_TIME = (errors.QueryCanceled, errors.TransactionTimeout)
 
 
 class Database:
@@ -60,7 +57,7 @@ class Database:
         self._prepares = settings.prepared_statements
         self._connection: psycopg.Connection[Any] | None = None
         self._cursor: psycopg.Cursor[Any] | None = None
-        self._limits = SessionLimits(are_ours=True, are_too_short=False)
+        self._is_direct = True
         # The names of the statements that PreparedStatement has prepared in the current session.
         self.prepared: set[bytes] = set()
 
@@ -86,20 +83,17 @@ class Database:
         elif isinstance(error, WRONG_SERVER):
             self.close()
         else:
-            if isinstance(error, OUT_OF_TIME):
-                # Behind a pooler, each session may have other limits than the first session.
-                self._limits = replace(self._limits, are_too_short=True)
             self._close_if_unusable(connection)
 
     @property
     def keeps_statements(self) -> bool:
         """Does the session keep prepared statements and settings from one statement to the next?"""
-        return self._prepares and self._limits.are_ours
+        return self._prepares and self._is_direct
 
     @property
     def is_direct(self) -> bool:
         """Does the session belong to this connection alone? Behind a pooler it has another process id."""
-        return self._limits.are_ours
+        return self._is_direct
 
     def _close_if_unusable(self, connection: psycopg.Connection[Any]) -> None:
         """Close the connection if its state is unusable: a server that disappears often leaves no error code."""
@@ -149,23 +143,32 @@ class Database:
         if role:
             connection.execute(sql.SQL("set role {}").format(sql.Identifier(role)))
         with connection.cursor() as cursor:
-            self._limits = set_up_session(cursor, self.deadline, backend_pid=connection.info.backend_pid)
-        if not self._limits.are_ours:
+            self._is_direct = set_up_session(cursor, self.deadline, backend_pid=connection.info.backend_pid)
+        if not self._is_direct:
             # The driver gives all its connections the same names for statements. In a session that a pooler shares,
             # a name can stand for the statement of another client, which would run instead.
             connection.prepare_threshold = None
 
     def _limited(self, connection: psycopg.Connection[Any]) -> AbstractContextManager[object]:
-        must_limit = self._limits.are_too_short and not self._limits.are_ours
-        return limited_transaction(connection, self.deadline) if must_limit else nullcontext()
+        # Behind a pooler, every session has the limits and the search_path that its role and database have.
+        return nullcontext() if self._is_direct else limited_transaction(connection, self.deadline)
 
 
 @contextmanager
 def limited_transaction(connection: psycopg.Connection[Any], seconds: float) -> Iterator[None]:
-    """Run the block in one transaction, with the deadline as its limit instead of the limits of the role."""
-    with connection.transaction(), connection.cursor() as cursor:
-        limit_transaction(cursor, seconds)
+    """Run the block in one transaction, with the deadline as its limit, and without the search_path of the role."""
+    is_outermost = is_idle(connection)
+    with connection.cursor() as cursor:
+        (begin_limited if is_outermost else limit_transaction)(cursor, seconds)
+    try:
         yield
+    except BaseException:
+        if is_outermost:
+            with contextlib.suppress(psycopg.Error):
+                connection.rollback()
+        raise
+    if is_outermost:
+        connection.commit()
 
 
 def connection_parameters(alias: str, *, part: str) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from django_graphile_worker.logs.exc_info import cut_middle
 from django_graphile_worker.printable_text import storable_text
-from django_graphile_worker.redaction import redact_text
 
 # The folders worker/ and testing/: their frames are left out of tracebacks.
 OWN_FOLDERS = tuple(f"{Path(__file__).resolve().parents[2] / folder}/" for folder in ("worker", "testing"))
@@ -36,18 +35,14 @@ def trace(error: BaseException) -> str:
 def summary(error: BaseException) -> str:
     """Return ``ValueError: no such order``, as the last line of a traceback shows it."""
     name, message = _class_name(type(error)), _message(error)
-    return cut(f"{name}: {message}" if message else name, _MAX_SUMMARY_LENGTH)
+    # Cut at its end: a value without its end is still known as a secret, a value without its name is not.
+    return storable_text(f"{name}: {message}" if message else name)[:_MAX_SUMMARY_LENGTH]
 
 
 def class_path(error: BaseException) -> str:
     """Return the dotted path from which the class of the exception can be imported."""
     kind = type(error)
     return storable_text(f"{kind.__module__}.{kind.__qualname__}")
-
-
-def redacted(text: str, limit: int) -> str:
-    """Return the text without secrets. It is cut again, as a placeholder may be longer than the secret."""
-    return cut_middle(redact_text(text), limit)
 
 
 def cut(text: str, limit: int) -> str:

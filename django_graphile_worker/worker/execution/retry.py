@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker.attempts import final_remark
 from django_graphile_worker.exceptions import BatchFailure, LimitedUntil, PermanentFailure, RetryLater
+from django_graphile_worker.logs.exc_info import LIMITS_READ, redacted_and_cut
 from django_graphile_worker.printable_text import storable_text
 from django_graphile_worker.worker.execution import error_text, results
 from django_graphile_worker.worker.execution.job_run import JobRun
@@ -34,11 +35,15 @@ def failed(
         remark = "\n".join(filter(None, [remark, "pause_queue=True had no effect, because the job is in no queue."]))
         queue_pause = None
     closings, remark_on_keys = _closings(run, error)
-    text = _text(error, limit, "\n".join(filter(None, [final, remark, remark_on_keys, *remarks])))
+    text = _text(
+        error,
+        LIMITS_READ * limit if is_redacted else limit,
+        "\n".join(filter(None, [final, remark, remark_on_keys, *remarks])),
+    )
     return Failed(
         run.claim,
         run.duration,
-        error=error_text.redacted(text, limit) if is_redacted else text,
+        error=redacted_and_cut(text, limit) if is_redacted else text,
         delay=delay,
         permanent=is_permanent,
         payload_text=remaining_payload(run, error),

@@ -20,6 +20,8 @@ from django_graphile_worker.worker.service import Service
 
 INTERVAL = 5.0
 INTERVAL_UNTIL_READY = 0.5
+# O_NOFOLLOW does not exist on Windows.
+NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
 
 logger = logging.getLogger("django_graphile_worker.worker")
 
@@ -56,7 +58,10 @@ class HealthFile(Service):
             "valid_seconds": max(runner.settings.worker_timeout for runner in self._runners),
         }
         draft = self._path.with_name(f".{self._path.name}.{os.getpid()}")
-        draft.write_text(json.dumps(content), encoding="utf-8")
+        # Others may write to the directory. A draft may be that of a process that died, or a link to another file.
+        draft.unlink(missing_ok=True)
+        with os.fdopen(os.open(draft, NEW_FILE, 0o666), "w", encoding="utf-8") as file:
+            file.write(json.dumps(content))
         draft.replace(self._path)
 
     def close(self) -> None:

@@ -207,6 +207,22 @@ class TestRedaction:
         client.post(f"{pages.ADD}?from={secret_job}", {"task": "send_receipt"})
         assert Job.objects.exclude(pk=secret_job).get().payload == SECRETS
 
+    def test_a_hidden_payload_is_not_copied_into_another_task(self, client_with: MakeClient, secret_job: int) -> None:
+        """The other task could show it, in its error for example."""
+        other = make_job("other")
+        address = f"{pages.ADD}?from={secret_job}&task=other"
+        client = client_with("add_job")
+        assert "disabled" in body(client.get(address))
+        client.post(address, {"task": "other"})
+        copy = Job.objects.exclude(pk__in=[secret_job, other]).get()
+        assert (copy.task.identifier, copy.payload) == ("send_receipt", SECRETS)
+
+    def test_a_payload_that_is_seen_is_copied_into_any_task(self, client_with: MakeClient, secret_job: int) -> None:
+        other = make_job("other")
+        given = {"task": "other", "payload": "{}"}
+        client_with("add_job", "view_payload").post(f"{pages.ADD}?from={secret_job}", given)
+        assert Job.objects.exclude(pk__in=[secret_job, other]).get().task.identifier == "other"
+
     def test_the_search_does_not_reveal_what_is_hidden(self, client_with: MakeClient, secret_job: int) -> None:
         query = {"q": f"payload.password:{SECRET}"}
         guessed = client_with().get(pages.JOBS, query)

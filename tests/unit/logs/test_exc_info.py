@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import re
 from typing import Any
@@ -23,6 +24,23 @@ def test_a_failed_job_s_record_has_the_exception__for_error_trackers(
     assert record.exc_info[1] is error
     assert vars(record)["error"] == "ValueError: no"
     assert vars(record)["retry_in"] == (1.0 if name == "job_failed" else None)
+
+
+@pytest.mark.parametrize("name", ["job_failed", "job_permanently_failed"])
+def test_a_handler_of_the_project_writes_no_line_that_the_exception_has_forged(name: str) -> None:
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
+    logger = logging.getLogger("django_graphile_worker.jobs")
+    logger.addHandler(handler)
+    error = ValueError("no\nINFO everything is fine\r\x1b[2J\x9b2J\u2028INFO really")
+    try:
+        send(name, job=make_job(), duration=0.5, error=error, retry_in=1.0)
+    finally:
+        logger.removeHandler(handler)
+    first, *others = stream.getvalue().splitlines()
+    assert "ValueError: no\\nINFO" in first
+    assert others == ["  ValueError: no", "  INFO everything is fine\\r\\x1b[2J\\x9b2J\\u2028INFO really"]
 
 
 def test_a_retry_that_has_no_attempt_left_is_an_error(caplog: pytest.LogCaptureFixture) -> None:

@@ -134,6 +134,8 @@ class AddJobForm(forms.Form):
         field: Any = self.fields["task"]
         field.names = field.widget.choices = tasks
         if hides_payload:
+            # Another task could show the payload, in its error for example.
+            field.disabled = True
             del self.fields["payload"]
 
     def clean_flags(self) -> list[str] | None:

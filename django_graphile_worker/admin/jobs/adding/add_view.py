@@ -44,7 +44,7 @@ class JobAddAdmin(JobDetailAdmin):
             tasks=tasks,
             hides_payload=hides_payload,
             deletes=source.id if source is not None and self._may_replace(request, source) else None,
-            initial=_initial(source, hides_payload) | _given(request),
+            initial=_initial(source, hides_payload) | ({} if hides_payload else _given(request)),
         )
         if is_sent and form.is_valid():
             response = self._add(request, form, source, copies_payload=hides_payload)

@@ -10,7 +10,6 @@ import psycopg
 import pytest
 
 from django_graphile_worker import conf
-from django_graphile_worker.sql.session import SessionLimits
 from django_graphile_worker.worker.database.blocking_cursor import BlockingCursor
 from django_graphile_worker.worker.database.connection import Database
 
@@ -93,6 +92,6 @@ def test_pooler__gets_the_cursor_of_the_driver(database: Database) -> None:
     """A session that a pooler shares keeps no prepared statement."""
     cursor = BlockingCursor(database)
     database.connection()
-    database._limits = SessionLimits(are_ours=False, are_too_short=False)
+    database._is_direct = False
     with cursor.usable() as usable:
         assert isinstance(usable, psycopg.Cursor)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -109,7 +108,7 @@ def test_is_not_possible_in_sessions_that_are_not_ours(database: Database) -> No
     statement = direct(database, "select 1")
     database.connection()
     assert statement.is_possible
-    database._limits = replace(database._limits, are_ours=False)
+    database._is_direct = False
     assert not statement.is_possible
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -40,6 +41,19 @@ def test_a_part_whose_thread_died__makes_the_health_file_old(runner: Build, tmp_
     health.step()
     assert not (tmp_path / "health").exists()
     worker.heartbeat._thread = None
+
+
+def test_a_health_file_in_a_directory_of_others__follows_no_link(runner: Build, tmp_path: Path) -> None:
+    """Somebody who knows the name of the file, and guesses the process id, puts links in its place."""
+    other, path = tmp_path / "other", tmp_path / "health"
+    for link in (path, tmp_path / f".health.{os.getpid()}"):
+        other.write_text("precious")
+        link.unlink(missing_ok=True)
+        link.symlink_to(other)
+        HealthFile(path, [runner.runner()]).write()
+        assert other.read_text() == "precious"
+        assert not path.is_symlink()
+        assert probe.problems(str(path)) == []
 
 
 def test_a_health_file_that_cannot_be_written__is_an_error_at_the_start(runner: Build, tmp_path: Path) -> None:

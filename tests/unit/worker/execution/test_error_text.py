@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_graphile_worker.worker.execution.error_text import cut, describe, redacted, summary
+from django_graphile_worker.logs.exc_info import redacted_and_cut
+from django_graphile_worker.worker.execution.error_text import cut, describe, summary
 from tests.support.slot import Slot, open_slot
 
 LIMIT = 65_536
@@ -153,7 +154,42 @@ def test_stored_error__has_no_secrets(slot: Slot) -> None:
     ],
 )
 def test_stored_error__has_no_secrets_in_other_spellings(text: str) -> None:
-    assert "s3cr3t" not in redacted(f"ValueError: {text}", LIMIT)
+    assert "s3cr3t" not in redacted_and_cut(f"ValueError: {text}", LIMIT)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{'credentials': {'user': 'A', 's3cr3t': 'B'}}",
+        "{'tokens': ['A', 's3cr3t'], 'n': 1}",
+        "Key (api_token, tenant)=(A, s3cr3t) already exists.",
+        "Key (lower(api_token::text), lower(tenant))=(A, s3cr3t (B)) already exists.",
+        "password=b'A s3cr3t'",
+        "token=Token('A', 's3cr3t')",
+        "password='''A s3cr3t'''",
+        "password='A s3cr3t",
+        "{'tokens': ['A', 's3cr3t",
+        '{\n  "credentials": {\n    "user": "A",\n    "pin": "s3cr3t"\n  }\n}',
+        "{'password': {'a': \"it's\", 'b': 's3cr3t'}}",
+    ],
+)
+def test_stored_error__has_no_part_of_a_secret(text: str) -> None:
+    assert "s3cr3t" not in redacted_and_cut(f"ValueError: {text}", LIMIT)
+
+
+def test_stored_error__has_what_follows_a_secret() -> None:
+    text = "{'tokens': ['A', 'B'], 'n': 1} in call(token=[\n  File \"a.py\", line 1\nValueError: no"
+    shown = "{'tokens': ••••••, 'n': 1} in call(token=••••••\n  File \"a.py\", line 1\nValueError: no"
+    assert redacted_and_cut(text, LIMIT) == shown
+
+
+def test_stored_error__has_no_secret_that_a_cut_parts_from_its_name(slot: Slot) -> None:
+    tokens = {"tokens": [f"s3cr3t {number}" for number in range(40_000)]}
+
+    def fails(payload: object) -> None:
+        raise ValueError(str(tokens))
+
+    assert "s3cr3t" not in slot.failure(fails).error
 
 
 def test_stored_error_of_a_batch__has_no_secrets(slot: Slot) -> None:
@@ -180,4 +216,4 @@ def test_cut__leaves_no_half_of_a_secret_at_the_seam() -> None:
     secret = "s3cr3t" * 40
     text = "a " * 1_000 + f"password={secret} " + "b " * 100
     for limit in range(300, 700):
-        assert "s3cr3t" not in redacted(cut(text, limit), limit)
+        assert "s3cr3t" not in redacted_and_cut(cut(text, limit), limit)
