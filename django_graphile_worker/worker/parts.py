@@ -115,13 +115,15 @@ class Parts:
         place: Place,
         *,
         tasks: Mapping[str, Task[Any, Any]],
-        cron_items: Sequence[CronItem] = (),
+        cron_items: Sequence[CronItem] | None = (),
         version: str = "",
     ) -> None:
         self.place = place
         self.settings = place.settings
         self.tasks = tasks
-        self.cron_items = tuple(cron_items)
+        self.cron_items = tuple(cron_items or ())
+        # Whether this worker adds the jobs of recurring tasks, those of the code and those of schedules.
+        self.fires = cron_items is not None
         self.version = version
         # Changes when the lease is lost: other workers may recover what was claimed under the old id.
         self.worker_id = new_worker_id()
