@@ -238,7 +238,7 @@ def test_random_changes_and_workers__handle_each_tick_once(
 
 
 def _random_change(chance: random.Random, now: datetime) -> dict[str, Any]:
-    times = [
+    times: list[dict[str, Any]] = [
         {"cron": "* * * * *", "interval": None},
         {"cron": "*/2 * * * *", "interval": None},
         {"cron": None, "interval": timedelta(seconds=chance.choice([7, 30, 61]))},
@@ -254,7 +254,9 @@ def _ticks_of(row: dict[str, Any], after: datetime, until: datetime) -> list[dat
     """Return the ticks of a definition as long as it was in force."""
     if not row["is_enabled"]:
         return []
-    moments = {name: row[name] and datetime.fromisoformat(row[name]) for name in ("ends_at", "anchor_at", "starts_at")}
+    moments: dict[str, Any] = {
+        name: row[name] and datetime.fromisoformat(row[name]) for name in ("ends_at", "anchor_at", "starts_at")
+    }
     interval = row["interval"] and timedelta(
         seconds=sum(int(part) * unit for part, unit in zip(row["interval"].split(":"), (3600, 60, 1), strict=True))
     )
