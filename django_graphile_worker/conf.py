@@ -91,6 +91,7 @@ class Settings(Frozen):
     leftover_state: str = _setting("warn", setting_types.one_of("warn", "fail"))
     crontab: str | tuple[Any, ...] = _setting("", setting_types.crontab)
     crontab_file: Path | None = _setting(None, setting_types.path)
+    crontab_time_zone: str = _setting("UTC", setting_types.time_zone)
     limits: tuple[tuple[str, tuple[tuple[str, Any], ...]], ...] = _setting({}, setting_types.limits)
     # What adding a job does.
     notify: bool = _setting(True, setting_types.boolean)

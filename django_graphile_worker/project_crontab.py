@@ -13,6 +13,7 @@ from django_graphile_worker.job_options import valid_job_key
 
 if TYPE_CHECKING:
     from django_graphile_worker.crontab import CronItem, Draft
+    from django_graphile_worker.crontab.parser import PlacedItem
 
 # The defaults of a task that apply to its schedules as they apply to ``task.add_job()``.
 DEFAULTS = ("queue_name", "max_attempts", "priority", "flags", "job_key_mode")
@@ -24,13 +25,14 @@ class Sources(Frozen):
 
     crontab: str | tuple[Any, ...]
     filename: str
+    time_zone: str
     with_tasks: bool
     content: bytes | None
     tasks: tuple[registry.Task[Any, Any], ...]
 
     def replaces(self, other: Sources) -> bool:
         """Return whether these are the sources of the same settings, read at another time."""
-        names = ("crontab", "filename", "with_tasks")
+        names = ("crontab", "filename", "time_zone", "with_tasks")
         return all(getattr(self, name) == getattr(other, name) for name in names)
 
 
@@ -53,7 +55,14 @@ def draft_schedule(settings: conf.Settings, *, with_tasks: bool = True) -> Draft
     file = settings.crontab_file
     content = None if file is None else file.read_bytes()
     tasks = tuple(registry.tasks) if with_tasks else ()
-    sources = Sources(crontab=settings.crontab, filename=str(file), with_tasks=with_tasks, content=content, tasks=tasks)
+    sources = Sources(
+        crontab=settings.crontab,
+        filename=str(file),
+        time_zone=settings.crontab_time_zone,
+        with_tasks=with_tasks,
+        content=content,
+        tasks=tasks,
+    )
     return (_cached(sources) or _read_and_cache(sources)).copy()
 
 
@@ -80,7 +89,15 @@ def _read(sources: Sources) -> Draft:
     for task in sources.tasks:
         source = f"@task(cron=...) of {task.identifier}"
         draft.add_schedules(task.identifier, task.cron, source, partial(_with_defaults, draft, task, source))
+    if sources.time_zone != "UTC":
+        draft.placed = [_in_time_zone(placed, sources.time_zone) for placed in draft.placed]
     return draft
+
+
+def _in_time_zone(placed: PlacedItem, zone: str) -> PlacedItem:
+    """Return an item in the time zone of the setting, unless it has one of its own."""
+    item = placed.item
+    return placed if item.time_zone is not None else replace(placed, item=replace(item, time_zone=zone))
 
 
 def collect(settings: conf.Settings | None = None, *, with_tasks: bool = True) -> tuple[CronItem, ...]:

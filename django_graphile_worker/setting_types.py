@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 LONGEST_DURATION = timedelta(days=3650).total_seconds()
 # The shortest time limit of a task, in seconds.
@@ -27,6 +28,13 @@ def text(value: Any) -> str:
     if not isinstance(value, str) or not value:
         raise ExpectationError("a non-empty string")
     return value
+
+
+def time_zone(value: Any) -> str:
+    try:
+        return ZoneInfo(text(value)).key
+    except (ExpectationError, KeyError, ValueError, OSError):
+        raise ExpectationError("the name of an IANA time zone like 'Europe/Paris'") from None
 
 
 def schema_name(value: Any) -> str:

@@ -90,7 +90,11 @@ def _add_amounts(parser: CommandParser, defaults: conf.Settings) -> None:
         metavar="N",
         help=f"Run N worker processes, to use more cores (default: PROCESSES, {defaults.processes}).",
     )
-    work.add_argument("--once", action="store_true", help="Run the jobs that are runnable now, then exit.")
+    work.add_argument(
+        "--once",
+        action="store_true",
+        help="Run the jobs that are runnable now, then exit; fire neither a crontab nor schedules.",
+    )
     work.add_argument(
         "--local-queue-size",
         type=at_least(0, int),
@@ -159,7 +163,11 @@ def _add_recurring(parser: CommandParser) -> None:
         metavar="FILE",
         help="Read recurring tasks from this file instead of CRONTAB_FILE.",
     )
-    cron.add_argument("--no-cron", action="store_true", help="Do not schedule recurring tasks from this worker.")
+    cron.add_argument(
+        "--no-cron",
+        action="store_true",
+        help="Add no jobs of recurring tasks, neither of the crontab nor of schedules: leave them to other workers.",
+    )
 
 
 def _add_connection(parser: CommandParser, defaults: conf.Settings) -> None:

@@ -26,6 +26,10 @@ class Definition:
     starts_at: datetime | None = None
     ends_at: datetime | None = None
     anchor_at: datetime | None = None
+    # The times before changes, oldest first, as far as their ticks were not handled; then, the time after which the
+    # times of this definition count.
+    former: tuple[Former, ...] = ()
+    counts_from: datetime | None = None
 
     @classmethod
     def of(cls, row: object) -> Definition:
@@ -39,7 +43,16 @@ class Definition:
         return zone_of(self.time_zone)
 
 
-_NAMES = tuple(each.name for each in fields(Definition))
+@dataclass(frozen=True, slots=True)
+class Former:
+    """The times that a schedule had before a change: they count for ticks with ``after < tick <= until``."""
+
+    definition: Definition
+    after: datetime
+    until: datetime
+
+
+_NAMES = tuple(each.name for each in fields(Definition) if each.name not in {"former", "counts_from"})
 
 
 # ZoneInfo itself keeps only eight zones, and reads the file of any other zone again.

@@ -99,7 +99,7 @@ def _given_up(definition: Definition, after: datetime, until: datetime) -> Given
     if first is None or first > until:
         return None
     last = latest_time(definition, after, until) or first
-    if definition.interval is not None:
+    if definition.interval is not None and not definition.former:
         return GivenUp(min((last - first) // definition.interval + 1, MOST_COUNTED), first, last)
     counted = itertools.takewhile(lambda tick: tick <= until, times_after(definition, after))
     return GivenUp(sum(1 for _ in itertools.islice(counted, MOST_COUNTED)), first, last)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from django_graphile_worker.crontab.occurrences import pattern_times
 from django_graphile_worker.crontab.patterns import parse_pattern
-from django_graphile_worker.schedules.definition import Definition
+from django_graphile_worker.schedules.definition import Definition, Former
 
 # The resolution of times, here and in PostgreSQL.
 MOMENT = timedelta(microseconds=1)
@@ -49,6 +49,23 @@ def latest_time(definition: Definition, after: datetime, until: datetime) -> dat
 
 
 def times_after(definition: Definition, after: datetime) -> Iterator[datetime]:
+    """Return the ticks later than ``after``: those of former times, then those of the definition."""
+    if not definition.former:
+        return _own_times(definition, after)
+    own = _own_times(definition, max(after, definition.counts_from or after))
+    return itertools.chain(*(_former_times(former, after) for former in definition.former), own)
+
+
+def _former_times(former: Former, after: datetime) -> Iterator[datetime]:
+    try:
+        times = _own_times(former.definition, max(after, former.after))
+    except ValueError:
+        # It was written without any check, and corrected.
+        return iter(())
+    return itertools.takewhile(lambda tick: tick <= former.until, times)
+
+
+def _own_times(definition: Definition, after: datetime) -> Iterator[datetime]:
     """Yield the ticks later than ``after`` and within ``starts_at <= tick < ends_at``."""
     # Python compares times of the same zone by their wall clocks, which is wrong at time changes.
     after = after.astimezone(UTC)

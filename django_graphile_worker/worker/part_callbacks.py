@@ -150,8 +150,8 @@ class ControlCallbacks:
         self._parts.pauses.update(pauses)
 
     def schedule_expected(self, seconds: float) -> None:
-        # A worker that drains the queue ends before the next time, and fires no crontab either.
-        if not self._parts.is_draining:
+        # A worker that drains the queue ends before the next time.
+        if self._parts.fires and not self._parts.is_draining:
             self._scheduler().expect(seconds)
 
     def now(self) -> datetime | None:

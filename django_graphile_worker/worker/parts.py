@@ -116,7 +116,7 @@ class Parts:
         *,
         tasks: Mapping[str, Task[Any, Any]],
         registry: Registry,
-        cron_items: Sequence[CronItem] = (),
+        cron_items: Sequence[CronItem] | None = (),
         version: str = "",
     ) -> None:
         self.place = place
@@ -124,7 +124,9 @@ class Parts:
         # The tasks that this worker runs from its start, and all tasks of the process.
         self.tasks = tasks
         self.registry = registry
-        self.cron_items = tuple(cron_items)
+        self.cron_items = tuple(cron_items or ())
+        # Whether this worker adds the jobs of recurring tasks, those of the code and those of schedules.
+        self.fires = cron_items is not None
         self.version = version
         # Changes when the lease is lost: other workers may recover what was claimed under the old id.
         self.worker_id = new_worker_id()

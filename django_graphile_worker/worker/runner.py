@@ -54,7 +54,7 @@ class Runner:
         place: Place,
         *,
         registry: Registry = registered_tasks,
-        cron_items: Sequence[CronItem] = (),
+        cron_items: Sequence[CronItem] | None = (),
         version: str = "",
     ) -> None:
         self.place = place

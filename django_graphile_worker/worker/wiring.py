@@ -61,15 +61,16 @@ def build_parts(
     tasks: Mapping[str, Task[Any, Any]],
     find_task: FindTask | None = None,
     registry: Registry,
-    cron_items: Sequence[CronItem] = (),
+    cron_items: Sequence[CronItem] | None = (),
     version: str = "",
     sender: type[Any],
     on_refused: Callable[[BreakingMigrationError], None] = lambda error: None,
 ) -> Parts:
     """Build the parts of one worker, in an order in which each part is built after the parts that it uses.
 
-    ``sender`` is the sender of the worker's signals. ``on_refused`` is called once, when the worker cannot continue
-    with the schema: then the caller must stop the worker.
+    ``cron_items`` is None for a worker that fires neither a crontab nor schedules. ``sender`` is the sender of the
+    worker's signals. ``on_refused`` is called once, when the worker cannot continue with the schema: then the caller
+    must stop the worker.
     """
     parts = Parts(place, tasks=tasks, registry=registry, cron_items=cron_items, version=version)
     _build_reporting(parts, sender)

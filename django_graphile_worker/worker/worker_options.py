@@ -47,3 +47,4 @@ class WorkerOptions(OnceOptions, total=False):
 
     crontab: str | Sequence[Any]
     crontab_file: str | PathLike[str] | None
+    crontab_time_zone: str

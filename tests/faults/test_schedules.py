@@ -134,6 +134,33 @@ def test_a_change_between_reading_and_firing__has_its_jobs_made_by_the_new_defin
     assert worker.stop() == 0
 
 
+def test_changes_just_after_each_tick__lose_none(world: World, fleet: Fleet) -> None:
+    workers = [fleet.start() for _ in range(2)]
+    schedule = add_schedule(world, "often")
+    world.wait_until(lambda: is_armed(world))
+    first = world.value("select next_at from {schema}._private_schedules")
+    for number in range(8):
+        moment = first + number * SECOND + timedelta(milliseconds=number)
+        world.query("select pg_sleep_until(%s)", moment)
+        world.query("update {schema}._private_schedules set ends_at = %s", moment + timedelta(days=1))
+    wait_for_runs(world, schedule, 9)
+    assert runs(world, schedule)[0].tick == first
+    check_ticks(world, schedule)
+    assert [worker.stop() for worker in workers] == [0, 0]
+
+
+def test_a_worker_without_cron__leaves_schedules_to_others(world: World, fleet: Fleet) -> None:
+    idle = fleet.start("--no-cron")
+    idle.wait_for("is listening")
+    schedule = add_schedule(world, "often")
+    world.query("select pg_sleep_until(created_at + interval '3 seconds') from {schema}._private_schedules")
+    assert (runs(world, schedule), is_armed(world)) == ([], False)
+    other = fleet.start()
+    wait_for_runs(world, schedule, 4)
+    check_ticks(world, schedule)
+    assert [worker.stop() for worker in (idle, other)] == [0, 0]
+
+
 def test_workers_that_are_killed__fire_each_tick_once(world: World, fleet: Fleet) -> None:
     schedules = [add_schedule(world, f"often {number}") for number in range(4)]
     workers = [fleet.start() for _ in range(2)]

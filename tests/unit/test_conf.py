@@ -57,6 +57,7 @@ def test_secrets_are_redacted_by_default(word: str) -> None:
         ("CRONTAB", ["* * * * * a", 5], ("* * * * * a", 5)),
         ("CRONTAB_FILE", "crontab", Path("crontab")),
         ("CRONTAB_FILE", None, None),
+        ("CRONTAB_TIME_ZONE", "Europe/Paris", "Europe/Paris"),
         ("REDACT", ["^pin$"], (re.compile("^pin$", re.IGNORECASE),)),
         ("SCHEMA", "a" * 63, "a" * 63),
         ("LOCAL_QUEUE_SIZE", 0, 0),
@@ -102,6 +103,8 @@ REFUSED = [
     ("FORBIDDEN_FLAGS", "slow", "a list of flags, a callable, or the dotted path of a callable"),
     ("CRONTAB", 5, "crontab text, or a list of crontab lines and CronItems"),
     ("CRONTAB_FILE", 5, "a path, or None"),
+    ("CRONTAB_TIME_ZONE", "Paris", "the name of an IANA time zone like 'Europe/Paris'"),
+    ("CRONTAB_TIME_ZONE", None, "the name of an IANA time zone like 'Europe/Paris'"),
     ("REDACT", "pin", "a list of regular expressions"),
 ]
 

@@ -46,6 +46,21 @@ def test_every_source_is_collected(tmp_path: Path) -> None:
     assert [item.name for item in items] == ["text", "text2", "mail:send", "file", "beside"]
 
 
+def test_the_time_zone_of_the_setting__is_that_of_items_without_one() -> None:
+    @registry.task("beside", cron="0 2 * * *")
+    def beside(payload: Any) -> None: ...
+
+    crontab = [
+        "0 4 * * * report",
+        "0 4 * * * mail:send ?tz=UTC",
+        CronItem("report", lambda moment: True, identifier="f"),
+    ]
+    items = project_crontab.collect(settings(CRONTAB=crontab, CRONTAB_TIME_ZONE="Europe/Berlin"))
+    zones = {item.name: item.time_zone for item in items}
+    assert zones == dict.fromkeys(("report", "f", "beside"), "Europe/Berlin") | {"mail:send": "UTC"}
+    assert {item.time_zone for item in project_crontab.collect(settings(CRONTAB=crontab))} == {None, "UTC"}
+
+
 def test_a_crontab_may_be_one_text() -> None:
     assert [item.task for item in project_crontab.collect(settings(CRONTAB="* * * * * report"))] == ["report"]
 

@@ -61,6 +61,14 @@ def late_schedules(late: Sequence[tuple[str, float]]) -> Iterator[HealthProblem]
     yield HealthProblem("error", text % values, remedy)
 
 
+def failing_schedules(number: int) -> Iterator[HealthProblem]:
+    """Yield the problem that schedules are failing, given how many they are."""
+    if number:
+        text = ngettext("%(number)s schedule is failing.", "%(number)s schedules are failing.", number)
+        remedy = _("The last run failed, and none has succeeded since. See the tab Failing of Schedules.")
+        yield HealthProblem("warning", text % {"number": formatting.number(number)}, remedy)
+
+
 def tasks_of(holder: Holder) -> list[str]:
     """Return the tasks that a worker has registered."""
     tasks = holder.metadata.get("tasks")

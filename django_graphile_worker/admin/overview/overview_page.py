@@ -18,7 +18,12 @@ from django_graphile_worker.admin.charts.chart_data import SPANS, Span
 from django_graphile_worker.admin.overview import chart_subject
 from django_graphile_worker.admin.overview.chart_subject import Subject
 from django_graphile_worker.admin.overview.event_alarms import event_problems
-from django_graphile_worker.admin.overview.health import HealthProblem, health_problems, late_schedules
+from django_graphile_worker.admin.overview.health import (
+    HealthProblem,
+    failing_schedules,
+    health_problems,
+    late_schedules,
+)
 from django_graphile_worker.admin.overview.overview_charts import ChartFigures, draw_charts
 from django_graphile_worker.admin.overview.overview_tasks import TaskFigures, read_figures, task_rows
 from django_graphile_worker.admin.overview.overview_tiles import COLUMNS, tiles, workers_tile
@@ -109,7 +114,11 @@ class OverviewAdmin(PageAdmin):
         late = late_names(figures.known_items, figures.schedules.late, now)
         reported = {problem.event_kind for problem in found}
         alarms = [alarm for alarm in figures.alarms if alarm.event.kind not in reported]
-        found += [*late_schedules(late), *event_problems(self, request, alarms)]
+        found += [
+            *late_schedules(late),
+            *failing_schedules(figures.schedules.failing),
+            *event_problems(self, request, alarms),
+        ]
         return sorted(found, key=lambda problem: problem.level != "error")
 
     def _chart_context(

@@ -47,6 +47,11 @@ begin
         execute format('create table %s.%I (like %s including defaults including constraints)',
             ':SCHEMA', name, ':SCHEMA._private_history');
         execute format('alter table %s.%I enable row level security', ':SCHEMA', name);
+        if beginning <= clock_timestamp() then
+            -- Attempts of this day may end now. One that has chosen the default partition already, and waits for it,
+            -- would be refused after the attachment: so none may choose before.
+            lock table only :SCHEMA._private_history in share row exclusive mode;
+        end if;
         lock table only :SCHEMA._private_history_default in access exclusive mode;
         execute format(
             'with moved as (delete from only %s where ended_at >= $1 and ended_at < $2 returning *)

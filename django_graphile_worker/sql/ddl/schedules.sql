@@ -49,6 +49,10 @@ create table :SCHEMA._private_schedules (
   anchor_at timestamptz not null,
   -- Times later than this are fired. A change of the times sets it: what was due before is not fired by the new times.
   counts_from timestamptz not null,
+  -- The times before such a change, oldest first, each with the period (after, until] in which it counted: what was due
+  -- then and was not handled yet. A worker handles it and empties the array. While the schedule is paused or disabled,
+  -- it waits.
+  former_times jsonb not null default '[]',
   next_at timestamptz not null,
   -- The last time that a worker handled, the job that it added last, and the last time that was missed for good.
   last_tick timestamptz,
@@ -140,7 +144,28 @@ language sql stable
 set search_path = pg_catalog, pg_temp set timezone = 'UTC' set intervalstyle = 'iso_8601'
 as $$
 select to_jsonb(schedule) - array['id', 'changed_by', 'created_at', 'changed_at', 'revision', 'anchor_at', 'counts_from',
-  'next_at', 'last_tick', 'last_job_id', 'last_missed_at']
+  'former_times', 'next_at', 'last_tick', 'last_job_id', 'last_missed_at']
+$$;
+
+-- The former times of a schedule whose times change now. Its next time says whether any of them may be due: if it is
+-- -infinity, no worker has computed it since the last change. At most a hundred changes that no worker has seen are kept.
+create function :SCHEMA._private_former_times_v1(schedule :SCHEMA._private_schedules, changed_at timestamptz)
+returns jsonb
+language sql stable
+set search_path = pg_catalog, pg_temp
+as $$
+select case when not schedule.is_enabled or schedule.next_at > changed_at or period.after >= changed_at
+  then schedule.former_times
+  else (case when jsonb_array_length(schedule.former_times) < 100 then schedule.former_times
+      else schedule.former_times - 0 end)
+    || (jsonb_build_object('cron', schedule.cron, 'time_zone', schedule.time_zone,
+        'interval', (extract(epoch from schedule."interval") * 1000000)::bigint)
+      || (select jsonb_object_agg(moment.name, (extract(epoch from moment.at) * 1000000)::bigint)
+        from (values ('run_at', schedule.run_at), ('starts_at', schedule.starts_at), ('ends_at', schedule.ends_at),
+          ('anchor_at', schedule.anchor_at), ('after', period.after), ('until', changed_at)) as moment(name, at)))
+  end
+from (select greatest(schedule.counts_from, schedule.paused_until - interval '1 microsecond',
+    case when isfinite(schedule.next_at) then schedule.next_at - interval '1 microsecond' end) as after) as period
 $$;
 
 -- Before a definition is written. It also runs for an update that changes nothing. A test whose clock is moved states the
@@ -158,6 +183,7 @@ begin
     new.created_at := this_moment;
     new.revision := 0;
     new.counts_from := this_moment;
+    new.former_times := '[]';
     new.anchor_at := coalesce(new.starts_at, date_trunc('second', this_moment));
     new.last_tick := null;
     new.last_job_id := null;
@@ -168,6 +194,7 @@ begin
     new.revision := old.revision;
     new.anchor_at := old.anchor_at;
     new.counts_from := old.counts_from;
+    new.former_times := old.former_times;
     new.next_at := old.next_at;
     new.last_tick := old.last_tick;
     new.last_job_id := old.last_job_id;
@@ -183,6 +210,18 @@ begin
       is distinct from (old.cron, old."interval", old.run_at, old.time_zone, old.starts_at, old.ends_at,
         old.is_enabled, old.paused_until)
     then
+      new.former_times := :SCHEMA._private_former_times_v1(old, this_moment);
+      if old.run_at <> coalesce(new.run_at, 'infinity') then
+        -- A single time that was moved is not fired beside the new one.
+        if jsonb_path_exists(new.former_times, '$[*] ? (@.run_at > @.after && @.run_at <= @.until)') then
+          insert into :SCHEMA._private_schedule_runs (schedule_id, tick, kind) values (old.id, old.run_at, 'missed');
+          perform :SCHEMA._private_add_event_v1('schedule_missed', 2, old.name, jsonb_build_object(
+            'name', old.name, 'schedule', old.id, 'ticks', 1, 'first_tick', old.run_at, 'last_tick', old.run_at,
+            'last_execution', old.last_tick), null, null, true);
+          new.last_missed_at := old.run_at;
+        end if;
+        new.former_times := jsonb_path_query_array(new.former_times, '$[*] ? (@.run_at == null)');
+      end if;
       -- A time that was fired stays fired if the clock was set back a little since.
       new.counts_from := case when old.last_tick between this_moment and this_moment + interval '1 hour'
         then old.last_tick else this_moment end;

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from django_graphile_worker.frozen import Frozen
-from django_graphile_worker.schedules.definition import Definition
+from django_graphile_worker.schedules.definition import Definition, Former
+from django_graphile_worker.schedules.times import MOMENT
 from django_graphile_worker.sql.codecs import int_array, text_array
 from django_graphile_worker.sql.cron.crontabs import microseconds_of, moment_of
 from django_graphile_worker.sql.schema import statement
@@ -15,7 +18,9 @@ from django_graphile_worker.sql.schema import statement
 # How late a schedule is before workers that do not know its task move it on.
 LEFT_TO_OTHERS = timedelta(minutes=1)
 
-_TIMES = ("next_at", "counts_from", "paused_until", "anchor_at", "run_at", "starts_at", "ends_at")
+_TIMES = ("next_at", "counts_from", "paused_until", "last_tick", "anchor_at", "run_at", "starts_at", "ends_at")
+# The names of times in former_times.
+_PERIOD = ("after", "until")
 _DURATIONS = ("interval", "missed_within")
 _TEXTS = ("name", "task", "cron", "time_zone", "queue_name", "job_key", "missed", "overlap")
 _NUMBERS = ("id", "revision", "priority", "max_attempts")
@@ -32,7 +37,7 @@ _COLUMNS = ",\n        ".join(
     [f"schedule.{name}" for name in (*_NUMBERS, *_TEXTS)]
     + [f"{_time(name)} as {name}" for name in _TIMES]
     + [f'{microseconds_of(f"""schedule."{name}" """)} as "{name}"' for name in _DURATIONS]
-    + ["schedule.payload::text as payload"]
+    + ["schedule.payload::text as payload", "schedule.former_times::text as former_times"]
 )
 
 # The index of next_at has all that is due at its beginning, and the next time behind it. The first row is there even if
@@ -76,6 +81,7 @@ class DueSchedule(Frozen):
     next_at: datetime | None
     counts_from: datetime
     paused_until: datetime | None
+    last_tick: datetime | None
     missed: str
     missed_within: timedelta | None
     overlap: str
@@ -128,13 +134,34 @@ def read_due(
     return Due(now=moment_of(moment), schedules=schedules, next_at=None if later is None else moment_of(later))
 
 
-_NAMES = (*_NUMBERS, *_TEXTS, *_TIMES, *_DURATIONS, "payload")
+_NAMES = (*_NUMBERS, *_TEXTS, *_TIMES, *_DURATIONS, "payload", "former_times")
 
 
 def _schedule(row: Sequence[Any]) -> DueSchedule:
-    values = dict(zip(_NAMES, row, strict=True))
-    values.update((name, moment_of(values[name])) for name in _TIMES if values[name] is not None)
-    values.update((name, timedelta(microseconds=values[name])) for name in _DURATIONS if values[name] is not None)
-    names = ("cron", "interval", "run_at", "time_zone", "starts_at", "ends_at", "anchor_at")
-    definition = Definition(**{name: values.pop(name) for name in names})
+    values = _read(dict(zip(_NAMES, row, strict=True)))
+    former = json.loads(values.pop("former_times"))
+    definition = _take_definition(values)
+    if former:
+        since = max(filter(None, (values["counts_from"], values["paused_until"] and values["paused_until"] - MOMENT)))
+        definition = replace(definition, former=tuple(map(_former, former)), counts_from=since)
     return DueSchedule(**values, definition=definition)
+
+
+def _read(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of columns with their numbers as times and durations."""
+    for name, value in values.items():
+        if value is not None and name in (*_TIMES, *_PERIOD):
+            values[name] = moment_of(value)
+        elif value is not None and name in _DURATIONS:
+            values[name] = timedelta(microseconds=value)
+    return values
+
+
+def _take_definition(values: dict[str, Any]) -> Definition:
+    names = ("cron", "interval", "run_at", "time_zone", "starts_at", "ends_at", "anchor_at")
+    return Definition(**{name: values.pop(name) for name in names})
+
+
+def _former(row: dict[str, Any]) -> Former:
+    values = _read(row)
+    return Former(_take_definition(values), values["after"], values["until"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from django_graphile_worker.sql.codecs import int_array
 from django_graphile_worker.sql.records.results import ResultStatus
 from django_graphile_worker.sql.schema import statement
 
@@ -19,24 +20,25 @@ LATE_AFTER = 60
 RUNS_LOOKED_AT = 5
 
 _IS_FAILED_JOB = "not job.is_available and job.locked_at is null"
-# What a job, or its result, says about a run: true if it failed, false if it ended otherwise, null if it goes on or
-# nothing is known.
-_HAS_FAILED = f"""case when job.id is not null then case when {_IS_FAILED_JOB} then true end
+# What a job, or its result, says about a run: true if it failed, also if it is tried again, false if it ended
+# otherwise, null if no attempt has ended or nothing is known.
+_HAS_FAILED = f"""case when job.id is not null
+            then case when {_IS_FAILED_JOB} or (job.attempts > 0 and job.last_error is not null) then true end
         when result.status > 0 then result.status = {ResultStatus.FAILED.value} end"""
 
 
 def _looked_up(job_id: str) -> str:
     """Return joins with a job and its result. The limits ensure one probe of an index for each of them."""
     return f"""left join lateral (
-        select each.id, each.is_available, each.locked_at from only :SCHEMA._private_jobs as each
-        where each.id = {job_id} limit 1) as job on true
+        select each.id, each.is_available, each.locked_at, each.attempts, each.last_error
+        from only :SCHEMA._private_jobs as each where each.id = {job_id} limit 1) as job on true
     left join lateral (
         select each.status from only :SCHEMA._private_results as each where each.job_id = {job_id} limit 1
     ) as result on true"""
 
 
 def _last_of(column: str, value: str) -> str:
-    """Return a subquery: whether the last run that has ended failed."""
+    """Return a subquery: whether the last run of which an attempt has ended failed."""
     return f"""(
         select {_HAS_FAILED} from (
             select run.id, run.job_id from only :SCHEMA._private_schedule_runs as run
@@ -54,6 +56,10 @@ IS_FAILING = f"""(schedule.is_enabled and schedule.last_job_id is not null and c
     else coalesce((
         select {_HAS_FAILED} from (select schedule.last_job_id as id offset 0) as last
         {_looked_up("last.id")}), {_last_of("schedule_id", "schedule.id")}, false) end)"""
+
+FAILING_IDS = f"""/* gw:failing-schedules */
+select schedule.id from only :SCHEMA._private_schedules as schedule
+where schedule.id = any (%(ids)s::bigint[]) and {IS_FAILING}"""
 
 _IS_FAILING_ITEM = f"coalesce({_last_of('crontab_identifier', 'item.identifier')}, false)"
 FAILING_CRONTABS = f"""/* gw:failing-crontabs */
@@ -98,7 +104,7 @@ cross join lateral (
 class Counts(NamedTuple):
     """How many schedules and items of the crontab need attention."""
 
-    # The last run that has ended failed.
+    # The last run of which an attempt has ended failed, and may be tried again.
     failing: int
     # A tick of the last day was given up, because no worker ran.
     missed: int
@@ -112,8 +118,14 @@ def counts(cursor: Any, *, schema: str, crontab_identifiers: Iterable[str] = (),
     return Counts(*cursor.fetchone())
 
 
+def failing_ids(cursor: Any, ids: Iterable[int], *, schema: str) -> set[int]:
+    """Return those of the schedules that are failing."""
+    cursor.execute(statement(FAILING_IDS, schema), {"ids": int_array(ids)})
+    return {row[0] for row in cursor.fetchall()}
+
+
 def failing_crontabs(cursor: Any, identifiers: Iterable[str], *, schema: str) -> list[str]:
-    """Return those of the items of the crontab whose last run that has ended failed."""
+    """Return those of the items of the crontab that are failing."""
     names = list(identifiers)
     if not names:
         return []

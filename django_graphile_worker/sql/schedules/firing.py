@@ -31,12 +31,12 @@ SHORT_WAIT = 10
 _FREE = """chosen as materialized (
     select * from json_to_recordset(%(schedules)s::json) as chosen(
         id bigint, revision int, seen pg_catalog.timestamptz, next_at pg_catalog.timestamptz,
-        last_tick pg_catalog.timestamptz, task_is_unknown boolean, missed int, first_missed pg_catalog.timestamptz,
-        last_missed pg_catalog.timestamptz)
+        last_tick pg_catalog.timestamptz, waits boolean, task_is_unknown boolean, missed int,
+        first_missed pg_catalog.timestamptz, last_missed pg_catalog.timestamptz)
 ), free as materialized (
     select schedule.id, schedule.name, schedule.payload, schedule.overlap, schedule.last_job_id,
-        schedule.last_tick as former_tick, chosen.next_at, chosen.last_tick, chosen.task_is_unknown, chosen.missed,
-        chosen.first_missed, chosen.last_missed
+        schedule.last_tick as former_tick, chosen.next_at, chosen.last_tick, chosen.waits, chosen.task_is_unknown,
+        chosen.missed, chosen.first_missed, chosen.last_missed
     from only :SCHEMA._private_schedules as schedule
     join chosen on chosen.id = schedule.id
     where schedule.revision = chosen.revision and schedule.next_at = chosen.seen
@@ -84,6 +84,8 @@ _MOVE = """moved as (
     update only :SCHEMA._private_schedules as schedule
     set next_at = free.next_at, last_tick = coalesce(free.last_tick, schedule.last_tick),
         last_missed_at = coalesce(free.last_missed, schedule.last_missed_at),
+        former_times = case when free.waits or free.next_at <= (select clock.now from clock)
+            then schedule.former_times else '[]' end,
         last_job_id = coalesce(((select last_job.ids from last_job) ->> free.id::text)::bigint, schedule.last_job_id)
     from free where schedule.id = free.id
     returning schedule.id
@@ -192,6 +194,8 @@ class Move(Frozen):
     # None: no other tick.
     next_at: datetime | None
     missed: Missed | None = None
+    # Whether the ticks of former times wait for the end of a pause.
+    waits: bool = False
     # Whether ticks are lost because no worker knows the task.
     task_is_unknown: bool = False
 
@@ -247,6 +251,7 @@ def _schedule(move: Move) -> dict[str, Any]:
         "seen": "-infinity" if due.next_at is None else _iso(due.next_at),
         "next_at": "infinity" if move.next_at is None else _iso(move.next_at),
         "last_tick": _iso(max(handled)) if handled else None,
+        "waits": move.waits,
         "task_is_unknown": move.task_is_unknown,
         "missed": 0 if missed is None else missed.number,
         "first_missed": None if missed is None else _iso(missed.first),

@@ -10,7 +10,7 @@ from django_graphile_worker.sql.schema import statement
 # A schedule that was made under the clock has a time of the clock.
 BEGIN_AT = """/* gw:begin-schedules */
 update only :SCHEMA._private_schedules as schedule
-set counts_from = %(start)s::timestamptz, last_tick = null,
+set counts_from = %(start)s::timestamptz, former_times = '[]', last_tick = null,
     anchor_at = coalesce(schedule.starts_at, date_trunc('second', %(start)s::timestamptz)),
     next_at = case when schedule.is_enabled then '-infinity'::timestamptz else 'infinity' end
 where schedule.counts_from < %(start)s::timestamptz or schedule.counts_from > %(until)s::timestamptz

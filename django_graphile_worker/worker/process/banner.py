@@ -34,9 +34,15 @@ def _facts(runner: Runner, *, once: bool) -> list[tuple[str, str]]:
         ("schema", settings.schema),
         ("tasks", _tasks(runner)),
         ("concurrency", f"{settings.concurrency}{processes}"),
-        ("recurring", _listed([item.name for item in runner.parts.cron_items]) or "none in code"),
+        ("recurring", _recurring(runner)),
         ("woken by", _woken_by(runner, once=once)),
     ]
+
+
+def _recurring(runner: Runner) -> str:
+    if not runner.parts.fires:
+        return "left to other workers"
+    return _listed([item.name for item in runner.parts.cron_items]) or "none in code"
 
 
 def _tasks(runner: Runner) -> str:

@@ -22,7 +22,7 @@ PROCESSES = {
     "Use concurrency=..., `manage.py runworker --processes`, or more processes of your own."
 }
 CRON = dict.fromkeys(
-    ("crontab", "crontab_file"),
+    ("crontab", "crontab_file", "crontab_time_zone"),
     "expected none, as it only runs jobs that exist already. Use run_worker() or Worker for recurring tasks.",
 )
 

@@ -22,15 +22,13 @@ if TYPE_CHECKING:
 
 
 def build_runners(places: Iterable[Place], *, with_cron: bool = True) -> list[Runner]:
-    """Return one runner for each place."""
+    """Return one runner for each place; without cron, they fire neither a crontab nor schedules."""
     places = list(places)
-    schedules = _schedules(places) if with_cron else ((),) * len(places)
-    return [
-        Runner(place, cron_items=items, version=__version__) for place, items in zip(places, schedules, strict=True)
-    ]
+    crontabs = _crontabs(places) if with_cron else (None,) * len(places)
+    return [Runner(place, cron_items=items, version=__version__) for place, items in zip(places, crontabs, strict=True)]
 
 
-def _schedules(places: Iterable[Place]) -> Iterator[tuple[CronItem, ...]]:
+def _crontabs(places: Iterable[Place]) -> Iterator[tuple[CronItem, ...]]:
     """Yield the crontab items for each place.
 
     The items of an installation belong to the first of its databases: otherwise each database would fire them.

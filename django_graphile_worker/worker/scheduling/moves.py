@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from django_graphile_worker.registry import Task
 from django_graphile_worker.schedule_jobs import job_of
 from django_graphile_worker.schedules.policies import Decision, decide
-from django_graphile_worker.schedules.times import first_time
+from django_graphile_worker.schedules.times import first_time, next_time
 from django_graphile_worker.sql.schedules.changes import FOREVER
 from django_graphile_worker.sql.schedules.due import LEFT_TO_OTHERS, DueSchedule
 from django_graphile_worker.sql.schedules.firing import Missed, Move
+
+# Earlier than any tick.
+LONG_AGO = datetime(1, 1, 2, tzinfo=UTC)
 
 
 def move_of(due: DueSchedule, task: Task[Any, Any] | None, now: datetime) -> Move | None:
@@ -19,9 +22,10 @@ def move_of(due: DueSchedule, task: Task[Any, Any] | None, now: datetime) -> Mov
 
     Raise what the definition or the task raises: it may have been written without any check.
     """
-    first = due.next_at
-    if first is None and due.paused_until != FOREVER:
-        first = first_time(due.definition, counts_from=due.counts_from, paused_until=due.paused_until)
+    if due.paused_until is not None and due.paused_until > now:
+        # What was due before the pause waits for its end.
+        return Move(schedule=due, next_at=_end_of_pause(due), waits=True)
+    first = _first_tick(due)
     if first is None or first > now:
         return Move(schedule=due, next_at=first)
     if task is None:
@@ -33,6 +37,22 @@ def move_of(due: DueSchedule, task: Task[Any, Any] | None, now: datetime) -> Mov
         for tick in decision.ticks
     )
     return Move(schedule=due, jobs=jobs, next_at=decision.next_at, missed=_missed(decision))
+
+
+def _end_of_pause(due: DueSchedule) -> datetime | None:
+    """Return the first tick after the pause, or its end if earlier ticks wait for it; None if there is none."""
+    if due.paused_until == FOREVER:
+        return None
+    if due.definition.former:
+        return due.paused_until
+    return first_time(due.definition, counts_from=due.counts_from, paused_until=due.paused_until)
+
+
+def _first_tick(due: DueSchedule) -> datetime | None:
+    """Return the first tick that was not handled."""
+    if due.definition.former:
+        return next_time(due.definition, due.last_tick or LONG_AGO)
+    return due.next_at or first_time(due.definition, counts_from=due.counts_from, paused_until=due.paused_until)
 
 
 def _given_up(due: DueSchedule, first: datetime, now: datetime) -> Move | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -15,6 +16,7 @@ from django.utils import timezone
 from django_graphile_worker import registry, task
 from django_graphile_worker.models import Job, Schedule
 from django_graphile_worker.models.schedule_changes import changed_by
+from tests.support.operating import execute, operate
 
 pytestmark = pytest.mark.django_db
 
@@ -116,6 +118,30 @@ def test_pause_and_resume() -> None:
             ("schedule_paused", None, True),
             ("schedule_resumed", None, False),
         ]
+
+
+def _save(schedule: Schedule) -> None:
+    schedule.ends_at = timezone.now() + timedelta(days=9)
+    schedule.save()
+
+
+CHANGES: dict[str, Callable[[Schedule], object]] = {
+    "save": _save,
+    "update": lambda schedule: Schedule.objects.update(time_zone="Europe/Berlin"),
+    "pause": lambda schedule: schedule.pause(),
+    "disable": lambda schedule: Schedule.objects.update(is_enabled=False),
+    "command": lambda schedule: operate("schedules", "edit", schedule.name, "--cron", "0 5 * * *"),
+    "command pauses": lambda schedule: operate("schedules", "pause", schedule.name, "--until", "+1h"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_change__keeps_the_times_that_are_due(change: Callable[[Schedule], object]) -> None:
+    schedule = make(cron="* * * * *")
+    execute("update {schema}._private_schedules set counts_from = now() - interval '1 hour', next_at = now()")
+    change(schedule)
+    ((former, is_moved),) = execute("select former_times, counts_from >= now() from {schema}._private_schedules")
+    assert ([each["cron"] for each in json.loads(former)], is_moved) == (["* * * * *"], True)
 
 
 def test_a_deleted_schedule__cannot_be_paused() -> None:

@@ -18,9 +18,12 @@ from django_graphile_worker.management.operator.tables import Cell, Column
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.models import Schedule
 from django_graphile_worker.sql.cron import paused_crontabs
+from django_graphile_worker.sql.schedules import figures
+from django_graphile_worker.sql.schedules.listing import ScheduleCriteria, ScheduleState, matching_ids
 from django_graphile_worker.sql.schedules.runs import Run, RunOutcome, runs_of_schedules
 
 DEFAULT_LIMIT = 100
+MAX_FAILING = 10_000
 CODE = "code"
 DATABASE = "database"
 _COLUMNS = (
@@ -36,7 +39,7 @@ _COLUMNS = (
 
 class List(Verb):
     name = "list"
-    summary = "List schedules, by name: what they run, when, and whether they are paused."
+    summary = "List schedules, by name: what they run, when, and whether they are paused or failing."
     description = (
         "The recurring tasks of the code are listed below the schedules of the database, unless a state or a text is "
         "asked for: graphile_worker crontab shows and pauses them."
@@ -60,13 +63,17 @@ class List(Verb):
     def run(self, console: Console, options: Options) -> None:
         now, most = console.now(), options.get("limit") or DEFAULT_LIMIT
         found = list(_chosen(console, options, now)[: most + 1])
+        failing = _failing_of(console, found)
         items = _code_rows(console, options, now)
         if console.is_json:
-            listed = [texts.as_dict(schedule, now) for schedule in found[:most]]
+            listed = [texts.as_dict(schedule, now, is_failing=schedule.pk in failing) for schedule in found[:most]]
             console.dump({"schedules": listed, "code": [_item_as_dict(item, now, paused) for item, paused in items]})
         elif found or items:
             runs = _last_runs(console, found[:most])
-            rows = [_row(console, schedule, runs.get(schedule.pk, []), now) for schedule in found[:most]]
+            rows = [
+                _row(console, schedule, runs.get(schedule.pk, []), now, is_failing=schedule.pk in failing)
+                for schedule in found[:most]
+            ]
             console.table(_COLUMNS, rows + [_item_row(console, item, now, paused) for item, paused in items])
         else:
             console.note("No schedules.")
@@ -78,7 +85,9 @@ def _chosen(console: Console, options: Options, now: datetime) -> QuerySet[Sched
     condition = Q()
     if options.get("task") is not None:
         condition &= Q(task=options["task"])
-    if options.get("state") is not None:
+    if options.get("state") == states.FAILING:
+        condition &= Q(pk__in=_failing_ids(console))
+    elif options.get("state") is not None:
         condition &= states.condition(options["state"], now)
     if options.get("search") is not None:
         condition &= Q(name__icontains=options["search"]) | Q(description__icontains=options["search"])
@@ -102,13 +111,25 @@ def _last_runs(console: Console, schedules: Sequence[Schedule]) -> dict[int, lis
         return runs_of_schedules(cursor, [schedule.pk for schedule in schedules], schema=schema, number=1)
 
 
-def _row(console: Console, schedule: Schedule, runs: list[Run], now: datetime) -> list[Cell | str]:
+def _failing_of(console: Console, schedules: Sequence[Schedule]) -> set[int]:
+    """Return the ids of those of the schedules whose last run failed, also if it is tried again."""
+    with console.reading() as (cursor, schema, _):
+        return figures.failing_ids(cursor, [schedule.pk for schedule in schedules], schema=schema)
+
+
+def _failing_ids(console: Console) -> list[int]:
+    with console.reading() as (cursor, schema, _):
+        criteria = ScheduleCriteria(state=ScheduleState.FAILING)
+        return matching_ids(cursor, criteria, schema=schema, limit=MAX_FAILING)
+
+
+def _row(console: Console, schedule: Schedule, runs: list[Run], now: datetime, *, is_failing: bool) -> list[Cell | str]:
     following = next(iter(texts.coming(schedule, now, 1)), None)
     return [
         schedule.name,
         schedule.task,
         texts.means(schedule),
-        texts.state_cell(states.state_of(schedule, now), console.style),
+        texts.state_cell(states.state_of(schedule, now, is_failing=is_failing), console.style),
         "" if following is None else times.relative(following, now),
         _last(console, runs[0], now) if runs else "",
         DATABASE,

@@ -17,6 +17,7 @@ from django_graphile_worker.management.operator.schedules.moments import parse_m
 from django_graphile_worker.management.operator.tables import Cell, Column
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.models import Schedule
+from django_graphile_worker.sql.schedules.figures import failing_ids
 from django_graphile_worker.sql.schedules.runs import Run, runs_of_schedules
 
 DEFAULT_RUNS = 10
@@ -50,10 +51,13 @@ class Show(Verb):
         schedule, now = find(console, options["name"]), console.now()
         with console.reading() as (cursor, schema, _):
             runs = runs_of_schedules(cursor, [schedule.pk], schema=schema, number=options["runs"])[schedule.pk]
+            is_failing = bool(failing_ids(cursor, [schedule.pk], schema=schema))
         if console.is_json:
-            console.dump(texts.as_dict(schedule, now) | {"runs": [_run_as_dict(run) for run in runs]})
+            console.dump(
+                texts.as_dict(schedule, now, is_failing=is_failing) | {"runs": [_run_as_dict(run) for run in runs]}
+            )
             return
-        console.say(texts.facts(schedule, now, console.style))
+        console.say(texts.facts(schedule, now, console.style, is_failing=is_failing))
         console.say("")
         if runs:
             console.table(_RUNS, [_run_row(run, now) for run in runs])

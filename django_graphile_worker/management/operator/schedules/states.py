@@ -11,7 +11,8 @@ from django_graphile_worker.management.operator import times
 from django_graphile_worker.models import Schedule
 
 ENABLED, PAUSED, DISABLED, ENDED, UNKNOWN_TASK = "enabled", "paused", "disabled", "ended", "unknown task"
-STATES = ("enabled", "paused", "disabled", "ended")
+FAILING = "failing"
+STATES = ("enabled", "paused", "disabled", "ended", "failing")
 # next_at is infinity if nothing will be fired; the model reads it as the last day of Python's calendar.
 NEVER = datetime(9999, 1, 1, tzinfo=UTC)
 TO_BE_COMPUTED = datetime(2, 1, 1, tzinfo=UTC)
@@ -25,7 +26,7 @@ def next_at(schedule: Schedule) -> datetime | None:
     return times.aware(found) if TO_BE_COMPUTED < times.aware(found) < NEVER else None
 
 
-def state_of(schedule: Schedule, now: datetime) -> str:
+def state_of(schedule: Schedule, now: datetime, *, is_failing: bool = False) -> str:
     """Return one word, or two, for what the schedule does."""
     if not schedule.is_enabled:
         return DISABLED
@@ -33,11 +34,13 @@ def state_of(schedule: Schedule, now: datetime) -> str:
         return PAUSED
     if schedule.next_at is not None and times.aware(schedule.next_at) >= NEVER:
         return ENDED
-    return ENABLED if schedule.task in registry.tasks else UNKNOWN_TASK
+    if schedule.task not in registry.tasks:
+        return UNKNOWN_TASK
+    return FAILING if is_failing else ENABLED
 
 
 def condition(state: str, now: datetime) -> Q:
-    """Return the condition of a query for schedules in a state; an unknown task counts as enabled."""
+    """Return the condition of a query for schedules in a state; an unknown task and a failing one count as enabled."""
     paused, ended = Q(paused_until__gt=now), Q(next_at__gte=NEVER)
     on = Q(is_enabled=True)
     return {

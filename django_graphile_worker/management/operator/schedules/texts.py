@@ -65,16 +65,17 @@ def state_cell(state: str, style: Style) -> Cell:
         states.ENABLED: style.SUCCESS,
         states.PAUSED: style.WARNING,
         states.UNKNOWN_TASK: style.ERROR,
+        states.FAILING: style.ERROR,
     }
     return Cell(state, paints.get(state))
 
 
-def facts(schedule: Schedule, now: datetime, style: Style) -> str:
+def facts(schedule: Schedule, now: datetime, style: Style, *, is_failing: bool = False) -> str:
     """Return everything that the schedule says, one fact on each line."""
     pairs: list[Pair] = [
         ("task", schedule.task),
         ("means", means(schedule)),
-        ("state", state_cell(states.state_of(schedule, now), style)),
+        ("state", state_cell(states.state_of(schedule, now, is_failing=is_failing), style)),
         *_options(schedule, now),
         ("last", times.both(schedule.last_tick, now)),
         ("last missed", times.both(schedule.last_missed_at, now)),
@@ -123,7 +124,7 @@ def _changed(schedule: Schedule, now: datetime) -> str:
     return f"{times.both(schedule.changed_at, now)}{by}"
 
 
-def as_dict(schedule: Schedule, now: datetime, *, number: int = NUMBER_OF_TIMES) -> dict[str, Any]:
+def as_dict(schedule: Schedule, now: datetime, *, is_failing: bool = False) -> dict[str, Any]:
     """Return the schedule for programs: periods are seconds."""
     return {
         "id": schedule.pk,
@@ -135,7 +136,7 @@ def as_dict(schedule: Schedule, now: datetime, *, number: int = NUMBER_OF_TIMES)
         "run_at": schedule.run_at,
         "time_zone": schedule.time_zone,
         "means": means(schedule),
-        "state": states.state_of(schedule, now),
+        "state": states.state_of(schedule, now, is_failing=is_failing),
         "starts_at": schedule.starts_at,
         "ends_at": schedule.ends_at,
         "queue_name": schedule.queue_name,
@@ -155,7 +156,7 @@ def as_dict(schedule: Schedule, now: datetime, *, number: int = NUMBER_OF_TIMES)
         "last_tick": schedule.last_tick,
         "last_job_id": schedule.last_job_id,
         "last_missed_at": schedule.last_missed_at,
-        "next": coming(schedule, now, number),
+        "next": coming(schedule, now, NUMBER_OF_TIMES),
     }
 
 

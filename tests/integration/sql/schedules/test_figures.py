@@ -16,20 +16,28 @@ from tests.support.schedule_runs import make_crontab_run, make_run, make_schedul
 pytestmark = pytest.mark.django_db
 
 
-def test_failing__is_a_schedule_whose_last_ended_run_failed() -> None:
+def test_failing__is_a_schedule_whose_last_run_failed_or_is_tried_again() -> None:
     failed = _schedule_with("failed", make_failed_job())
     _schedule_with("succeeded", _ended_job(1))
     _schedule_with("recovered", make_failed_job(), _ended_job(1))
     again = _schedule_with("failing and running", _ended_job(2), make_job(), make_job())
     _schedule_with("running", _ended_job(1), make_job())
+    retried = _schedule_with("retried", _ended_job(1), make_job(attempts=3, last_error="It broke."))
+    first = _schedule_with(
+        "running after a failure", make_job(attempts=2, last_error="It broke."), make_job(attempts=1)
+    )
+    _schedule_with("succeeded beside a retry", make_job(attempts=3, last_error="It broke."), _ended_job(1))
     _schedule_with("unknown", 404)
     _schedule_with("new")
     disabled = _schedule_with("disabled", make_failed_job())
     _update("_private_schedules", disabled, is_enabled=False)
     with connection.cursor() as cursor:
         failing = ScheduleCriteria(state=ScheduleState.FAILING)
-        assert listing.matching_ids(cursor, failing, schema=_schema(), limit=10) == [failed, again]
-        assert figures.counts(cursor, schema=_schema()).failing == 2
+        assert listing.matching_ids(cursor, failing, schema=_schema(), limit=10) == [
+            failed, again, retried, first,
+        ]  # fmt: skip
+        assert figures.counts(cursor, schema=_schema()).failing == 4
+        assert figures.failing_ids(cursor, [failed, disabled, retried], schema=_schema()) == {failed, retried}
 
 
 def test_failing__is_an_item_of_the_crontab_whose_last_ended_run_failed() -> None:
@@ -38,8 +46,13 @@ def test_failing__is_an_item_of_the_crontab_whose_last_ended_run_failed() -> Non
     make_crontab_run("nightly", kind="missed")
     make_crontab_run("hourly", job_id=_ended_job(1))
     make_crontab_run("forgotten", job_id=make_failed_job())
+    make_crontab_run("daily", job_id=_ended_job(1))
+    make_crontab_run("daily", job_id=make_job(attempts=1, last_error="It broke."))
     with connection.cursor() as cursor:
-        assert figures.failing_crontabs(cursor, ["hourly", "nightly", "new"], schema=_schema()) == ["nightly"]
+        assert figures.failing_crontabs(cursor, ["daily", "hourly", "nightly", "new"], schema=_schema()) == [
+            "daily",
+            "nightly",
+        ]
 
 
 def test_counts__say_how_many_need_attention() -> None:

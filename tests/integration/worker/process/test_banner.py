@@ -39,8 +39,7 @@ def test_banner__says_what_was_started_and_how_it_lives(worker_schema: str) -> N
 def test_banner__says_when_a_worker_only_polls_or_only_drains() -> None:
     assert "woken by     a poll every 0.5 s" in _banner(listen=False, poll_interval=0.5)
     assert "runs what is runnable, then exits" in _banner(once=True)
-    # Schedules of the database are not known before the worker reads them.
-    assert "recurring    none in code\n" in _banner(once=True)
+    assert "recurring    left to other workers\n" in _banner(once=True)
 
 
 def test_banner__says_when_there_is_nothing_to_run() -> None:

@@ -15,6 +15,7 @@ from django.test import Client
 from django_graphile_worker.models import Schedule
 from django_graphile_worker.models.schedule_changes import changed_by
 from tests.support.admin_pages import body, log_entries, messages, text
+from tests.support.operating import execute
 from tests.support.schedule_forms import (
     ADD,
     MODEL_PERMISSIONS,
@@ -404,6 +405,14 @@ def test_pages__run_few_queries(client_of: Any, django_assert_max_num_queries: A
     client.get(ADD)
     with django_assert_max_num_queries(20):
         client.get(change_url(schedule))
+
+
+def test_a_change__keeps_the_times_that_are_due(client_of: Any) -> None:
+    schedule = make_schedule(cron="* * * * *")
+    execute("update {schema}._private_schedules set counts_from = now() - interval '1 hour', next_at = now()")
+    assert client_of("reports:plain").change(schedule, cron="0 5 * * *").status_code == 302
+    ((former,),) = execute("select former_times -> 0 ->> 'cron' from {schema}._private_schedules")
+    assert former == "* * * * *"
 
 
 def test_superuser__is_named_as_who_changed_it(admin_page: Client, client_of: Any) -> None:

@@ -8,7 +8,9 @@ import pytest
 from django.utils import timezone
 
 from django_graphile_worker.models import Schedule
+from tests.support.factories import make_job
 from tests.support.operating import execute, operate
+from tests.support.schedule_rows import make_run
 
 pytestmark = pytest.mark.django_db
 
@@ -63,3 +65,16 @@ def test_schedule_of_an_unknown_task__is_told() -> None:
 
 def test_no_schedules__is_told() -> None:
     assert operate("schedules", "list", "--task", "gone").err == "No schedules.\n"
+
+
+def test_schedule_whose_runs_fail_and_are_tried_again__is_failing() -> None:
+    for name in ("broken", "sound"):
+        operate("schedules", "add", name, "send_report", "--every", "1h")
+    job = make_job("send_report", attempts=3, last_error="It broke.")
+    schedule = Schedule.objects.get(name="broken")
+    make_run(schedule.pk, job_id=job)
+    execute("update {schema}._private_schedules set last_job_id = %s where name = 'broken'", [job])
+    assert _names("--state", "failing") == ["broken"]
+    assert [each["state"] for each in operate("schedules", "--json").json["schedules"]] == ["failing", "enabled"]
+    assert "failing" in operate("schedules").out
+    assert "failing" in operate("schedules", "show", "broken").out
