@@ -7,6 +7,20 @@
 -- rows of an action that cannot be undone are deleted. When an action begins, steps that were done more than an hour ago
 -- are deleted, and steps of an action that nobody has continued for a day.
 --
+-- The jobs are collected when the user is asked to confirm their number, so what is confirmed is what is changed. The
+-- figures of an action are written by the transaction of each step, and whoever continues or stops it reads them here.
+create table :SCHEMA._private_actions (
+  id uuid constraint actions_pkey primary key,
+  -- The action, and the user that may continue, stop and undo it.
+  action text not null,
+  made_by text not null,
+  made_at timestamptz not null default pg_catalog.now(),
+  -- After this no step begins.
+  stopped_at timestamptz,
+  progress jsonb not null
+);
+alter table :SCHEMA._private_actions enable row level security;
+
 -- "if not exists" keeps the index out of the list of indexes that a later migration builds: the table is new and empty.
 create table :SCHEMA._private_action_steps (
   action_id uuid not null,
@@ -32,9 +46,10 @@ create table :SCHEMA._private_action_steps (
 alter table :SCHEMA._private_action_steps enable row level security;
 create index if not exists action_steps_made_at_index on :SCHEMA._private_action_steps (made_at);
 
--- The roles that could change jobs before this table existed may also use it; the policy is for roles that get the right
--- later.
+-- The roles that could change jobs before these tables existed may also use them; the policies are for roles that get the
+-- right later.
 create policy action_steps_by_grant on :SCHEMA._private_action_steps using (true) with check (true);
+create policy actions_by_grant on :SCHEMA._private_actions using (true) with check (true);
 do $do$
 declare
   role text;
@@ -48,7 +63,8 @@ begin
       and granted.grantee <> jobs.relowner
     group by granted.grantee
   loop
-    execute format('grant select, insert, update, delete on :SCHEMA._private_action_steps to %s', role);
+    execute format(
+      'grant select, insert, update, delete on :SCHEMA._private_actions, :SCHEMA._private_action_steps to %s', role);
   end loop;
 end
 $do$;

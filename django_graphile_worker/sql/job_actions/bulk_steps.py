@@ -62,8 +62,7 @@ select coalesce(array_agg(({called}.job).id), '{{}}'),
 from {called}{condition}"""
 
 # As criteria.state_of() says it, in SQL.
-STATES_OF = """/* gw:states-of */
-select case
+STATE = """case
         when job.locked_at is not null then 'running'
         when not job.is_available then 'failed'
         when job.run_at = 'infinity' and exists (
@@ -71,8 +70,26 @@ select case
         when job.run_at <= now() then 'ready'
         when job.attempts > 0 then 'retrying'
         else 'scheduled'
-    end as state, array_agg(job.id)
+    end"""
+STATES_OF = f"""/* gw:states-of */
+select {STATE}, array_agg(job.id)
 from only :SCHEMA._private_jobs as job where job.id = any (%(ids)s::bigint[]) group by 1"""
+COLLECTED = """:SCHEMA._private_action_steps as step
+cross join lateral unnest(step.job_ids) with ordinality as each(id, place)
+join only :SCHEMA._private_jobs as job on job.id = each.id
+where step.action_id = %(action_id)s::pg_catalog.uuid"""
+COUNT_COLLECTED = f"/* gw:count-collected */ select {STATE}, count(*) from {COLLECTED} group by 1"
+KEEP_COLLECTED = f"""/* gw:keep-collected */
+with kept as (
+    select step.number, array_agg(job.id order by each.place) as job_ids from {COLLECTED}
+        and {STATE} = any (%(states)s::text[])
+    group by 1)
+update :SCHEMA._private_action_steps as step
+set job_ids = coalesce((select kept.job_ids from kept where kept.number = step.number), '{{}}')
+where step.action_id = %(action_id)s::pg_catalog.uuid"""
+EXAMPLES = """/* gw:collected-examples */
+select each.id from :SCHEMA._private_action_steps as step cross join lateral unnest(step.job_ids) as each(id)
+where step.action_id = %(action_id)s::pg_catalog.uuid order by step.number limit %(most)s::int"""
 
 
 class Call(Frozen):
@@ -148,6 +165,21 @@ def states_of(cursor: Any, job_ids: Sequence[int], *, schema: str) -> dict[State
     """Return the jobs of each state; ids without a job are left out."""
     cursor.execute(statement(STATES_OF, schema), {"ids": list(job_ids)})
     return {State(state): ids for state, ids in cursor.fetchall()}
+
+
+def count_collected(cursor: Any, action_id: UUID, states: Sequence[State], *, schema: str) -> dict[State, int]:
+    """Return how many jobs of each state were collected. Only those in the given states stay collected."""
+    cursor.execute(statement(COUNT_COLLECTED, schema), {"action_id": action_id})
+    counts = {State(state): number for state, number in cursor.fetchall()}
+    if set(counts) - set(states):
+        cursor.execute(statement(KEEP_COLLECTED, schema), {"action_id": action_id, "states": [*map(str, states)]})
+    return counts
+
+
+def examples(cursor: Any, action_id: UUID, most: int, *, schema: str) -> list[int]:
+    """Return the first jobs that were collected."""
+    cursor.execute(statement(EXAMPLES, schema), {"action_id": action_id, "most": most})
+    return [row[0] for row in cursor.fetchall()]
 
 
 def run_step(

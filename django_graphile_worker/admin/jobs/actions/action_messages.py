@@ -67,6 +67,8 @@ def stopping_message(progress: BulkProgress) -> str:
 def stopped_message(progress: BulkProgress) -> str:
     """Return where the user stopped the action; what it changed until then stays, and may be undone."""
     numbers = {"visited": formatting.number(progress.visited), "found": formatting.number(progress.found)}
+    if progress.has_timed_out:
+        return _("Stopped. A step that had begun is still running, and is not in these numbers.")
     if progress.is_collected:
         message = ngettext(
             "Stopped after %(visited)s of %(found)s job.",
@@ -144,7 +146,7 @@ def add_messages(
     if missing > 0:
         message = ngettext("%(number)s job no longer exists.", "%(number)s jobs no longer exist.", missing)
         messages.warning(request, message % {"number": formatting.number(missing)})
-    if not progress.found and missing <= 0:
+    if not progress.found and not progress.skipped and missing <= 0:
         messages.warning(request, _("No jobs match."))
 
 
