@@ -76,7 +76,8 @@ $do$;
 -- run_next: due jobs get the priority, which is lower than that of all other jobs.
 -- retry: jobs that have failed get all their attempts again and become due, with another payload if one is given.
 -- reschedule: the values that are given. A failed job that gets a time also gets its attempts again.
--- fail: waiting jobs have no attempts left. The reason is added to the error that they have.
+-- fail: waiting jobs have no attempts left. The reason is added to the error that they have, with the attempts that were
+-- made: attempts.py reads them there.
 create function :SCHEMA._private_change_jobs_v1(
     job_ids bigint[], action text, new_run_at timestamptz, new_priority int, new_attempts int, new_max_attempts int,
     new_payload json, of_revision int, reason text, moment timestamptz, stored_action uuid, stored_number int
@@ -162,8 +163,8 @@ begin
             max_attempts = coalesce(new_max_attempts, jobs.max_attempts),
             last_error = case
                 when action <> 'fail' then jobs.last_error
-                when jobs.last_error <> '' then jobs.last_error || E'\n\n' || reason
-                else reason
+                else concat_ws(E'\n\n', nullif(jobs.last_error, ''), reason, format(
+                    'Not tried again after attempt %s of %s.', jobs.attempts, jobs.max_attempts))
             end,
             payload = coalesce(new_payload, jobs.payload),
             revision = jobs.revision + (new_payload is not null)::int,

@@ -18,7 +18,7 @@ from django.db import IntegrityError, OperationalError
 from django.http import Http404
 
 from django_graphile_worker import conf
-from django_graphile_worker.admin import databases
+from django_graphile_worker.admin import databases, pause_notice
 from django_graphile_worker.api.cancelled import send_cancelled
 from django_graphile_worker.routing import place_of
 from django_graphile_worker.sql.cancellations import STOPPING, UNSTOPPABLE, removed_jobs
@@ -26,7 +26,7 @@ from django_graphile_worker.sql.errors import sqlstate
 from django_graphile_worker.sql.inspection.job_search.criteria import Criteria, State
 from django_graphile_worker.sql.job_actions import bulk_steps, collecting, stored_actions, undo
 from django_graphile_worker.sql.job_actions.bulk_steps import Call, PendingStep, StepResult
-from django_graphile_worker.sql.job_actions.changes import RUN_NEXT
+from django_graphile_worker.sql.job_actions.changes import RETRY, RUN_NEXT, RUN_NOW
 from django_graphile_worker.sql.job_actions.first_priority import first_priority
 from django_graphile_worker.sql.job_actions.stored_actions import Owner
 
@@ -38,6 +38,8 @@ UNIQUE_VIOLATION = "23505"
 NOT_STORED = frozenset({"ids", "changed_now", "is_finished", "is_stopped", "has_timed_out"})
 # How many jobs that cannot be stopped a message names.
 MOST_UNSTOPPABLE = 20
+# How many pauses a message quotes.
+MOST_PAUSES = 3
 
 
 class NoLowerPriorityError(Exception):
@@ -72,6 +74,9 @@ class BulkProgress:
     visited: int = 0
     changed: int = 0
     queued: int = 0
+    # Of jobs that should run now: how many wait for the end of a pause, and what the pauses say.
+    paused: int = 0
+    pauses: tuple[str, ...] = ()
     # How many jobs were not changed, by the state that they had, and how many no longer existed.
     skipped: Mapping[str, int] = field(default_factory=dict)
     ended: int = 0
@@ -133,6 +138,7 @@ class BulkProgress:
         kept |= {
             "place": collecting.Place(tuple(place[0]), place[1]) if place else None,
             "unstoppable_ids": tuple(kept["unstoppable_ids"]),
+            "pauses": tuple(kept["pauses"]),
         }
         return replace(self, **kept, is_stopped=action.is_stopped)
 
@@ -301,6 +307,7 @@ class BulkAction:
                 progress = replace(progress, began_at=began_at, priority=priority)
             result = self._change(session, progress, step)
             following = progress.after(result, 0 if step.is_repeated else len(step.ids))
+            following = self._with_pauses(session, following, result.ids)
             self.log(following, result, step)
             self._report_cancelled(result)
             following = replace(following, seconds=following.seconds + monotonic() - began)
@@ -324,6 +331,15 @@ class BulkAction:
         if not is_kept:
             undo.forget_step(cursor, action_id, step.number, schema=schema)
         return result
+
+    def _with_pauses(self, session: databases.Session, progress: BulkProgress, ids: Sequence[int]) -> BulkProgress:
+        """Count the jobs that should run now, and wait for the end of a pause."""
+        if self.call.change is None or self.call.change.action not in (RUN_NOW, RUN_NEXT, RETRY):
+            return progress
+        paused = bulk_steps.paused_jobs(session.cursor, ids, schema=session.schema)
+        said = dict.fromkeys((*progress.pauses, *(pause_notice.sentence(pause) for pause, _ in paused)))
+        number = sum(number for _, number in paused)
+        return replace(progress, paused=progress.paused + number, pauses=(*said,)[:MOST_PAUSES])
 
     def _call(self, progress: BulkProgress) -> Call:
         """Use the start time for every step, so jobs keep their order."""

@@ -10,7 +10,7 @@ from django.contrib.auth.models import Permission
 from django.db import connection
 from django.test import Client
 
-from django_graphile_worker import signals
+from django_graphile_worker import pause, resume, signals
 from django_graphile_worker.admin.jobs.actions import bulk_progress, confirmation
 from django_graphile_worker.admin.jobs.actions.job_actions import ACTIONS
 from django_graphile_worker.models import Job
@@ -312,3 +312,19 @@ def test_run_next__is_refused_if_no_priority_is_lower(admin_page: Client) -> Non
     (reported,) = messages(act(admin_page, "run_next", job_id))
     assert "A job that waits has the priority -32768, the lowest of all" in reported
     assert Job.objects.get(pk=job_id).priority == 0
+
+
+def test_jobs_of_a_pause__are_not_said_to_run_now(admin_page: Client) -> None:
+    pause(queue="mails", reason="Provider down", by="demo", create=True)
+    pause(task="charge", by="ann", create=True)
+    in_queue, of_task = make_failed_job("send", queue_name="mails"), make_failed_job("charge", queue_name="mails")
+    (said,) = messages(act(admin_page, "retry", in_queue))
+    assert said.startswith("1 job is due, and starts when its pause ends: Paused by demo: Provider down.")
+    (said,) = messages(act(admin_page, "retry", of_task, make_failed_job("send"), make_failed_job("send")))
+    assert said.startswith("3 jobs will be retried now. 1 of them is paused, and starts when its pause ends: Paused")
+    resume(queue="mails")
+    later = make_job("charge", run_at=minutes_ago(-9))
+    (said,) = messages(act(admin_page, "run_now", later))
+    assert said.startswith("1 job is due, and starts when its pause ends: Paused by ann.")
+    (said,) = messages(act(admin_page, "run_now", make_job("send", run_at=minutes_ago(-9))))
+    assert said.startswith("1 job will run now.")
