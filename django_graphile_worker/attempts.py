@@ -1,7 +1,8 @@
 """How many attempts a job has had.
 
 A job that must not be retried has ``attempts = max_attempts`` in the database, as in graphile-worker, however often it
-ran. The worker therefore writes the number of its last attempt into ``last_error``.
+ran. The number of its last attempt is therefore written into ``last_error``, by the worker or by the operator that
+failed the job.
 """
 
 from __future__ import annotations
@@ -25,5 +26,6 @@ def attempts_made(attempts: int, max_attempts: int, last_error: str | None) -> i
     """Return the number of attempts that a job has really had."""
     if attempts < max_attempts or not last_error:
         return attempts
-    found = _REMARK.search(last_error)
-    return int(found[1]) if found else attempts
+    # A job that was retried may have an earlier remark.
+    found = _REMARK.findall(last_error)
+    return int(found[-1]) if found else attempts

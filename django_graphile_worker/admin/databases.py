@@ -90,12 +90,12 @@ def reading(alias: str, *, timeout: float | None = None) -> Iterator[Session]:
 
 
 @contextmanager
-def writing(alias: str, *, has_one_snapshot: bool = False) -> Iterator[Session]:
+def writing(alias: str, *, has_one_snapshot: bool = False, waits_for_locks: bool = False) -> Iterator[Session]:
     """Open a transaction for changing jobs, with STATEMENT_TIMEOUT for each statement, as in the worker."""
     with _limited(
         alias,
         conf.current().statement_timeout,
-        lock_timeout=LONGEST_LOCK_WAIT,
+        lock_timeout=None if waits_for_locks else LONGEST_LOCK_WAIT,
         has_one_snapshot=has_one_snapshot,
     ) as session:
         yield session

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from django.db import DatabaseError
+from django.utils.translation import gettext as _
 
 from django_graphile_worker import api
 from django_graphile_worker.admin import databases, formatting
@@ -22,6 +23,12 @@ def read_pauses(alias: str) -> Sequence[Pause]:
     with suppress(DatabaseError, GraphileWorkerError, databases.PageTimeoutError), databases.reading(alias):
         return api.pauses(using=alias)
     return ()
+
+
+def sentence(pause: Pause) -> str:
+    """Return who has paused it, and why: "Paused by demo: Provider down"."""
+    text = _("Paused by %(by)s") % {"by": pause.by} if pause.by else _("Paused")
+    return _("%(paused)s: %(reason)s") % {"paused": text, "reason": pause.reason} if pause.reason else text
 
 
 def shown(pause: Pause) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
@@ -38,10 +39,14 @@ def lost(facts: Facts) -> Iterator[Sentence]:
     )
     yield Sentence(sentence.text, {**sentence.values, "duration": silence})
     yield from _fate_of_jobs(facts)
+    yield from suspects(facts.event.recovered)
 
 
 def _fate_of_jobs(facts: Facts) -> Iterator[Sentence]:
     recovered, held = facts.event.recovered.get("jobs"), facts.number("jobs") or 0
+    if facts.event.number > 1:
+        # The jobs of one of the workers are not those of all.
+        recovered = None
     if isinstance(recovered, int) and recovered > 0:
         by = facts.event.recovered.get("by_host")
         values = {"number": facts.style.number(recovered)}
@@ -61,6 +66,19 @@ def _fate_of_jobs(facts: Facts) -> Iterator[Sentence]:
         yield Sentence(_("It held no jobs."), {})
 
 
+def suspects(recovered: Mapping[str, Any]) -> Iterator[Sentence]:
+    """Yield which jobs of a dead worker have no attempt left, or have lost a worker before."""
+    texts = {
+        "exhausted_ids": _("Job %(job)s has no attempt left and failed."),
+        "suspected_ids": _("Job %(job)s has lost a worker before: it may be the cause."),
+    }
+    for key, text in texts.items():
+        ids = recovered.get(key)
+        for job_id in ids if isinstance(ids, list) else []:
+            if isinstance(job_id, int):
+                yield Sentence(text, {"job": Name("job", f"#{job_id}", str(job_id))})
+
+
 def recovered(facts: Facts) -> Iterator[Sentence]:
     number = facts.number("jobs") or 0
     values = {"number": facts.style.number(number), "worker": facts.worker}
@@ -78,14 +96,15 @@ def recovered(facts: Facts) -> Iterator[Sentence]:
             number,
         )
         yield Sentence(text, values)
-    exhausted = facts.number("exhausted")
-    if exhausted:
+    exhausted, named = facts.number("exhausted"), facts.numbers("exhausted_ids")
+    if exhausted and exhausted > len(named):
         text = ngettext(
             "%(number)s of them has no attempt left and failed.",
             "%(number)s of them have no attempt left and failed.",
             exhausted,
         )
         yield Sentence(text, {"number": facts.style.number(exhausted)})
+    yield from suspects(facts.event.details)
 
 
 def replaced(facts: Facts) -> Iterator[Sentence]:

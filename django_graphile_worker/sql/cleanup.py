@@ -70,6 +70,7 @@ TABLES_OF_EVENTS = (
     "_private_limit_keys",
     "_private_pauses",
     "_private_events",
+    "_private_actions",
     "_private_action_steps",
     "_private_saved_views",
     "_private_schedules",

@@ -36,7 +36,8 @@ class Exhausted(Frozen):
 
     @property
     def error(self) -> WorkerDiedError:
-        return WorkerDiedError(self.job.last_error)
+        name, _, message = (self.job.last_error or "").partition(": ")
+        return WorkerDiedError(message or name)
 
 
 def exhausted_jobs(cursor: Any, holds: Mapping[int, Hold], *, schema: str) -> tuple[Exhausted, ...]:

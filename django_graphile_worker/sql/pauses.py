@@ -33,14 +33,15 @@ select {readable("pause.paused_at")}, {readable("pause.ends_at")}, pause.stored_
     {_event("work_resumed", "%(kind)s::text", "%(name)s::text", "%(by)s::text")}
 from :SCHEMA._private_resume_v1(%(kind)s::text, %(name)s::text) as pause"""
 
+IS_ACTIVE = """pause.handed_to is null
+    -- A queue stays locked until a worker has ended its pause.
+    and (pause.kind = 'queue' or pause.paused_until is null
+        or pause.paused_until > coalesce(%(now)s::timestamptz, clock_timestamp()))"""
 ACTIVE = f"""/* gw:pauses */
 select pause.kind, pause.name, {readable("pause.paused_at")}, {readable("pause.paused_until")}, pause.reason,
     pause.paused_by
 from :SCHEMA._private_pauses as pause
-where pause.handed_to is null
-    -- A queue stays locked until a worker has ended its pause.
-    and (pause.kind = 'queue' or pause.paused_until is null
-        or pause.paused_until > coalesce(%(now)s::timestamptz, clock_timestamp()))
+where {IS_ACTIVE}
 order by pause.kind, pause.name"""
 
 IS_KNOWN_QUEUE = """/* gw:is-queue */

@@ -50,10 +50,17 @@ with recovered as materialized (
         '{LOST}', {PARAMETERS}, %(now)s::pg_catalog.timestamptz)
 ), events as materialized (
     select :SCHEMA._private_add_event_v1('jobs_recovered', 1, null,
-        pg_catalog.jsonb_build_object('jobs', each.jobs, 'exhausted', each.exhausted, 'by', %(by)s::pg_catalog.text),
+        pg_catalog.jsonb_build_object(
+            'jobs', each.jobs, 'exhausted', each.exhausted, 'by', %(by)s::pg_catalog.text,
+            'exhausted_ids', each.exhausted_ids[1:3], 'suspected_ids', each.suspected_ids[1:3]),
         each.worker_id, null, true) as id
     from (
-        select worker_id, count(*) as jobs, nullif(count(*) filter (where is_exhausted), 0) as exhausted
+        select worker_id, count(*) as jobs, nullif(count(*) filter (where is_exhausted), 0) as exhausted,
+            array_agg(job_id order by job_id) filter (where is_exhausted) as exhausted_ids,
+            -- The snapshot of the statement is older than the recovery: it has only earlier ones.
+            array_agg(job_id order by job_id) filter (where not is_exhausted and exists (
+                select from only :SCHEMA._private_job_recoveries as earlier
+                where earlier.job_id operator(pg_catalog.=) recovered.job_id)) as suspected_ids
         from recovered group by worker_id order by worker_id) as each
 )
 select job_id, is_exhausted, worker_id, {within_python_years("held_since")}, held_seconds,

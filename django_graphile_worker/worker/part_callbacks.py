@@ -96,7 +96,7 @@ class HeartbeatCallbacks:
             "schema": settings.schema,
             "concurrency": settings.concurrency,
             "tasks": sorted(parts.directory.tasks),
-            "is_listening": parts.listener is not None and parts.listener.is_healthy,
+            "is_listening": parts.listener is not None and parts.listener.is_heard,
             "is_stopping": parts.is_stopping,
             "running": [
                 {"job_id": job.claim.id, "task": job.task_identifier, "started_at": job.started_at}

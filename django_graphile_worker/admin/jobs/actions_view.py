@@ -40,7 +40,7 @@ from django_graphile_worker.job_options import SMALLEST_PRIORITY
 from django_graphile_worker.models import Job
 from django_graphile_worker.sql.inspection.job_search import search
 from django_graphile_worker.sql.inspection.job_search.criteria import State
-from django_graphile_worker.sql.job_actions import collecting
+from django_graphile_worker.sql.job_actions import bulk_steps, collecting, undo
 from django_graphile_worker.sql.job_actions.bulk_steps import PendingStep, StepResult
 
 EXAMPLES = 10
@@ -70,12 +70,36 @@ class JobActionsAdmin(JobListAdmin):
         is_confirmed = "confirmed" in request.POST
         form = action.form(request.POST if is_confirmed else None) if action.form else None
         needs_confirmation = action.needs_confirmation or selection.is_all
+        work = self._work(request, action, selection, form, alias)
+        progress = self._progress(request, action, selection, alias)
+        if progress.action_id and "stop" in request.POST:
+            return self._report(request, action, selection, work.stop(progress))
+        if selection.is_all and not progress.action_id:
+            # Before the question: what is asked about is what is changed.
+            progress = work.begin(progress)
         if (needs_confirmation and not is_confirmed) or (form is not None and not form.is_valid()):
-            return self._confirm(request, action, selection, form, alias)
-        is_beginning = not request.POST.get("progress")
-        if selection.is_all and is_beginning and not confirmation.is_number_typed(request, action, selection, alias):
-            return self._confirm(request, action, selection, form, alias, is_mistyped="typed" in request.POST)
-        return self._run(request, action, selection, form, alias)
+            return self._confirm(request, action, selection, form, alias, progress)
+        if not confirmation.is_number_typed(request, progress):
+            return self._confirm(request, action, selection, form, alias, progress, is_mistyped="typed" in request.POST)
+        return self._run(request, action, selection, form, work, progress)
+
+    def _progress(self, request: HttpRequest, action: Action, selection: Selection, alias: str) -> BulkProgress:
+        made_by = str(request.user.pk)
+        if action_id := request.POST.get("progress"):
+            return load_progress(alias, action_id, action.name, made_by, selection.search)
+        return BulkProgress(action.name, made_by, search=selection.search)
+
+    def _work(
+        self, request: HttpRequest, action: Action, selection: Selection, form: forms.Form | None, alias: str
+    ) -> BulkAction:
+        data = form.cleaned_data if form and form.is_valid() else {}
+        return BulkAction(
+            call=action.make_call(data | {"by": request.user.get_username()}),
+            criteria=selection.criteria,
+            states=action.states,
+            alias=alias,
+            log=_make_log(request, action, selection, data),
+        )
 
     def _confirm(
         self,
@@ -84,56 +108,60 @@ class JobActionsAdmin(JobListAdmin):
         selection: Selection,
         form: Any,
         alias: str,
+        progress: BulkProgress,
         *,
         is_mistyped: bool = False,
     ) -> HttpResponse:
         """Show the jobs and the form of the action, and ask for confirmation."""
-        asked = confirmation.count_selection(action, selection, alias)
+        if selection.is_all:
+            asked = confirmation.of_collected(action, progress)
+        else:
+            asked = confirmation.of_selected(action, selection, alias)
         with databases.reading(alias) as (cursor, schema):
-            found = search.find(cursor, selection.criteria, schema=schema, limit=EXAMPLES)
-            rows = search.rows(cursor, found.ids, schema=schema)
+            if selection.is_all:
+                ids = bulk_steps.examples(cursor, progress.owner.action_id, EXAMPLES, schema=schema)
+            else:
+                ids = search.find(cursor, selection.criteria, schema=schema, limit=EXAMPLES).ids
+            rows = search.rows(cursor, ids, schema=schema)
         only = rows[0] if not selection.is_all and len(selection.criteria.ids) == 1 and rows else None
         name = f"{only.task_identifier or _('unknown task')} #{only.id}" if only else ""
+        must_be_typed = selection.is_all and progress.asked > confirmation.MOST_UNTYPED
+        hidden = [(name, value) for name, value in hidden_fields(request) if name != "typed"]
         context = {
             "title": asked.question(name),
             "action": action,
             "explanation": asked.explanation(name),
             "form": form,
-            "total": asked.total.number,
-            "typed_number": formatting.number(asked.total.number) if selection.is_all and asked.must_be_typed else "",
+            "total": asked.total or asked.is_minimum,
+            "typed_number": formatting.number(asked.total) if must_be_typed else "",
             "is_mistyped": is_mistyped,
             "touched": asked.touched(),
-            "untouched": asked.untouched(),
+            "untouched": "" if name else asked.untouched(),
             "description": selection.description,
             "job_name": name,
             "job_url": self.url(request, "job", "change", only.id) if only else "",
             "list_url": self.url(request, "job"),
             "rows": [self.job_row(request, row) for row in rows],
-            "has_more": len(selection.criteria.ids) > EXAMPLES or found.next_token is not None,
-            "hidden_fields": [*hidden_fields(request), *([("counted", asked.signed())] if selection.is_all else [])],
+            "has_more": max(len(selection.criteria.ids), asked.total) > EXAMPLES or asked.is_minimum,
+            "hidden_fields": [*hidden, *([("progress", progress.action_id)] if selection.is_all else [])],
             "act_url": self.url(request, "job", "act"),
             "back_url": self._back_url(request),
-            "has_steps": asked.total.number > collecting.STEP,
+            "has_steps": asked.total > collecting.STEP,
             "step": formatting.number(collecting.STEP),
+            "has_undo": asked.has_undo,
+            "most_undone": formatting.number(undo.MOST_UNDONE),
         }
         return self.render(request, "confirm.html", context)
 
     def _run(
-        self, request: HttpRequest, action: Action, selection: Selection, form: forms.Form | None, alias: str
+        self,
+        request: HttpRequest,
+        action: Action,
+        selection: Selection,
+        form: forms.Form | None,
+        work: BulkAction,
+        progress: BulkProgress,
     ) -> HttpResponse:
-        progress = load_progress(request.POST.get("progress"), action.name, str(request.user.pk))
-        if "stop" in request.POST and progress.action_id:
-            messages.info(request, stopped_message(progress))
-            add_messages(request, self, action, progress, selected=None)
-            return self._redirect_back(request)
-        data = form.cleaned_data if form else {}
-        work = BulkAction(
-            call=action.make_call(data | {"by": request.user.get_username()}),
-            criteria=selection.criteria,
-            states=action.states,
-            alias=alias,
-            log=_make_log(request, action, selection, data),
-        )
         try:
             progress = work.run(progress)
         except NoLowerPriorityError:
@@ -143,9 +171,17 @@ class JobActionsAdmin(JobListAdmin):
             )
             messages.error(request, message % {"priority": SMALLEST_PRIORITY})
             return self._redirect_back(request)
-        if not progress.is_finished:
+        if not (progress.is_finished or progress.is_stopped):
             return self._render_progress(request, action, progress, form)
-        selected = None if selection.is_all else len(set(selection.criteria.ids))
+        return self._report(request, action, selection, progress)
+
+    def _report(
+        self, request: HttpRequest, action: Action, selection: Selection, progress: BulkProgress
+    ) -> HttpResponse:
+        """Tell what the action has done, on the page from which it was begun."""
+        if progress.is_stopped:
+            messages.info(request, stopped_message(progress))
+        selected = None if selection.is_all or progress.is_stopped else len(set(selection.criteria.ids))
         add_messages(request, self, action, progress, selected=selected)
         is_gone = not action.has_undo and len(progress.ids) == 1 and not progress.stopping
         if is_gone and self._back_url(request) == self.url(request, "job", "change", progress.ids[0]):
@@ -157,7 +193,7 @@ class JobActionsAdmin(JobListAdmin):
         self, request: HttpRequest, action: Action, progress: BulkProgress, form: forms.Form | None
     ) -> HttpResponse:
         """Show the progress, with a form that continues the action."""
-        continued = [("confirmed", "1"), ("progress", progress.signed())]
+        continued = [("confirmed", "1"), ("progress", progress.action_id)]
         left = max(progress.found - progress.visited, 0)
         seconds = left * progress.seconds / progress.visited if progress.visited and progress.is_collected else None
         context = {

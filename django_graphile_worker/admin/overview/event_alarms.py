@@ -14,6 +14,7 @@ from django_graphile_worker.admin.events.event_text import EventText
 from django_graphile_worker.admin.overview.health import HealthProblem
 from django_graphile_worker.admin.pages import PageAdmin
 from django_graphile_worker.event_texts.sentence import Name, Sentence
+from django_graphile_worker.event_texts.workers import suspects
 from django_graphile_worker.sql.events import ERROR
 from django_graphile_worker.sql.inspection.events import ALARM_HOURS, Alarm
 
@@ -28,7 +29,7 @@ def event_problems(page: PageAdmin, request: HttpRequest, alarms: Sequence[Alarm
 def _problem(text: EventText, alarm: Alarm, *, may_dismiss: bool) -> HealthProblem:
     event = alarm.event
     is_repeated_loss = event.kind == "worker_lost" and alarm.number > 1
-    cause = text.html(_losses(alarm)) if is_repeated_loss else text.of(event)
+    cause = text.joined([_losses(alarm), *suspects(event.recovered)]) if is_repeated_loss else text.of(event)
     return HealthProblem(
         level="error" if event.severity >= ERROR else "warning",
         cause=cause,

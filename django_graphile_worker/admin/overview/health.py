@@ -16,10 +16,13 @@ from django_graphile_worker.sql.inspection.overview import Health, TaskBacklog
 
 LONG_TRANSACTION = 600.0
 MANY_DEAD_ROWS = 50_000
+# Seconds in which autovacuum removes the dead rows of a change of many jobs.
+DEAD_ROWS_STAY = 600.0
 FULL_NOTIFY_QUEUE = 0.1
 OLD_LOCK = 3600.0
 CLOCK_DIFFERENCE = 5.0
 MOST_NAMES = 5
+UNSERVED = "tasks_unserved"
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +163,7 @@ def _task_problems(holders: Sequence[Holder], backlogs: Sequence[TaskBacklog]) -
         else _("Deploy the code of these tasks and restart the workers, or delete the jobs.")
     )
     cause = _("No worker has the tasks of some ready jobs: %(tasks)s.") % {"tasks": _listed(unknown)}
-    yield HealthProblem("error", cause, remedy, event_kind="tasks_unserved")
+    yield HealthProblem("error", cause, remedy, event_kind=UNSERVED)
 
 
 def _lock_problems(holders: Sequence[Holder]) -> Iterator[HealthProblem]:
@@ -185,13 +188,31 @@ def _database_problems(health: Health) -> Iterator[HealthProblem]:
         )
     if (health.oldest_transaction_seconds or 0.0) > LONG_TRANSACTION:
         yield _long_transaction(health)
-    elif health.dead_rows > max(MANY_DEAD_ROWS, health.estimated_jobs):
-        yield HealthProblem(
-            "warning",
-            _("The table has %(dead)s dead rows and a size of %(size)s.")
-            % {"dead": formatting.number(health.dead_rows), "size": byte_size(health.table_bytes)},
-            _("Autovacuum does not keep up. VACUUM the table, and let autovacuum run on it more often."),
-        )
+
+
+# The time of the database at which this process first saw many dead rows, by the alias of the database.
+_dead_rows_since: dict[str, float] = {}
+
+
+def have_dead_rows_stayed(alias: str, health: Health) -> bool:
+    """Return whether there are many dead rows, and have been for so long that autovacuum should have removed them.
+
+    A change of many jobs leaves as many dead rows. The server does not tell how old they are.
+    """
+    is_explained = (health.oldest_transaction_seconds or 0.0) > LONG_TRANSACTION
+    if is_explained or health.dead_rows <= max(MANY_DEAD_ROWS, health.estimated_jobs):
+        _dead_rows_since.pop(alias, None)
+        return False
+    return health.now - _dead_rows_since.setdefault(alias, health.now) >= DEAD_ROWS_STAY
+
+
+def many_dead_rows(health: Health) -> HealthProblem:
+    return HealthProblem(
+        "warning",
+        _("The table has %(dead)s dead rows and a size of %(size)s.")
+        % {"dead": formatting.number(health.dead_rows), "size": byte_size(health.table_bytes)},
+        _("Autovacuum does not keep up. VACUUM the table, and let autovacuum run on it more often."),
+    )
 
 
 def _long_transaction(health: Health) -> HealthProblem:

@@ -39,6 +39,7 @@ def draw_charts(figures: ChartFigures, span: Span, now: datetime) -> list[Chart]
     charts = [
         _throughput(rows, sums, axis, span),
         _failures(rows, sums, axis, span),
+        *([_expired(rows, sums, axis, span)] if sums.expired else []),
         _waiting_time(rows, sums, axis, span),
         _run_time(rows, sums, axis, span),
     ]
@@ -63,6 +64,10 @@ def _throughput(rows: Rows, sums: Row, axis: Sequence[Period], span: Span) -> Ch
     )
 
 
+def expired_jobs(number: int) -> str:
+    return ngettext("%(number)s expired", "%(number)s expired", number) % {"number": whole_number(number)}
+
+
 def _failures(rows: Rows, sums: Row, axis: Sequence[Period], span: Span) -> Chart:
     number = sums.failed + sums.permanently_failed
     summary = ngettext("%(number)s attempt failed", "%(number)s attempts failed", number)
@@ -72,6 +77,19 @@ def _failures(rows: Rows, sums: Row, axis: Sequence[Period], span: Span) -> Char
         summary=summary % {"number": whole_number(number)},
         unit=_attempts_per_period(span),
         series=_failed_series(rows),
+        periods=axis,
+        format_value=whole_number,
+        is_stacked=True,
+    )
+
+
+def _expired(rows: Rows, sums: Row, axis: Sequence[Period], span: Span) -> Chart:
+    return make_chart(
+        "expired",
+        pgettext("chart", "Expired"),
+        summary=expired_jobs(sums.expired),
+        unit=_("%(unit)s; not started in time") % {"unit": _jobs_per_period(span)},
+        series=[Series(_("expired"), "gw-expired", [row and float(row.expired) for row in rows])],
         periods=axis,
         format_value=whole_number,
         is_stacked=True,

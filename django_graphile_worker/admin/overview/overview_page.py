@@ -19,10 +19,13 @@ from django_graphile_worker.admin.overview import chart_subject
 from django_graphile_worker.admin.overview.chart_subject import Subject
 from django_graphile_worker.admin.overview.event_alarms import event_problems
 from django_graphile_worker.admin.overview.health import (
+    UNSERVED,
     HealthProblem,
     failing_schedules,
+    have_dead_rows_stayed,
     health_problems,
     late_schedules,
+    many_dead_rows,
 )
 from django_graphile_worker.admin.overview.overview_charts import ChartFigures, draw_charts
 from django_graphile_worker.admin.overview.overview_tasks import TaskFigures, read_figures, task_rows
@@ -111,9 +114,12 @@ class OverviewAdmin(PageAdmin):
         is_any_ready = figures.counts[State.READY].number > 0
         backlogs = figures.tasks.backlog_ages
         found = health_problems(figures.holders, backlogs, figures.health, time.time(), is_any_ready=is_any_ready)
+        if have_dead_rows_stayed(databases.selected_alias(request), figures.health):
+            found.append(many_dead_rows(figures.health))
         late = late_names(figures.known_items, figures.schedules.late, now)
         reported = {problem.event_kind for problem in found}
-        alarms = [alarm for alarm in figures.alarms if alarm.event.kind not in reported]
+        # Whether tasks are unserved now is known: the event may be over, and if not, it would be said twice.
+        alarms = [alarm for alarm in figures.alarms if alarm.event.kind not in {*reported, UNSERVED}]
         found += [
             *late_schedules(late),
             *failing_schedules(figures.schedules.failing),
@@ -146,7 +152,8 @@ class OverviewAdmin(PageAdmin):
             "number": formatting.capped_number(queue.number, queue_depths.MOST_COUNTED),
             # A queue whose jobs are all due later has no job that waits.
             "oldest": formatting.duration(queue.oldest_seconds if (queue.oldest_seconds or 0.0) > 0.0 else None),
-            "worker_id": queue.locked_by,
+            "is_paused": queue.is_paused,
+            "worker_id": None if queue.is_paused else queue.locked_by,
             "is_lost": queue.holder_state == "lost",
             "locked_at": formatting.relative_time(queue.locked_at) if queue.locked_at else "",
             "jobs_url": self.url(request, "job", q=str(SearchTerm("queue", queue.queue_name))),

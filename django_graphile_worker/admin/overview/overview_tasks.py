@@ -11,16 +11,20 @@ from django.http import HttpRequest
 from django.utils.safestring import SafeString
 from django.utils.translation import ngettext
 
+from django_graphile_worker import conf
 from django_graphile_worker.admin import formatting
 from django_graphile_worker.admin.charts import drawing
 from django_graphile_worker.admin.charts.chart import whole_number
 from django_graphile_worker.admin.charts.chart_data import Span, percentile
+from django_graphile_worker.admin.overview.overview_charts import expired_jobs
 from django_graphile_worker.admin.overview.overview_tiles import about
 from django_graphile_worker.admin.overview.task_pages import TaskPage
 from django_graphile_worker.admin.pages import PageAdmin
-from django_graphile_worker.admin.search.search_query import SearchTerm
+from django_graphile_worker.admin.search.search_query import SearchTerm, join_terms
+from django_graphile_worker.models import PastAttempt
 from django_graphile_worker.sql.inspection.job_search.criteria import State
 from django_graphile_worker.sql.inspection.overview import MOST_COUNTED, TaskBacklog, backlog_ages, task_backlogs
+from django_graphile_worker.sql.records.history import HistoryOutcome
 from django_graphile_worker.sql.statistics import statistics
 from django_graphile_worker.sql.statistics.backlog_samples import Sample
 from django_graphile_worker.sql.statistics.statistics import Row, TaskRuns
@@ -39,6 +43,9 @@ class TaskRow:
     failed: str
     runs: str
     failures: str
+    # How many jobs were not started in time, and where they are listed.
+    expired: str
+    expired_url: str
     p50: str
     p95: str
     sparkline: SafeString
@@ -93,11 +100,12 @@ def ranked_tasks(totals: Sequence[Row], ages: Sequence[TaskBacklog]) -> list[str
     def rank(name: str) -> tuple[Any, ...]:
         row, backlog = runs.get(name), backlogs.get(name)
         failures = row.failed + row.permanently_failed if row else 0
+        expired = row.expired if row else 0
         has_failed, retries = (bool(backlog.failed), bool(backlog.retrying)) if backlog else (False, False)
         ended = row.succeeded + failures if row else 0
         oldest = (backlog.oldest_seconds or 0.0) if backlog else 0.0
-        fails = bool(failures or has_failed or retries)
-        return (not fails, -failures, not has_failed, not retries, -ended, -oldest, name)
+        fails = bool(failures or has_failed or retries or expired)
+        return (not fails, -failures, -expired, not has_failed, not retries, -ended, -oldest, name)
 
     return sorted({*runs, *backlogs}, key=rank)
 
@@ -123,7 +131,7 @@ def _row(
     starts: Sequence[int],
     span: Span,
 ) -> TaskRow:
-    backlog, (runs, failures) = figures.backlogs.get(name), figures.runs.get(name, NO_RUNS)
+    backlog, (runs, failures, expired) = figures.backlogs.get(name), figures.runs.get(name, NO_RUNS)
     durations = figures.durations.get(name, ())
     total = sum(runs.values())
     term = str(SearchTerm("task", name))
@@ -136,6 +144,8 @@ def _row(
         failed=failed,
         runs=whole_number(total),
         failures=f"{whole_number(failures)} ({_percentage(failures, total)})" if failures else "",
+        expired=expired_jobs(expired) if expired else "",
+        expired_url=_expired_url(page, request, name),
         p50=formatting.duration(percentile(durations, 0.5)),
         p95=formatting.duration(percentile(durations, 0.95)),
         sparkline=drawing.sparkline(
@@ -168,6 +178,15 @@ def _number(counted: int, sampled: int, *, is_estimate: bool) -> str:
     if counted > MOST_COUNTED and sampled > MOST_COUNTED:
         return about(sampled, is_estimate=is_estimate)
     return formatting.capped_number(counted, MOST_COUNTED)
+
+
+def _expired_url(page: PageAdmin, request: HttpRequest, name: str) -> str:
+    """Return the list of the jobs of a task that were not started in time; "" without a history."""
+    history = page.admin_site._registry.get(PastAttempt)
+    if history is None or conf.current().history is None or not history.has_view_permission(request):
+        return ""
+    terms = [SearchTerm("task", name), SearchTerm("outcome", HistoryOutcome.EXPIRED.name.lower())]
+    return page.url(request, "pastattempt", q=join_terms(terms))
 
 
 def _percentage(part: int, whole: int) -> str:

@@ -7,6 +7,20 @@
 -- rows of an action that cannot be undone are deleted. When an action begins, steps that were done more than an hour ago
 -- are deleted, and steps of an action that nobody has continued for a day.
 --
+-- The jobs are collected when the user is asked to confirm their number, so what is confirmed is what is changed. The
+-- figures of an action are written by the transaction of each step, and whoever continues or stops it reads them here.
+create table :SCHEMA._private_actions (
+  id uuid constraint actions_pkey primary key,
+  -- The action, and the user that may continue, stop and undo it.
+  action text not null,
+  made_by text not null,
+  made_at timestamptz not null default pg_catalog.now(),
+  -- After this no step begins.
+  stopped_at timestamptz,
+  progress jsonb not null
+);
+alter table :SCHEMA._private_actions enable row level security;
+
 -- "if not exists" keeps the index out of the list of indexes that a later migration builds: the table is new and empty.
 create table :SCHEMA._private_action_steps (
   action_id uuid not null,
@@ -32,9 +46,10 @@ create table :SCHEMA._private_action_steps (
 alter table :SCHEMA._private_action_steps enable row level security;
 create index if not exists action_steps_made_at_index on :SCHEMA._private_action_steps (made_at);
 
--- The roles that could change jobs before this table existed may also use it; the policy is for roles that get the right
--- later.
+-- The roles that could change jobs before these tables existed may also use them; the policies are for roles that get the
+-- right later.
 create policy action_steps_by_grant on :SCHEMA._private_action_steps using (true) with check (true);
+create policy actions_by_grant on :SCHEMA._private_actions using (true) with check (true);
 do $do$
 declare
   role text;
@@ -48,7 +63,8 @@ begin
       and granted.grantee <> jobs.relowner
     group by granted.grantee
   loop
-    execute format('grant select, insert, update, delete on :SCHEMA._private_action_steps to %s', role);
+    execute format(
+      'grant select, insert, update, delete on :SCHEMA._private_actions, :SCHEMA._private_action_steps to %s', role);
   end loop;
 end
 $do$;
@@ -60,7 +76,8 @@ $do$;
 -- run_next: due jobs get the priority, which is lower than that of all other jobs.
 -- retry: jobs that have failed get all their attempts again and become due, with another payload if one is given.
 -- reschedule: the values that are given. A failed job that gets a time also gets its attempts again.
--- fail: waiting jobs have no attempts left. The reason is added to the error that they have.
+-- fail: waiting jobs have no attempts left. The reason is added to the error that they have, with the attempts that were
+-- made: attempts.py reads them there.
 create function :SCHEMA._private_change_jobs_v1(
     job_ids bigint[], action text, new_run_at timestamptz, new_priority int, new_attempts int, new_max_attempts int,
     new_payload json, of_revision int, reason text, moment timestamptz, stored_action uuid, stored_number int
@@ -146,8 +163,8 @@ begin
             max_attempts = coalesce(new_max_attempts, jobs.max_attempts),
             last_error = case
                 when action <> 'fail' then jobs.last_error
-                when jobs.last_error <> '' then jobs.last_error || E'\n\n' || reason
-                else reason
+                else concat_ws(E'\n\n', nullif(jobs.last_error, ''), reason, format(
+                    'Not tried again after attempt %s of %s.', jobs.attempts, jobs.max_attempts))
             end,
             payload = coalesce(new_payload, jobs.payload),
             revision = jobs.revision + (new_payload is not null)::int,

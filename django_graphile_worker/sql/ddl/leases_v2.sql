@@ -152,7 +152,8 @@ begin
                 else greatest(job.run_at, this_moment)
                     + interval '1 second' * exp(least(orphan.recoveries, 10)) * (0.5 + random()) end,
             last_error = format(
-                'The worker %s died while it held this job (%s).', orphan.worker_id,
+                'django_graphile_worker.exceptions.WorkerDiedError: The worker %s died while it held this job (%s).',
+                orphan.worker_id,
                 case when orphan.recoveries = 1 then 'the first time'
                 else orphan.recoveries || ' times; from ' || poison_limit || ' on the attempt counts' end),
             locked_by = null,
@@ -235,6 +236,7 @@ begin
             run_at = greatest(job.run_at, this_moment),
             attempts = greatest(coalesce(stale.attempts - 1, job.attempts), 0),
             last_error = format(
+                'django_graphile_worker.exceptions.WorkerDiedError: '
                 'The worker %s had held this job for %s hours and was taken for dead.',
                 stale.worker_id, round(stale.seconds::numeric / 3600, 1))
         from stale

@@ -21,7 +21,7 @@ _COLUMNS = f"""event.id, event.kind, event.severity, event.subject, event.worker
     {readable("event.last_at")}, event.number, event.details::text, {readable("event.dismissed_at")},
     event.dismissed_by, (
         select recovered.details::text from only :SCHEMA._private_events as recovered
-        where event.kind = 'worker_lost' and event.number = 1 and recovered.worker_id = event.worker_id
+        where event.kind = 'worker_lost' and recovered.worker_id = event.worker_id
             and recovered.kind = 'jobs_recovered'
         order by recovered.id desc limit 1)"""
 

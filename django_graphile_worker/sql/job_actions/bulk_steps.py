@@ -13,13 +13,16 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from django_graphile_worker.frozen import Frozen
+from django_graphile_worker.pause_type import Pause
 from django_graphile_worker.sql import cancellations
 from django_graphile_worker.sql.cancellations import Cancellation, Fate
+from django_graphile_worker.sql.codecs import within_python_years as readable
 from django_graphile_worker.sql.inspection.job_search import search
 from django_graphile_worker.sql.inspection.job_search.criteria import Criteria, State
 from django_graphile_worker.sql.inspection.job_search.orders import order_of
 from django_graphile_worker.sql.job_actions.changes import ARGUMENTS, FAIL, FUNCTION, Change
 from django_graphile_worker.sql.job_actions.collecting import NO_LIMITS
+from django_graphile_worker.sql.pauses import IS_ACTIVE
 from django_graphile_worker.sql.result_keeping import (
     CALLED,
     FAILED_BY_OPERATOR,
@@ -62,8 +65,7 @@ select coalesce(array_agg(({called}.job).id), '{{}}'),
 from {called}{condition}"""
 
 # As criteria.state_of() says it, in SQL.
-STATES_OF = """/* gw:states-of */
-select case
+STATE = """case
         when job.locked_at is not null then 'running'
         when not job.is_available then 'failed'
         when job.run_at = 'infinity' and exists (
@@ -71,8 +73,41 @@ select case
         when job.run_at <= now() then 'ready'
         when job.attempts > 0 then 'retrying'
         else 'scheduled'
-    end as state, array_agg(job.id)
+    end"""
+STATES_OF = f"""/* gw:states-of */
+select {STATE}, array_agg(job.id)
 from only :SCHEMA._private_jobs as job where job.id = any (%(ids)s::bigint[]) group by 1"""
+COLLECTED = """:SCHEMA._private_action_steps as step
+cross join lateral unnest(step.job_ids) with ordinality as each(id, place)
+join only :SCHEMA._private_jobs as job on job.id = each.id
+where step.action_id = %(action_id)s::pg_catalog.uuid"""
+COUNT_COLLECTED = f"/* gw:count-collected */ select {STATE}, count(*) from {COLLECTED} group by 1"
+KEEP_COLLECTED = f"""/* gw:keep-collected */
+with kept as (
+    select step.number, array_agg(job.id order by each.place) as job_ids from {COLLECTED}
+        and {STATE} = any (%(states)s::text[])
+    group by 1)
+update :SCHEMA._private_action_steps as step
+set job_ids = coalesce((select kept.job_ids from kept where kept.number = step.number), '{{}}')
+where step.action_id = %(action_id)s::pg_catalog.uuid"""
+# Each job once, whatever is paused: its queue, its task or one of its flags.
+PAUSED = f"""/* gw:paused-jobs */
+select kind, name, paused_at, paused_until, reason, paused_by, count(*) from (
+    select distinct on (job.id) pause.kind, pause.name, {readable("pause.paused_at")} as paused_at,
+        {readable("pause.paused_until")} as paused_until, pause.reason, pause.paused_by
+    from only :SCHEMA._private_jobs as job
+    join :SCHEMA._private_tasks as task on task.id = job.task_id
+    left join :SCHEMA._private_job_queues as queue on queue.id = job.job_queue_id
+    join :SCHEMA._private_pauses as pause on case pause.kind
+        when 'queue' then pause.name = queue.queue_name
+        when 'task' then pause.name = task.identifier
+        else job.flags ? pause.name end
+    where job.id = any (%(ids)s::bigint[]) and {IS_ACTIVE}
+    order by job.id, pause.kind) as paused
+group by 1, 2, 3, 4, 5, 6 order by 7 desc"""
+EXAMPLES = """/* gw:collected-examples */
+select each.id from :SCHEMA._private_action_steps as step cross join lateral unnest(step.job_ids) as each(id)
+where step.action_id = %(action_id)s::pg_catalog.uuid order by step.number limit %(most)s::int"""
 
 
 class Call(Frozen):
@@ -148,6 +183,29 @@ def states_of(cursor: Any, job_ids: Sequence[int], *, schema: str) -> dict[State
     """Return the jobs of each state; ids without a job are left out."""
     cursor.execute(statement(STATES_OF, schema), {"ids": list(job_ids)})
     return {State(state): ids for state, ids in cursor.fetchall()}
+
+
+def count_collected(cursor: Any, action_id: UUID, states: Sequence[State], *, schema: str) -> dict[State, int]:
+    """Return how many jobs of each state were collected. Only those in the given states stay collected."""
+    cursor.execute(statement(COUNT_COLLECTED, schema), {"action_id": action_id})
+    counts = {State(state): number for state, number in cursor.fetchall()}
+    if set(counts) - set(states):
+        cursor.execute(statement(KEEP_COLLECTED, schema), {"action_id": action_id, "states": [*map(str, states)]})
+    return counts
+
+
+def paused_jobs(cursor: Any, job_ids: Sequence[int], *, schema: str) -> list[tuple[Pause, int]]:
+    """Return the pauses that keep some of these jobs from running, with the number of the jobs."""
+    if not job_ids:
+        return []
+    cursor.execute(statement(PAUSED, schema), {"ids": list(job_ids), "now": None})
+    return [(Pause.from_row(row[:6]), row[6]) for row in cursor.fetchall()]
+
+
+def examples(cursor: Any, action_id: UUID, most: int, *, schema: str) -> list[int]:
+    """Return the first jobs that were collected."""
+    cursor.execute(statement(EXAMPLES, schema), {"action_id": action_id, "most": most})
+    return [row[0] for row in cursor.fetchall()]
 
 
 def run_step(

@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, NamedTuple
-from uuid import UUID
 
 from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.sql.inspection.job_search import search
 from django_graphile_worker.sql.inspection.job_search.criteria import STATES, Criteria, State
 from django_graphile_worker.sql.inspection.job_search.level_walks import LIMITS
 from django_graphile_worker.sql.inspection.job_search.orders import order_of
+from django_graphile_worker.sql.job_actions.stored_actions import Owner
 from django_graphile_worker.sql.schema import statement
 from django_graphile_worker.sql.search_path import qualified
 
@@ -73,14 +73,6 @@ class Collected(Frozen):
     steps: int = 0
     jobs: int = 0
     next_place: Place | None = None
-
-
-class Owner(NamedTuple):
-    """The action whose steps are collected, and the user that performs it."""
-
-    action_id: UUID
-    action: str
-    made_by: str
 
 
 def beginning(cursor: Any) -> datetime:

@@ -22,6 +22,8 @@ FORGET_OLD = """/* gw:forget-old-actions */
 delete from :SCHEMA._private_action_steps
 where made_at < now() - %(seconds)s::float8 * interval '1 second'
     and (done_at is not null or made_at < now() - %(pending_seconds)s::float8 * interval '1 second')"""
+FORGET_OLD_ACTIONS = """/* gw:forget-old-actions */
+delete from :SCHEMA._private_actions where made_at < now() - %(pending_seconds)s::float8 * interval '1 second'"""
 FORGET = """/* gw:forget-action */
 delete from :SCHEMA._private_action_steps where action_id = %(action_id)s::pg_catalog.uuid"""
 FORGET_STEP = f"{FORGET} and number = %(number)s::int"
@@ -52,6 +54,7 @@ def forget_old(cursor: Cursor, *, schema: str) -> None:
     """Delete the steps of actions that can no longer be undone, or continued."""
     parameters = {"seconds": UNDO_SECONDS, "pending_seconds": CONTINUE_SECONDS}
     cursor.execute(statement(FORGET_OLD, schema), parameters)
+    cursor.execute(statement(FORGET_OLD_ACTIONS, schema), {"pending_seconds": CONTINUE_SECONDS})
 
 
 def forget(cursor: Cursor, action_id: UUID, *, schema: str) -> None:

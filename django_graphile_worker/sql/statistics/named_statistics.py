@@ -86,7 +86,7 @@ def read(cursor: Any, kind: str, name: str, *, schema: str, period: int, since: 
     """Return the rows of a queue or a worker since a time, the oldest first."""
     parameters = {"kind": kind, "period": period, "since": since, "names": [name, OTHERS]}
     cursor.execute(statement(READ, schema), parameters)
-    found = [Row._make(row) for row in cursor.fetchall()]
+    found = [Row(*row) for row in cursor.fetchall()]
     rows = [row for row in found if row.task_identifier == name]
     with_others = {row.started_at for row in found if row.task_identifier == OTHERS}
     return NamedRows(rows, frozenset(with_others.difference(row.started_at for row in rows)))

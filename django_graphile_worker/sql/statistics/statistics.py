@@ -38,7 +38,7 @@ _COLUMNS = """extract(epoch from started_at)::bigint, task_identifier, succeeded
     interrupted, duration_seconds, wait_seconds"""
 
 READ = f"""/* gw:read-statistics */
-select {_COLUMNS}, durations, waits
+select {_COLUMNS}, durations, waits, expired
 from :SCHEMA._private_statistics
 where period_seconds = %(period)s::int and started_at >= %(since)s and task_identifier = %(task)s
 order by started_at"""
@@ -54,7 +54,8 @@ limit %(limit)s"""
 READ_TOTALS = """/* gw:read-totals */
 select 0, task_identifier, pg_catalog.sum(succeeded)::bigint, pg_catalog.sum(failed)::bigint,
     pg_catalog.sum(permanently_failed)::bigint, pg_catalog.sum(interrupted)::bigint,
-    pg_catalog.sum(duration_seconds), pg_catalog.sum(wait_seconds), '{}'::int[], '{}'::int[]
+    pg_catalog.sum(duration_seconds), pg_catalog.sum(wait_seconds), '{}'::int[], '{}'::int[],
+    pg_catalog.sum(expired)::bigint
 from :SCHEMA._private_statistics
 where period_seconds = %(period)s::int and started_at >= %(since)s and task_identifier <> %(all)s
 group by task_identifier"""
@@ -64,13 +65,13 @@ group by task_identifier"""
 READ_RUNS = """/* gw:read-runs */
 select task.identifier, pg_catalog.array_agg(extract(epoch from stretch.started_at)::bigint),
     pg_catalog.array_agg(known.succeeded + known.failed + known.permanently_failed),
-    pg_catalog.sum(known.failed + known.permanently_failed)::bigint
+    pg_catalog.sum(known.failed + known.permanently_failed)::bigint, pg_catalog.sum(known.expired)::bigint
 from pg_catalog.unnest(%(tasks)s::text[]) as task (identifier)
 cross join (
     select pg_catalog.to_timestamp(epoch) as started_at from pg_catalog.unnest(%(starts)s::bigint[]) as start (epoch)
 ) as stretch
 cross join lateral (
-    select succeeded, failed, permanently_failed from :SCHEMA._private_statistics
+    select succeeded, failed, permanently_failed, expired from :SCHEMA._private_statistics
     where period_seconds = %(period)s::int and started_at = stretch.started_at and task_identifier = task.identifier
     limit 1) as known
 group by task.identifier"""
@@ -79,7 +80,7 @@ group by task.identifier"""
 READ_RUNS_OF_MOST = """/* gw:read-runs */
 select task_identifier, pg_catalog.array_agg(extract(epoch from started_at)::bigint),
     pg_catalog.array_agg(succeeded + failed + permanently_failed),
-    pg_catalog.sum(failed + permanently_failed)::bigint
+    pg_catalog.sum(failed + permanently_failed)::bigint, pg_catalog.sum(expired)::bigint
 from :SCHEMA._private_statistics
 where period_seconds = %(period)s::int and started_at >= pg_catalog.to_timestamp(%(first)s)
     and started_at <= pg_catalog.to_timestamp(%(last)s) and task_identifier = any (%(tasks)s::text[])
@@ -106,13 +107,16 @@ class Row(NamedTuple):
     wait_seconds: float
     durations: Sequence[int]
     waits: Sequence[int]
+    # Jobs that were not started in time; workers count them at once, and not for queues and workers.
+    expired: int = 0
 
 
 class TaskRuns(NamedTuple):
-    """The number of runs of a task in each period, by the period's start, and the number of failed runs in all."""
+    """The number of runs of a task in each period, by the period's start; in all, its failed runs and expired jobs."""
 
     runs: Mapping[int, int]
     failures: int
+    expired: int = 0
 
 
 def append(cursor: Any, rows: Iterable[Row], *, schema: str) -> None:
@@ -167,8 +171,8 @@ def read_runs(
     text = READ_RUNS_OF_MOST if is_of_most else READ_RUNS
     cursor.execute(statement(text, schema), {"tasks": list(tasks), "period": period, **bounds})
     return {
-        name: TaskRuns(dict(zip(starts, runs, strict=True)), failures)
-        for name, starts, runs, failures in cursor.fetchall()
+        name: TaskRuns(dict(zip(starts, runs, strict=True)), failures, expired)
+        for name, starts, runs, failures, expired in cursor.fetchall()
     }
 
 
@@ -196,6 +200,7 @@ def together(rows: Sequence[Row], *, started_at: int, task_identifier: str) -> R
         wait_seconds=sum(row.wait_seconds for row in rows),
         durations=_summed([row.durations for row in rows]),
         waits=_summed([row.waits for row in rows]),
+        expired=sum(row.expired for row in rows),
     )
 
 

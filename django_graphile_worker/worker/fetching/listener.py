@@ -129,6 +129,11 @@ class Listener:
         has_jobs, self._has_jobs = self._has_jobs, False
         return has_jobs
 
+    @property
+    def is_heard(self) -> bool | None:
+        """Whether notifications arrive; None while the listener waits for its first proof."""
+        return True if self.is_healthy else None if not self._losses else False
+
     def interrupt(self) -> None:
         """End the wait that may be under way on another thread."""
         self._wakeup.wake()

@@ -6,11 +6,14 @@ from django.db import connection
 from django.test import Client
 
 from django_graphile_worker.models import Job
+from django_graphile_worker.sql import recovery
 from django_graphile_worker.sql.inspection import error_groups
 from tests.support import admin_pages as pages
-from tests.support.admin_pages import act_on_all, body, messages, text
+from tests.support.admin_pages import act_on_all, body, make_worker, messages, text
 from tests.support.factories import make_failed_job, make_job, minutes_ago
+from tests.support.operating import execute
 
+FAILED = "KeyError: 'y'\n\nNo printer.\n\nNot tried again after attempt 1 of 25."
 PATH = "django_graphile_worker.exceptions.PermanentFailure"
 
 
@@ -81,7 +84,7 @@ def test_a_group_that_has_failed_permanently_cannot_be_failed(admin_page: Client
     response = act_on_all(admin_page, "fail", "task:send exception:KeyError", **given, confirmed="1")
     assert messages(response)[1] == "1 job was skipped: its state is “Failed”."
     errors = set(Job.objects.values_list("last_error", flat=True))
-    assert errors == {"KeyError: 'x'", "KeyError: 'y'\n\nNo printer."}, "tracebacks are kept"
+    assert errors == {"KeyError: 'x'", FAILED}, "tracebacks are kept"
 
 
 def test_a_group_shows_its_name_once(admin_page: Client) -> None:
@@ -91,3 +94,35 @@ def test_a_group_shows_its_name_once(admin_page: Client) -> None:
     assert (group["name"], group["message"]) == ("PermanentFailure", "The card was stolen.")
     assert f'title="{PATH}"' in body(page)
     assert len(admin_page.get(group["jobs_url"]).context["rows"]) == 1
+
+
+def test_job_that_kills_its_workers__is_one_group_and_is_named(admin_page: Client, worker_schema: str) -> None:
+    """Whatever workers died: on the page of errors, in the events, and in the alarm."""
+    poison = make_job("convert", max_attempts=3)
+    neighbour = make_job("send")
+    for death in range(6):
+        worker = make_worker(f"django-worker-{death:02d}ab{death}cdef", silent=600, host=f"web-{death}")
+        execute("update {schema}._private_jobs set locked_by = null, locked_at = null where id = %s", [neighbour])
+        held = [poison, *([neighbour] if death == 4 else [])]
+        execute(
+            "update {schema}._private_jobs set locked_by = %s || '/1', locked_at = now(), attempts = attempts + 1"
+            " where id = any (%s) and attempts < max_attempts",
+            [worker, held],
+        )
+        with connection.cursor() as cursor:
+            recovery.recover(cursor, schema=worker_schema, timeout=60.0)
+        if death == 1:
+            alarm = body(admin_page.get(pages.OVERVIEW))
+            assert "has lost a worker before: it may be the cause." in alarm
+            assert pages.job_url(poison) in alarm
+    other = make_job("convert", attempts=1, locked_by="django-worker-ffff/1")
+    make_worker("django-worker-ffff", silent=600)
+    with connection.cursor() as cursor:
+        recovery.recover(cursor, schema=worker_schema, timeout=60.0)
+    execute("update {schema}._private_jobs set attempts = 1 where id = %s", [other])
+    groups = [group for group in admin_page.get(pages.ERRORS).context["groups"] if group["task"] == "convert"]
+    assert [(group["name"], group["number"]) for group in groups] == [("WorkerDiedError", "2")]
+    assert len(admin_page.get(groups[0]["jobs_url"]).context["rows"]) == 2
+    events = body(admin_page.get(pages.EVENTS))
+    assert f'<a href="{pages.job_url(poison)}"><bdi>#{poison}</bdi></a> has no attempt left and failed.' in events
+    assert pages.job_url(neighbour) not in events

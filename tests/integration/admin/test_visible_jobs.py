@@ -140,7 +140,8 @@ class TestRestrictedByQueryset:
     def test_a_queue_does_not_name_the_hidden_job_that_holds_it(self, admin_page: Client) -> None:
         mine = make_job("mine%a", queue_name="eu")
         for running, is_shown in ((make_job("other", queue_name="eu", locked_by="w"), False), (mine, True)):
-            make_queue("eu", locked_by="w")
+            # Before the jobs, whose now() is the beginning of the test.
+            make_queue("eu", locked_by="w", locked_at=minutes_ago(60))
             execute("update {schema}._private_jobs set locked_at = null, locked_by = null")
             execute("update {schema}._private_jobs set locked_at = now(), locked_by = 'w' where id = %s", [running])
             waiting = make_job("mine%a", queue_name="eu")

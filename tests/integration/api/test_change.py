@@ -94,16 +94,20 @@ class TestChangingJobs:
     def test_permanently_fail_jobs_uses_up_the_attempts(self) -> None:
         job = add_job("a", max_attempts=3)
         (failed,) = permanently_fail_jobs([job.id], "no\x00t \ud800 today")
-        assert (failed.attempts, failed.last_error) == (3, "no\\x00t \\ud800 today")
+        assert (failed.attempts, failed.last_error) == (
+            3,
+            "no\\x00t \\ud800 today\n\nNot tried again after attempt 0 of 3.",
+        )
         assert failed == as_job(stored(job))
         assert permanently_fail_jobs([job.id]) == [], "it has failed already, and keeps its error"
         (failed,) = permanently_fail_jobs([add_job("a").id])
-        assert failed.last_error == "Manually marked as failed"
+        assert failed.last_error == "Manually marked as failed\n\nNot tried again after attempt 0 of 25."
 
     def test_permanently_fail_jobs_keeps_the_traceback(self) -> None:
         job_id = make_job("a", attempts=2, last_error="KeyError: 'x'\n\nTraceback", run_at=NOW)
         (failed,) = permanently_fail_jobs([job_id], "The customer is gone.")
-        assert failed.last_error == "KeyError: 'x'\n\nTraceback\n\nThe customer is gone."
+        reason = "The customer is gone.\n\nNot tried again after attempt 2 of 25."
+        assert failed.last_error == f"KeyError: 'x'\n\nTraceback\n\n{reason}"
 
     def test_reschedule_jobs_makes_a_failed_job_runnable(self) -> None:
         spent: dict[str, Any] = {"attempts": 3, "max_attempts": 3, "last_error": "KeyError: 'x'"}

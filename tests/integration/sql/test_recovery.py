@@ -93,7 +93,8 @@ def test_releases_jobs_of_unregistered_workers_after_four_hours(cursor: Any, wor
     assert stored is not None
     assert kept is not None
     assert (stored["locked_by"], stored["attempts"]) == (None, 1)
-    assert stored["last_error"] == "The worker pool-1 had held this job for 4.0 hours and was taken for dead."
+    error = stored["last_error"].removeprefix("django_graphile_worker.exceptions.WorkerDiedError: ")
+    assert error == "The worker pool-1 had held this job for 4.0 hours and was taken for dead."
     assert kept["locked_by"] == "pool-1"
 
 

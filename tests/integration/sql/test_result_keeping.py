@@ -86,9 +86,10 @@ def test_job_that_an_operator_failed__tells_the_reason(worker_schema: str) -> No
     assert failed.status == ResultStatus.FAILED
     (attempt,) = failed.attempts
     assert attempt["exception_class"] == "django_graphile_worker.exceptions.FailedByOperatorError"
-    assert (attempt["traceback"], attempt["worker_id"]) == ("the customer has left", None)
+    reason = "the customer has left\n\nNot tried again after attempt 0 of 25."
+    assert (attempt["traceback"], attempt["worker_id"]) == (reason, None)
     (row,) = records.history(worker_schema)
-    assert (row.outcome, row.error) == (HistoryOutcome.FAILED_BY_OPERATOR, "the customer has left")
+    assert (row.outcome, row.error) == (HistoryOutcome.FAILED_BY_OPERATOR, reason)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +132,8 @@ def test_job_of_a_dead_worker__tells_that_the_attempt_was_lost(worker_schema: st
     (attempt,) = result.attempts
     assert attempt["worker_id"] == DEAD
     assert attempt["exception_class"] == "django_graphile_worker.exceptions.WorkerDiedError"
-    assert attempt["traceback"] == f"The worker {DEAD} died while it held this job (the first time)."
+    name = "django_graphile_worker.exceptions.WorkerDiedError"
+    assert attempt["traceback"] == f"{name}: The worker {DEAD} died while it held this job (the first time)."
     assert [(row.job_id, row.outcome, row.worker_id, row.attempt) for row in records.history(worker_schema)] == [
         (lost, HistoryOutcome.LOST, DEAD, 1),
         (silent, HistoryOutcome.LOST, DEAD, 1),

@@ -22,18 +22,34 @@ MOST_LINKED = 3
 
 
 def done_message(action: Action, progress: BulkProgress) -> str:
+    if progress.paused and progress.paused >= progress.changed:
+        message = ngettext(
+            "%(number)s job is due, and starts when its pause ends: %(pauses)s.",
+            "%(number)s jobs are due, and start when their pauses end: %(pauses)s.",
+            progress.paused,
+        )
+        return _with_pauses(message, progress)
     return str(action.done % {"count": progress.changed, "number": formatting.number(progress.changed)})
 
 
 def notes(action: Action, progress: BulkProgress) -> list[str]:
     """Return what is to be said about the jobs that the action did not change, or has not ended yet."""
-    return [note for note in (_queue_note(action, progress), stopping_message(progress)) if note] + warnings(
+    return [note for note in (_waiting_note(action, progress), stopping_message(progress)) if note] + warnings(
         action, progress
     )
 
 
-def _queue_note(action: Action, progress: BulkProgress) -> str:
-    """Return that a queue may keep jobs from running at once; "" if none of the jobs is in a queue."""
+def _waiting_note(action: Action, progress: BulkProgress) -> str:
+    """Return that a pause or a queue may keep jobs from running at once; "" if neither does."""
+    if 0 < progress.paused < progress.changed:
+        message = ngettext(
+            "%(number)s of them is paused, and starts when its pause ends: %(pauses)s.",
+            "%(number)s of them are paused, and start when their pauses end: %(pauses)s.",
+            progress.paused,
+        )
+        return _with_pauses(message, progress)
+    if progress.paused:
+        return ""
     if action not in (RUN_NOW, RUN_NEXT, RETRY) or not progress.queued:
         return ""
     if action is RUN_NEXT and progress.changed == 1:
@@ -44,6 +60,10 @@ def _queue_note(action: Action, progress: BulkProgress) -> str:
         progress.queued,
     )
     return message % {"number": formatting.number(progress.queued)}
+
+
+def _with_pauses(message: str, progress: BulkProgress) -> str:
+    return message % {"number": formatting.number(progress.paused), "pauses": ", ".join(progress.pauses)}
 
 
 def warnings(action: Action, progress: BulkProgress) -> list[str]:
@@ -67,6 +87,8 @@ def stopping_message(progress: BulkProgress) -> str:
 def stopped_message(progress: BulkProgress) -> str:
     """Return where the user stopped the action; what it changed until then stays, and may be undone."""
     numbers = {"visited": formatting.number(progress.visited), "found": formatting.number(progress.found)}
+    if progress.has_timed_out:
+        return _("Stopped. A step that had begun is still running, and is not in these numbers.")
     if progress.is_collected:
         message = ngettext(
             "Stopped after %(visited)s of %(found)s job.",
@@ -144,14 +166,14 @@ def add_messages(
     if missing > 0:
         message = ngettext("%(number)s job no longer exists.", "%(number)s jobs no longer exist.", missing)
         messages.warning(request, message % {"number": formatting.number(missing)})
-    if not progress.found and missing <= 0:
+    if not progress.found and not progress.skipped and missing <= 0:
         messages.warning(request, _("No jobs match."))
 
 
 def _linked(request: HttpRequest, admin: Any, action: Action, progress: BulkProgress) -> SafeString:
     """Return what was done, with links to the jobs if they are few, and to the undo if there is one."""
     parts = [format_html("{}", done_message(action, progress))]
-    if note := _queue_note(action, progress):
+    if note := _waiting_note(action, progress):
         parts.append(format_html("{}", note))
     if progress.changed <= MOST_LINKED and action.has_undo:
         links = [(admin.url(request, "job", "change", each), each) for each in progress.ids]

@@ -1,7 +1,8 @@
 """Performs an action on many jobs in steps, for a limited time in each request; further requests continue it.
 
-The first request collects the ids of the jobs in one snapshot. So all jobs that matched then are visited, each once,
-whatever state they have by the time of their step.
+The ids of the jobs are collected in one snapshot, before the user is asked to confirm their number. So the jobs that
+were confirmed are visited, each once, whatever state they have by the time of their step. What the steps have done is
+stored with them: a request that continues or stops the action reads it, also if the answer of the last one was lost.
 """
 
 from __future__ import annotations
@@ -13,28 +14,32 @@ from time import monotonic
 from typing import Any
 from uuid import UUID, uuid4
 
-from django.core import signing
-from django.db import IntegrityError
+from django.db import IntegrityError, OperationalError
 from django.http import Http404
 
 from django_graphile_worker import conf
-from django_graphile_worker.admin import databases
+from django_graphile_worker.admin import databases, pause_notice
 from django_graphile_worker.api.cancelled import send_cancelled
 from django_graphile_worker.routing import place_of
 from django_graphile_worker.sql.cancellations import STOPPING, UNSTOPPABLE, removed_jobs
+from django_graphile_worker.sql.errors import sqlstate
 from django_graphile_worker.sql.inspection.job_search.criteria import Criteria, State
-from django_graphile_worker.sql.job_actions import bulk_steps, collecting, undo
+from django_graphile_worker.sql.job_actions import bulk_steps, collecting, stored_actions, undo
 from django_graphile_worker.sql.job_actions.bulk_steps import Call, PendingStep, StepResult
-from django_graphile_worker.sql.job_actions.changes import RUN_NEXT
+from django_graphile_worker.sql.job_actions.changes import RETRY, RUN_NEXT, RUN_NOW
 from django_graphile_worker.sql.job_actions.first_priority import first_priority
+from django_graphile_worker.sql.job_actions.stored_actions import Owner
 
 # Proxies and servers end a request after about 30 seconds, and users do not wait that long. After this time, in
 # seconds, a request responds with its progress.
 LONGEST_REQUEST = 10.0
-SALT = "graphile_worker.progress"
-NOT_KEPT = frozenset({"ids", "changed_now", "is_finished", "has_timed_out"})
+SERIALIZATION_FAILURE = "40001"
+UNIQUE_VIOLATION = "23505"
+NOT_STORED = frozenset({"ids", "changed_now", "is_finished", "is_stopped", "has_timed_out"})
 # How many jobs that cannot be stopped a message names.
 MOST_UNSTOPPABLE = 20
+# How many pauses a message quotes.
+MOST_PAUSES = 3
 
 
 class NoLowerPriorityError(Exception):
@@ -48,8 +53,14 @@ class BulkProgress:
     action: str
     made_by: str
     action_id: str = ""
-    # When it began.
+    # The search that selected the jobs; "" for jobs that were selected by hand.
+    search: str = ""
+    # How many jobs of each state were found when the user was asked, and the number that the user confirms.
+    counts: Mapping[str, int] = field(default_factory=dict)
+    asked: int = 0
+    # When its jobs were collected, and when its first step began.
     since: datetime | None = None
+    began_at: datetime | None = None
     # How many jobs and steps have been collected, where collecting continues, and whether it is the second walk.
     found: int = 0
     collected_steps: int = 0
@@ -58,9 +69,14 @@ class BulkProgress:
     is_second_walk: bool = False
     # The priority of jobs that run next.
     priority: int | None = None
+    # How many steps are done, and how many jobs they visited, apart from second visits.
+    visits: int = 0
     visited: int = 0
     changed: int = 0
     queued: int = 0
+    # Of jobs that should run now: how many wait for the end of a pause, and what the pauses say.
+    paused: int = 0
+    pauses: tuple[str, ...] = ()
     # How many jobs were not changed, by the state that they had, and how many no longer existed.
     skipped: Mapping[str, int] = field(default_factory=dict)
     ended: int = 0
@@ -68,12 +84,14 @@ class BulkProgress:
     stopping: int = 0
     unstoppable: int = 0
     unstoppable_ids: tuple[int, ...] = ()
-    # Seconds of the requests so far.
+    # Seconds of the steps so far.
     seconds: float = 0.0
     # The following fields concern the current request only.
     ids: tuple[int, ...] = ()
     changed_now: int = 0
     is_finished: bool = False
+    # The user has stopped it, in this request or in another.
+    is_stopped: bool = False
     # The last step did not end within the statement timeout, and was rolled back.
     has_timed_out: bool = False
 
@@ -89,6 +107,7 @@ class BulkProgress:
             skipped[state.value] = skipped.get(state.value, 0) + len(ids)
         return replace(
             self,
+            visits=self.visits + 1,
             visited=self.visited + visited,
             changed=self.changed + len(result.ids),
             queued=self.queued + result.queued,
@@ -101,29 +120,51 @@ class BulkProgress:
             unstoppable_ids=(*self.unstoppable_ids, *unstoppable)[:MOST_UNSTOPPABLE],
         )
 
-    def signed(self) -> str:
-        """Return the field of the form that continues the action, signed so that a user cannot forge it."""
-        kept = {name: value for name, value in asdict(self).items() if name not in NOT_KEPT}
-        return signing.dumps({**kept, "since": self.since and self.since.isoformat()}, salt=SALT, compress=True)
+    @property
+    def owner(self) -> Owner:
+        return Owner(UUID(self.action_id), self.action, self.made_by)
+
+    def stored(self) -> dict[str, Any]:
+        """Return what is stored for the other requests."""
+        kept = {name: value for name, value in asdict(self).items() if name not in NOT_STORED}
+        times = {name: value.isoformat() for name, value in kept.items() if isinstance(value, datetime)}
+        return kept | times
+
+    def with_stored(self, action: stored_actions.StoredAction) -> BulkProgress:
+        """Return what all requests have done so far; what concerns the current request only stays."""
+        kept = dict(action.progress)
+        place = kept["place"]
+        kept |= {name: datetime.fromisoformat(kept[name]) for name in ("since", "began_at") if kept[name]}
+        kept |= {
+            "place": collecting.Place(tuple(place[0]), place[1]) if place else None,
+            "unstoppable_ids": tuple(kept["unstoppable_ids"]),
+            "pauses": tuple(kept["pauses"]),
+        }
+        return replace(self, **kept, is_stopped=action.is_stopped)
 
 
-def load_progress(text: str | None, action: str, made_by: str) -> BulkProgress:
-    """Return the progress that a form has sent, or the progress of an action that has not begun."""
-    if not text:
-        return BulkProgress(action, made_by)
+def load_progress(alias: str, action_id: str, action: str, made_by: str, search: str) -> BulkProgress:
+    """Return the progress of the action that a form continues; raise Http404 if it is not of this user and search."""
     try:
-        kept: dict[str, Any] = signing.loads(text, salt=SALT)
-    except signing.BadSignature:
+        progress = BulkProgress(action, made_by, str(UUID(action_id)))
+    except ValueError:
         raise Http404 from None
-    if (kept["action"], kept["made_by"]) != (action, made_by):
+    with databases.reading(alias) as session:
+        progress = _read(session, progress)
+    if progress.search != search:
         raise Http404
-    since, place = kept["since"], kept["place"]
-    kept |= {
-        "since": datetime.fromisoformat(since) if since else None,
-        "place": collecting.Place(tuple(place[0]), place[1]) if place else None,
-        "unstoppable_ids": tuple(kept["unstoppable_ids"]),
-    }
-    return BulkProgress(**kept)
+    return progress
+
+
+def _read(session: databases.Session, progress: BulkProgress) -> BulkProgress:
+    stored = stored_actions.read(session.cursor, progress.owner, schema=session.schema)
+    if stored is None:
+        raise Http404
+    return progress.with_stored(stored)
+
+
+def _write(session: databases.Session, progress: BulkProgress) -> None:
+    stored_actions.write(session.cursor, progress.owner, progress.stored(), schema=session.schema)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,19 +179,31 @@ class BulkAction:
     # Writes the progress and the jobs of a step into the admin's log, in the transaction of the step.
     log: Callable[[BulkProgress, StepResult, PendingStep], None]
 
+    def begin(self, progress: BulkProgress) -> BulkProgress:
+        """Collect the jobs, and return how many there are for the user to confirm. Nothing is changed yet."""
+        deadline = monotonic() + LONGEST_REQUEST
+        return self._collect(self._begin(progress), lambda: monotonic() >= deadline)
+
     def run(self, progress: BulkProgress) -> BulkProgress:
         """Run the next steps and return the progress. Each step and its entry in the log are one transaction."""
-        began = monotonic()
-        deadline = began + LONGEST_REQUEST
-
-        def is_over() -> bool:
-            return monotonic() >= deadline
-
+        deadline = monotonic() + LONGEST_REQUEST
         try:
-            progress = self._run(progress, is_over)
+            return self._run(progress, lambda: monotonic() >= deadline)
         except _TimedOutError as stopped:
-            progress = replace(stopped.progress, has_timed_out=True)
-        return replace(progress, seconds=progress.seconds + monotonic() - began)
+            return replace(stopped.progress, has_timed_out=True)
+
+    def stop(self, progress: BulkProgress) -> BulkProgress:
+        """Stop the action, and return what it has done when the step that is running has ended."""
+        with databases.writing(self.alias) as (cursor, schema):
+            stored_actions.stop(cursor, progress.owner, schema=schema)
+        try:
+            with databases.writing(self.alias, waits_for_locks=True) as (cursor, schema):
+                stored_actions.wait_for_step(cursor, progress.owner.action_id, schema=schema)
+        except databases.PageTimeoutError:
+            progress = replace(progress, has_timed_out=True)
+        with databases.reading(self.alias) as session:
+            progress = _read(session, progress)
+        return progress if progress.has_timed_out else self._finish(progress)
 
     def _run(self, progress: BulkProgress, is_over: Callable[[], bool]) -> BulkProgress:
         def collect(each: BulkProgress) -> BulkProgress:
@@ -160,15 +213,16 @@ class BulkAction:
             progress = self._step(self._step(progress, self._begin), collect)
         while True:
             following = self._step(progress, self._run_step)
-            if following is not progress:
+            if following.is_stopped:
+                return following
+            if following.visits > progress.visits:
                 progress = following
                 if is_over():
                     return progress
-            elif progress.is_collected:
-                return self._step(replace(progress, is_finished=True), self._finish)
+            elif following.is_collected:
+                return self._step(replace(following, is_finished=True), self._finish)
             else:
-                # Not by the number of visited jobs: the answer of a request may be lost, and the form be sent again.
-                progress = self._step(progress, collect)
+                progress = self._step(following, collect)
 
     def _step(self, progress: BulkProgress, step: Callable[[BulkProgress], BulkProgress]) -> BulkProgress:
         try:
@@ -179,9 +233,9 @@ class BulkAction:
     def _begin(self, progress: BulkProgress) -> BulkProgress:
         with databases.writing(self.alias) as (cursor, schema):
             undo.forget_old(cursor, schema=schema)
-            since = collecting.beginning(cursor)
-            priority = self._priority(cursor, schema)
-        return replace(progress, action_id=str(uuid4()), since=since, priority=priority)
+            progress = replace(progress, action_id=str(uuid4()), since=collecting.beginning(cursor))
+            stored_actions.begin(cursor, progress.owner, progress.stored(), schema=schema)
+        return progress
 
     def _priority(self, cursor: Any, schema: str) -> int | None:
         if self.call.change is None or self.call.change.action != RUN_NEXT:
@@ -197,28 +251,32 @@ class BulkAction:
         If that takes longer than a request, it continues after the steps that it has got, and after its end a second
         walk finds the jobs that have changed their state between two snapshots.
         """
-        owner = collecting.Owner(UUID(progress.action_id), progress.action, progress.made_by)
         criteria = self.criteria
         if progress.is_second_walk:
             criteria = replace(criteria, unchanged_since=progress.since)
         try:
-            with databases.writing(self.alias, has_one_snapshot=True) as (cursor, schema):
-                parts = collecting.parts(cursor, criteria, self.states, schema=schema)
-                first = max(progress.collected_steps, bulk_steps.next_number(cursor, owner.action_id, schema=schema))
-                found = collecting.collect(
-                    cursor,
-                    owner,
-                    parts,
-                    schema=schema,
-                    first=first,
-                    is_over=is_over,
-                    place=progress.place,
-                )
-        except IntegrityError:
-            # A request of another tab has just stored the same steps: they are done first.
+            with databases.writing(self.alias, has_one_snapshot=True) as session:
+                following = self._collect_from(session, progress, criteria, is_over)
+                _write(session, following)
+        except (IntegrityError, OperationalError) as error:
+            if sqlstate(error) not in (UNIQUE_VIOLATION, SERIALIZATION_FAILURE):
+                raise
+            # Since the snapshot another request has stored the same steps, or run one, or stopped the action.
             return progress
+        return following
+
+    def _collect_from(
+        self, session: databases.Session, progress: BulkProgress, criteria: Criteria, is_over: Callable[[], bool]
+    ) -> BulkProgress:
+        cursor, schema = session
+        owner = progress.owner
+        parts = collecting.parts(cursor, criteria, self.states, schema=schema)
+        first = max(progress.collected_steps, bulk_steps.next_number(cursor, owner.action_id, schema=schema))
+        found = collecting.collect(
+            cursor, owner, parts, schema=schema, first=first, is_over=is_over, place=progress.place
+        )
         is_whole = progress.place is None or progress.is_second_walk
-        return replace(
+        following = replace(
             progress,
             found=progress.found + found.jobs,
             collected_steps=first + found.steps,
@@ -226,18 +284,34 @@ class BulkAction:
             is_collected=found.next_place is None and is_whole,
             is_second_walk=progress.is_second_walk or (found.next_place is None and not is_whole),
         )
+        if progress.search and not progress.collected_steps:
+            counts = bulk_steps.count_collected(cursor, owner.action_id, self.states, schema=schema)
+            asked = sum(number for state, number in counts.items() if state in self.states)
+            counted = {state.value: number for state, number in counts.items()}
+            skipped = {state.value: number for state, number in counts.items() if state not in self.states}
+            following = replace(following, counts=counted, asked=asked, found=asked, skipped=skipped)
+        return following
 
     def _run_step(self, progress: BulkProgress) -> BulkProgress:
-        """Run the next step; return the same progress if there is none."""
-        action_id = UUID(progress.action_id)
+        """Run the next step, unless there is none or the action was stopped."""
+        began = monotonic()
         with databases.writing(self.alias) as session:
-            step = bulk_steps.next_step(session.cursor, action_id, progress.made_by, schema=session.schema)
-            if step is None:
+            owner = progress.owner
+            step = bulk_steps.next_step(session.cursor, owner.action_id, owner.made_by, schema=session.schema)
+            # Read when the step is locked: now no other request can change it.
+            progress = _read(session, progress)
+            if step is None or progress.is_stopped:
                 return progress
+            if progress.began_at is None:
+                began_at, priority = collecting.beginning(session.cursor), self._priority(*session)
+                progress = replace(progress, began_at=began_at, priority=priority)
             result = self._change(session, progress, step)
             following = progress.after(result, 0 if step.is_repeated else len(step.ids))
+            following = self._with_pauses(session, following, result.ids)
             self.log(following, result, step)
             self._report_cancelled(result)
+            following = replace(following, seconds=following.seconds + monotonic() - began)
+            _write(session, following)
         # The step has been committed.
         return following
 
@@ -258,13 +332,22 @@ class BulkAction:
             undo.forget_step(cursor, action_id, step.number, schema=schema)
         return result
 
+    def _with_pauses(self, session: databases.Session, progress: BulkProgress, ids: Sequence[int]) -> BulkProgress:
+        """Count the jobs that should run now, and wait for the end of a pause."""
+        if self.call.change is None or self.call.change.action not in (RUN_NOW, RUN_NEXT, RETRY):
+            return progress
+        paused = bulk_steps.paused_jobs(session.cursor, ids, schema=session.schema)
+        said = dict.fromkeys((*progress.pauses, *(pause_notice.sentence(pause) for pause, _ in paused)))
+        number = sum(number for _, number in paused)
+        return replace(progress, paused=progress.paused + number, pauses=(*said,)[:MOST_PAUSES])
+
     def _call(self, progress: BulkProgress) -> Call:
-        """Return the call with the values of the beginning: all steps have the same time, so the order stays."""
+        """Use the start time for every step, so jobs keep their order."""
         change = self.call.change
         if change is None:
             return self.call
         priority = change.priority if progress.priority is None else progress.priority
-        return replace(self.call, change=replace(change, now=progress.since, priority=priority))
+        return replace(self.call, change=replace(change, now=progress.began_at, priority=priority))
 
     def _report_cancelled(self, result: StepResult) -> None:
         """Send the signal for the jobs that a step removed, when its transaction commits."""

@@ -30,6 +30,11 @@ class Selection:
     text: str = ""
 
     @property
+    def search(self) -> str:
+        """What identifies the search; "" for jobs that were selected by hand."""
+        return f"{self.criteria.state.value}:{self.text}" if self.is_all else ""
+
+    @property
     def description(self) -> str:
         """The state and the text of a search; "" for jobs that were selected by hand."""
         if not self.is_all:
@@ -60,7 +65,7 @@ def read_selection(admin: Any, request: HttpRequest, alias: str) -> Selection:
 
 def hidden_fields(request: HttpRequest) -> list[tuple[str, str]]:
     """Return the fields that identify the selected jobs, for the form on the next page."""
-    names = ("action", "all", "q", "state", "back", databases.PARAMETER)
+    names = ("action", "all", "q", "state", "back", "typed", databases.PARAMETER)
     pairs = [(name, request.POST[name]) for name in names if name in request.POST]
     if "all" in request.POST:
         return pairs

@@ -12,7 +12,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from django_graphile_worker import conf, registry
-from django_graphile_worker.admin import databases, formatting, refreshed_regions
+from django_graphile_worker.admin import databases, formatting, pause_notice, refreshed_regions
 from django_graphile_worker.admin.jobs import failure_times
 from django_graphile_worker.admin.jobs.actions.job_actions import offered_actions
 from django_graphile_worker.admin.jobs.detail import missing_job
@@ -23,10 +23,11 @@ from django_graphile_worker.admin.jobs.detail.payload_tree import PayloadTree
 from django_graphile_worker.admin.jobs.detail.timeline import timeline
 from django_graphile_worker.admin.jobs.detail.tracebacks import ParsedError, parse_error
 from django_graphile_worker.admin.jobs.job_list.list_view import JobListAdmin
-from django_graphile_worker.admin.jobs.states import state_name
+from django_graphile_worker.admin.jobs.states import flag_names, state_name
 from django_graphile_worker.admin.pages import explain_database_errors
 from django_graphile_worker.admin.search.search_criteria import LARGEST_ID
 from django_graphile_worker.models import Job, PastAttempt
+from django_graphile_worker.pause_type import Pause
 from django_graphile_worker.payloads import RawPayload, decode_leniently
 from django_graphile_worker.redaction import redact_text
 from django_graphile_worker.results.values import Result
@@ -76,7 +77,7 @@ class JobDetailAdmin(JobListAdmin):
             "is_known_task": job.task_identifier in registry.tasks,
             "is_running": job.state is State.RUNNING,
             "is_stopping": job.stop_reason is not None,
-            "facts": JobFacts(self, request, job).all(),
+            "facts": JobFacts(self, request, job, self._pauses_of(request, job)).all(),
             "timeline": timeline(job, _log_entries(object_id), timezone.now(), _recorded_failure(request, job, kept)),
             "error": _error(job, sees_payload),
             "sees_payload": sees_payload,
@@ -86,6 +87,14 @@ class JobDetailAdmin(JobListAdmin):
             **self._actions_and_urls(request, job, object_id),
         }
         return self.render(request, "job.html", context)
+
+    def _pauses_of(self, request: HttpRequest, job: job_detail.JobDetail) -> list[Pause]:
+        """Return the pauses that the job waits for."""
+        if not job.is_available:
+            return []
+        flags = flag_names(job.flags_text)
+        pauses = pause_notice.read_pauses(databases.selected_alias(request))
+        return [pause for pause in pauses if pause.holds(job.task_identifier, job.queue_name, flags)]
 
     def _actions_and_urls(self, request: HttpRequest, job: job_detail.JobDetail, object_id: str) -> dict[str, Any]:
         actions = offered_actions(self, request, job.state)

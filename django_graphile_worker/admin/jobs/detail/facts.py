@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
 
-from django_graphile_worker.admin import error_summary, formatting
+from django_graphile_worker.admin import error_summary, formatting, pause_notice
 from django_graphile_worker.admin.jobs.states import flag_names
 from django_graphile_worker.admin.pages import PageAdmin
 from django_graphile_worker.admin.search.search_query import SearchTerm
 from django_graphile_worker.expiry import PREFIX as EXPIRY_PREFIX
 from django_graphile_worker.expiry import as_time, own_expiry
+from django_graphile_worker.pause_type import Pause, PauseKind
 from django_graphile_worker.redaction import redact_text
 from django_graphile_worker.run_flags import schedule_in, without_run_flags
 from django_graphile_worker.sql.inspection.job_detail import MOST_AHEAD, JobDetail
@@ -38,10 +39,13 @@ class JobFacts:
     page: PageAdmin
     request: HttpRequest
     job: JobDetail
+    # Those that the job waits for.
+    pauses: Sequence[Pause] = ()
 
     def all(self) -> list[Fact]:
         return [
             *self._always(),
+            *self._pauses(),
             *self._limit(),
             *self._optional(),
             *self._cancellation(),
@@ -60,6 +64,19 @@ class JobFacts:
         yield Fact(_("Run at"), formatting.exact_time(job.run_at))
         yield Fact(_("Created"), formatting.exact_time(job.created_at))
         yield Fact(_("Updated"), formatting.exact_time(job.updated_at))
+
+    def _pauses(self) -> Iterator[Fact]:
+        kinds = {
+            PauseKind.QUEUE: _("Queue paused"),
+            PauseKind.TASK: _("Task paused"),
+            PauseKind.FLAG: _("Flag paused"),
+        }
+        for pause in self.pauses:
+            value = pause_notice.sentence(pause)
+            if pause.until is not None:
+                value = f"{value} ({_('until %(time)s') % {'time': formatting.exact_time(pause.until)}})"
+            url = self.page.url(self.request, "pausedwork", kind=pause.kind.value, name=pause.name)
+            yield Fact(kinds[pause.kind], value, url)
 
     def _limit(self) -> Iterator[Fact]:
         job = self.job
@@ -112,7 +129,8 @@ class JobFacts:
         if job.queue_name is None:
             return
         yield Fact(_("Queue"), job.queue_name, self._search("queue", job.queue_name))
-        if job.locked_at is None and job.queue_locked_by is not None:
+        is_paused = any(pause.kind is PauseKind.QUEUE for pause in self.pauses)
+        if job.locked_at is None and job.queue_locked_by is not None and not is_paused:
             yield self._queue_lock()
         if job.ahead:
             yield Fact(_("Jobs ahead in the queue"), formatting.capped_number(job.ahead, MOST_AHEAD))

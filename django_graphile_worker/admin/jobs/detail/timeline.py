@@ -87,7 +87,10 @@ def _attempt(number: int, job: JobDetail) -> str:
 
 
 def _why_no_more(job: JobDetail) -> str:
-    """Return why a job is not retried. PermanentFailure sets attempts to max_attempts, so no number is shown then."""
+    """Return why a job is not retried. Giving up sets attempts to max_attempts, however often the job ran."""
+    if job.attempts_made < job.attempts:
+        values = {"number": job.attempts_made, "most": job.max_attempts}
+        return _("given up after attempt %(number)s of %(most)s") % values
     if error_summary.was_given_up(job.last_error):
         return _("the task gave up, so the job is not retried")
     return _("no attempts left (%(number)s of %(most)s)") % {"number": job.attempts, "most": job.max_attempts}

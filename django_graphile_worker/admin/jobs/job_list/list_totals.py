@@ -33,7 +33,7 @@ def list_total(session: databases.Session, criteria: Criteria, counts: Mapping[S
     if not any(part.is_more for part in counted):
         return Total(formatting.number(number), is_exact=True)
     if criteria == Criteria():
-        estimate = match_counts.estimate(session.cursor, criteria, State.ANY, schema=session.schema)
-        if estimate.number > number:
-            return Total(_("about %(number)s") % {"number": formatting.number(estimate.number)}, is_exact=False)
+        estimate = match_counts.estimate(session.cursor, schema=session.schema)
+        if estimate > number:
+            return Total(_("about %(number)s") % {"number": formatting.number(estimate)}, is_exact=False)
     return Total(formatting.count(Count(number=number, is_more=True)), is_exact=False)

@@ -59,10 +59,13 @@ _READABLE = rf"""case when pg_catalog.strpos(job.payload::text, '\u') = 0 then t
 # Larger payloads, in bytes as stored, are not searched for texts: a look at some thousand jobs must end in time.
 LARGEST_PAYLOAD = 256 * 1024
 
-# The number of attempts that a list shows: `attempts.attempts_made`.
-_ATTEMPTS = r"""case when job.attempts < job.max_attempts or job.last_error is null then job.attempts
+# What a list reads of an error: the worker writes the number of attempts near its beginning, an operator at its end.
+ENDS_OF_ERROR = r"""case when pg_catalog.length(job.last_error) <= 700 then job.last_error
+    else pg_catalog."left"(job.last_error, 500) || E'\n' || pg_catalog."right"(job.last_error, 200) end"""
+# The number of attempts that a list shows: `attempts.attempts_made`. The first part is greedy: it is the last remark.
+_ATTEMPTS = rf"""case when job.attempts < job.max_attempts or job.last_error is null then job.attempts
     else coalesce(pg_catalog.substring(
-        pg_catalog."left"(job.last_error, 500), '(?n)^Not tried again after attempt ([0-9]{1,5}) of [0-9]{1,5}\.$'
+        {ENDS_OF_ERROR}, '(?:^|.*\n)Not tried again after attempt ([0-9]{{1,5}}) of [0-9]{{1,5}}\.(?:\n|$)'
     )::int, job.attempts) end"""
 
 # The names of a job that patterns can match. A queue is looked up by its id: the table of queues may be large.

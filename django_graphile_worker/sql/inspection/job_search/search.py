@@ -14,7 +14,7 @@ from django_graphile_worker.sql.conditions import IS_DUE, NOT_TRIED
 from django_graphile_worker.sql.inspection.job_search.criteria import Criteria, State, state_of
 from django_graphile_worker.sql.inspection.job_search.index_walks import looked_at_by, walk
 from django_graphile_worker.sql.inspection.job_search.orders import TYPES, Order, order_of
-from django_graphile_worker.sql.inspection.job_search.row_conditions import Clauses
+from django_graphile_worker.sql.inspection.job_search.row_conditions import ENDS_OF_ERROR, Clauses
 from django_graphile_worker.sql.inspection.job_search.segmented_search import Found, SegmentedSearch
 from django_graphile_worker.sql.inspection.job_search.segments import segments
 from django_graphile_worker.sql.inspection.job_search.walk_choice import AVAILABLE
@@ -209,7 +209,7 @@ ROWS = f"""/* gw:job-rows */
 select job.id, task.identifier, queue.queue_name, job.priority, {readable(TRUE_RUN_AT)}, job.attempts,
     job.max_attempts, {readable("job.created_at")}, {readable("job.updated_at")}, job.key,
     {readable("job.locked_at")}, :SCHEMA._private_worker_of(job.locked_by), left(job.flags::text, 1000),
-    left(job.last_error, 500), job.is_available, {IS_DUE}, progress.done, progress.total, progress.message,
+    {ENDS_OF_ERROR}, job.is_available, {IS_DUE}, progress.done, progress.total, progress.message,
     parked.job_id is not null, {readable("progress.updated_at")}
 from :SCHEMA._private_jobs as job
 {JOIN_PARKED}

@@ -10,14 +10,15 @@ from django.contrib.auth.models import Permission
 from django.db import connection
 from django.test import Client
 
-from django_graphile_worker import signals
-from django_graphile_worker.admin.jobs.actions import confirmation
+from django_graphile_worker import pause, resume, signals
+from django_graphile_worker.admin.jobs.actions import bulk_progress, confirmation
 from django_graphile_worker.admin.jobs.actions.job_actions import ACTIONS
 from django_graphile_worker.models import Job
-from django_graphile_worker.sql.inspection.job_search import match_counts
+from django_graphile_worker.sql.job_actions import collecting, undo
 from tests.support import admin_pages as pages
 from tests.support.admin_pages import StatementRecorder, act, act_on_all, log_entries, messages, text
 from tests.support.factories import make_failed_job, make_job, minutes_ago
+from tests.support.operating import execute
 from tests.support.rows import in_quotes, query
 
 
@@ -216,13 +217,12 @@ class TestConfirmation:
         asked = act_on_all(admin_page, "delete", "task:send")
         assert "Type 5 to confirm the number of jobs:" in text(asked)
         sent = pages.fields(asked)
-        forged = {"typed": "5", "counted": sent["counted"] + "x", "q": ""}
-        for typed in ({}, {"typed": ""}, {"typed": "4"}, {"progress": ""}, forged):
+        for typed in ({}, {"typed": ""}, {"typed": "4"}, {"progress": ""}):
             again = admin_page.post(pages.ACT, {**sent, "confirmed": "1", **typed}, follow=True)
-            if typed.get("typed") != "5":
-                assert "Type 5 to confirm" in text(again)
-                assert Job.objects.count() == 5
-        assert not Job.objects.exists(), "a forged number is counted anew"
+            assert "Type 5 to confirm" in text(again)
+            assert Job.objects.count() == 5
+        admin_page.post(pages.ACT, {**sent, "confirmed": "1", "typed": "5"})
+        assert not Job.objects.exists()
 
     def test_is_not_confirmed_by_the_number_of_another_search(
         self, admin_page: Client, monkeypatch: pytest.MonkeyPatch
@@ -232,18 +232,56 @@ class TestConfirmation:
         for _ in range(5):
             make_job("send")
         few = pages.fields(act_on_all(admin_page, "delete", "task:charge"))
-        asked = admin_page.post(pages.ACT, {**few, "q": "task:send", "confirmed": "1"})
-        assert "Type 5 to confirm" in text(asked)
+        assert admin_page.post(pages.ACT, {**few, "q": "task:send", "confirmed": "1"}).status_code == 404
+        assert Job.objects.count() == 6
 
-    def test_of_more_jobs_than_are_counted_is_an_estimate(
+    def test_is_about_the_jobs_that_are_changed(self, admin_page: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Whatever jobs are added, and become due, while the user reads the question."""
+        monkeypatch.setattr(confirmation, "MOST_UNTYPED", 3)
+        gone, *_ = [make_job("send") for _ in range(5)]
+        later = make_job("send", run_at=minutes_ago(-9))
+        asked = act_on_all(admin_page, "reschedule", "task:send", state="ready")
+        assert asked.context["title"] == "Reschedule 5 jobs?"
+        make_job("send")
+        execute("update {schema}._private_jobs set run_at = now() where id = %s", [later])
+        execute("delete from {schema}._private_jobs where id = %s", [gone])
+        sent = {**pages.fields(asked), "confirmed": "1", "priority": "7"}
+        again = admin_page.post(pages.ACT, {**sent, "typed": "4"})
+        assert (again.context["title"], again.context["typed_number"]) == ("Reschedule 5 jobs?", "5")
+        done = admin_page.post(pages.ACT, {**sent, "typed": "5"}, follow=True)
+        assert pages.messages(done) == [
+            "4 jobs were rescheduled. Undo…",
+            "1 job was skipped, because it has ended meanwhile.",
+        ]
+        assert Job.objects.filter(priority=7).count() == 4
+
+    def test_says_that_many_jobs_cannot_be_undone(self, admin_page: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(undo, "MOST_UNDONE", 3)
+        for _ in range(3):
+            make_job("send")
+        assert "cannot be undone" not in text(act_on_all(admin_page, "reschedule", "task:send"))
+        make_job("send")
+        asked = act_on_all(admin_page, "reschedule", "task:send")
+        assert "This cannot be undone: an undo is kept for at most 3 jobs." in text(asked)
+
+    def test_of_more_jobs_than_are_collected_in_time_says_so(
         self, admin_page: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(match_counts, "MOST_COUNTED", 3)
+        monkeypatch.setattr(collecting, "STEP", 2)
+        monkeypatch.setattr(collecting, "MOST_READ", 2)
+        monkeypatch.setattr(bulk_progress, "LONGEST_REQUEST", 0.0)
         for _ in range(5):
             make_job("send")
-        title = act_on_all(admin_page, "delete", "task:send", state="ready").context["title"]
-        assert re.fullmatch(r"Delete (about [0-9,]+|more than 3) jobs?\?", title)
-        assert [match_counts.rounded(number) for number in (7, 123, 2_345_678)] == [7, 120, 2_300_000]
+        asked = act_on_all(admin_page, "delete", "task:send", state="ready")
+        assert asked.context["title"] == "Delete more than 2 jobs?"
+
+    def test_of_a_job_that_has_started_does_not_say_that_it_is_deleted(self, admin_page: Client) -> None:
+        job_id = make_job("send", locked_by="worker")
+        asked = act(admin_page, "delete", job_id)
+        said = text(asked)
+        assert asked.context["title"] == f"“Delete” is not possible for send #{job_id}"
+        assert "Nothing would be changed: its state is “Running”." in said
+        assert "is deleted" not in said
 
 
 def test_each_list_offers_only_what_can_work(admin_page: Client) -> None:
@@ -274,3 +312,19 @@ def test_run_next__is_refused_if_no_priority_is_lower(admin_page: Client) -> Non
     (reported,) = messages(act(admin_page, "run_next", job_id))
     assert "A job that waits has the priority -32768, the lowest of all" in reported
     assert Job.objects.get(pk=job_id).priority == 0
+
+
+def test_jobs_of_a_pause__are_not_said_to_run_now(admin_page: Client) -> None:
+    pause(queue="mails", reason="Provider down", by="demo", create=True)
+    pause(task="charge", by="ann", create=True)
+    in_queue, of_task = make_failed_job("send", queue_name="mails"), make_failed_job("charge", queue_name="mails")
+    (said,) = messages(act(admin_page, "retry", in_queue))
+    assert said.startswith("1 job is due, and starts when its pause ends: Paused by demo: Provider down.")
+    (said,) = messages(act(admin_page, "retry", of_task, make_failed_job("send"), make_failed_job("send")))
+    assert said.startswith("3 jobs will be retried now. 1 of them is paused, and starts when its pause ends: Paused")
+    resume(queue="mails")
+    later = make_job("charge", run_at=minutes_ago(-9))
+    (said,) = messages(act(admin_page, "run_now", later))
+    assert said.startswith("1 job is due, and starts when its pause ends: Paused by ann.")
+    (said,) = messages(act(admin_page, "run_now", make_job("send", run_at=minutes_ago(-9))))
+    assert said.startswith("1 job will run now.")

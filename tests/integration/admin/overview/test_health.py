@@ -10,6 +10,7 @@ from django.test import Client
 
 from django_graphile_worker.admin.overview import health
 from django_graphile_worker.sql import events
+from django_graphile_worker.sql.inspection import overview
 from tests.support import admin_pages as pages
 from tests.support.admin_pages import make_worker, text
 from tests.support.factories import make_job, minutes_ago
@@ -63,17 +64,40 @@ def test_no_worker__is_reported_also_if_nothing_is_ready(admin_page: Client) -> 
     assert "No worker is running." in shown
 
 
-def test_tasks_without_a_worker__are_reported_once(admin_page: Client, worker_schema: str) -> None:
-    """By the event if no job waits for them any more, and while jobs wait by what is so now."""
+def test_tasks_without_a_worker__are_reported_while_it_is_so(admin_page: Client, worker_schema: str) -> None:
+    """The page of events has what happened; the overview says what is so now, and says it once."""
     event = events.NewEvent(kind="tasks_unserved", subject="", severity=events.WARNING, details={"tasks": ["send"]})
     with connection.cursor() as cursor:
         events.add(cursor, event, schema=worker_schema)
     make_worker("django-worker-1", tasks=["other"])
-    (problem,) = _problems_about_send(admin_page)
-    assert problem.dismissed_kind == "tasks_unserved"
     make_job("send")
     (problem,) = _problems_about_send(admin_page)
     assert problem.cause == "No worker has the tasks of some ready jobs: send."
+    make_worker("django-worker-2", tasks=["send"])
+    assert _problems_about_send(admin_page) == []
+    assert "send" in text(admin_page.get(pages.EVENTS))
+
+
+def test_dead_rows__are_a_problem_only_if_they_stay(admin_page: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change of many jobs leaves as many dead rows, until autovacuum has come round."""
+    measured = overview.health
+    seen: dict[str, Any] = {"estimated_jobs": 0, "oldest_transaction_seconds": None}
+
+    def with_dead_rows(cursor: Any, *, schema: str) -> Any:
+        return measured(cursor, schema=schema)._replace(**seen)
+
+    monkeypatch.setattr(overview, "health", with_dead_rows)
+    found = []
+    for moment, number in ((0, 600_000), (599, 600_000), (601, 600_000), (602, 10), (603, 600_000), (1202, 600_000)):
+        seen |= {"now": 1_000.0 + moment, "dead_rows": number}
+        causes = [each.cause for each in admin_page.get(pages.OVERVIEW).context["problems"]]
+        found.append(any("dead rows" in cause for cause in causes))
+    assert found == [False, False, True, False, False, False]
+
+
+def test_worker_that_has_just_started__is_not_said_to_poll(admin_page: Client) -> None:
+    make_worker("django-worker-1", tasks=["send"], is_listening=None)
+    assert "Polling instead of listening" not in text(admin_page.get(pages.OVERVIEW))
 
 
 def _problems_about_send(admin_page: Client) -> list[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -169,3 +169,39 @@ def test_time_without_a_worker__is_a_gap_in_the_backlog(admin_page: Client) -> N
     assert [values[0] for _, values in backlog.table].count("5") == 3
     assert [values[0] for _, values in backlog.table].count(EMPTY_VALUE) == 57
     assert [values[0] for _, values in added.table if values[0] != EMPTY_VALUE] == ["1"]
+
+
+@pytest.mark.parametrize("history", [None, "1 day"])
+def test_expired_jobs__are_counted_and_charted(
+    admin_page: Client, worker_schema: str, settings: Any, history: str | None
+) -> None:
+    settings.GRAPHILE_WORKER = settings.GRAPHILE_WORKER | {"HISTORY": history and timedelta(days=1)}
+    record_statistics(worker_schema, "send", succeeded=7)
+    execute("select {schema}._private_count_expired_v1(array['remind', 'remind', 'send'], now())")
+    for span in ("hour", "day", "week"):
+        page = admin_page.get(pages.OVERVIEW, {"span": span})
+        (chart,) = [chart for chart in page.context["charts"] if chart.name == "expired"]
+        assert chart.summary == "3 expired"
+        rows = {row.identifier: row for row in page.context["tasks"]}
+        assert (rows["remind"].expired, rows["send"].expired) == ("2 expired", "1 expired")
+        assert "2 expired" in text(page)
+    of_task = admin_page.get(pages.OVERVIEW, {"task": "remind"})
+    assert [chart.summary for chart in of_task.context["charts"] if chart.name == "expired"] == ["2 expired"]
+    if history:
+        listed = admin_page.get(rows["remind"].expired_url)
+        assert (listed.status_code, "task:remind outcome:expired" in pages.body(listed)) == (200, True)
+    else:
+        assert rows["remind"].expired_url == ""
+
+
+def test_charts__leave_out_expired_jobs_if_there_are_none(admin_page: Client, worker_schema: str) -> None:
+    record_statistics(worker_schema, "send", succeeded=7)
+    assert "expired" not in [chart.name for chart in admin_page.get(pages.OVERVIEW).context["charts"]]
+
+
+def test_table_of_queues__says_that_a_queue_is_paused(admin_page: Client) -> None:
+    make_job("send", queue_name="mails", run_at=minutes_ago(2))
+    pause(queue="mails")
+    shown = text(admin_page.get(pages.OVERVIEW))
+    assert re.search(r"mails 1 2 min (\S+ s )?paused", shown)
+    assert "infinity" not in shown

@@ -24,7 +24,7 @@ from django_graphile_worker.admin.search.search_query import SearchTerm
 from django_graphile_worker.sql.inspection.job_search import search
 from django_graphile_worker.sql.inspection.job_search.counts import count_list, count_states
 from django_graphile_worker.sql.inspection.job_search.criteria import STATES, Criteria, State
-from django_graphile_worker.sql.job_actions import collecting
+from django_graphile_worker.sql.job_actions import collecting, stored_actions
 from django_graphile_worker.sql.schema import statement
 from django_graphile_worker.task_labels import label_of
 from tests.support.factories import make_job, minutes_ago
@@ -286,7 +286,7 @@ def test_actions__collect_exactly_the_jobs_that_a_search_finds(jobs: list[dict[s
 
 def _collected(session: Session, criteria: Criteria) -> set[int]:
     """Return the jobs that an action on all that match would change."""
-    owner = collecting.Owner(uuid4(), "delete", "operator")
+    owner = stored_actions.Owner(uuid4(), "delete", "operator")
     with transaction.atomic():
         parts = collecting.parts(session.cursor, criteria, STATES, schema=session.schema)
         collecting.collect(session.cursor, owner, parts, schema=session.schema, first=0, is_over=lambda: False)

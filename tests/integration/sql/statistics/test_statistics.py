@@ -12,7 +12,7 @@ import pytest
 from django.db import connection
 
 from django_graphile_worker.sql.statistics import statistics
-from django_graphile_worker.sql.statistics.statistics import BUCKETS, DAY, HOUR, MINUTE, TEN_MINUTES, Row
+from django_graphile_worker.sql.statistics.statistics import BUCKETS, DAY, HOUR, MINUTE, TEN_MINUTES, Row, TaskRuns
 from tests.support.recorded_statistics import append_and_fold
 
 THEN = datetime(2020, 1, 1, tzinfo=UTC)
@@ -98,7 +98,7 @@ def test_the_figures_of_some_tasks_are_read_without_those_of_others(worker_schem
     record([row(hour - 120, "c", 1), row(hour + 120, "c", 1)], worker_schema)
     with connection.cursor() as cursor:
         assert statistics.busiest_tasks(cursor, schema=worker_schema, period=HOUR, since=THEN, limit=2) == ["b", "a"]
-        expected = {"a": ({hour: 3, hour + 60: 3}, 1), "c": ({hour: 4}, 0)}
+        expected = {"a": TaskRuns({hour: 3, hour + 60: 3}, 1), "c": TaskRuns({hour: 4}, 0)}
         for number_of_tasks in (3, 1000):
             runs = statistics.read_runs(
                 cursor,

@@ -19,6 +19,7 @@ from django_graphile_worker.worker.parts import Parts
 from django_graphile_worker.worker.runner import never
 from tests.conftest import WAIT_TIMEOUT
 from tests.support.factories import make_job
+from tests.support.operating import execute
 from tests.support.stepped_worker import Build
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -51,6 +52,19 @@ def test_hears_of_jobs_and_proves_itself(stepped: Parts, listener: Listener) -> 
     add_job("quick")
     assert listener.wait(WAIT_TIMEOUT, unless=never)
     assert listener.is_healthy
+
+
+def test_worker_that_waits_for_its_first_proof_does_not_say_that_it_polls(stepped: Parts, listener: Listener) -> None:
+    """The overview would report it for ten seconds after each start."""
+    stated = "select metadata ->> 'is_listening' from {schema}._private_workers"
+    listener.wait(0, unless=never)
+    listener.wait(0.01, unless=never)
+    stepped.heartbeat.step()
+    assert execute(stated) == [(None,)]
+    add_job("quick")
+    assert listener.wait(WAIT_TIMEOUT, unless=never)
+    stepped.heartbeat.step()
+    assert execute(stated) == [("true",)]
 
 
 def test_what_a_claim_brings_along_is_no_proof(stepped: Parts, listener: Listener) -> None:

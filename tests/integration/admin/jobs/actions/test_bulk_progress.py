@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
 from django.conf import settings
-from django.db import connection
+from django.db import connection, connections
 from django.test import Client
 
 from django_graphile_worker.admin import databases
@@ -19,6 +22,7 @@ from tests.support import admin_pages as pages
 from tests.support.admin_pages import StatementRecorder, act, act_on_all, log_entries, messages, text
 from tests.support.factories import make_failed_job, make_job, minutes_ago
 from tests.support.operating import execute
+from tests.support.rows import query
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -40,6 +44,16 @@ def one_step_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def continue_action(client: Client, page: Any) -> Any:
     return client.post(pages.ACT, dict(page.context["hidden_fields"]), follow=True)
+
+
+def in_own_connection(client: Client, fields: dict[str, Any]) -> Any:
+    """Send a form in a thread: another tab of the same user."""
+    tab = Client()
+    tab.cookies = client.cookies
+    try:
+        return tab.post(pages.ACT, fields, follow=True)
+    finally:
+        connections.close_all()
 
 
 def finish_action(client: Client, page: Any) -> tuple[Any, int]:
@@ -72,11 +86,11 @@ class TestAllThatMatch:
     def test_are_exactly_the_matching_jobs(self, admin_page: Client, state: str) -> None:
         jobs = make_many()
         there = set().union(*jobs.values())
-        for query in ("task:task0 queue:eu", "queue:eu", "flag:slow", "task:task1", ""):
+        for terms in ("task:task0 queue:eu", "queue:eu", "flag:slow", "task:task1", ""):
             wanted = {job for name, ids in jobs.items() if state in (name, "all") for job in ids}
-            expected = set(Job.objects.filter(pk__in=wanted, **_filters(query)).values_list("pk", flat=True))
+            expected = set(Job.objects.filter(pk__in=wanted, **_filters(terms)).values_list("pk", flat=True))
             assert len(expected) > 3
-            response = act_on_all(admin_page, "delete", query, state=state, confirmed="1")
+            response = act_on_all(admin_page, "delete", terms, state=state, confirmed="1")
             assert messages(response) == [f"{len(expected)} jobs were deleted."]
             there -= expected
             assert set(Job.objects.values_list("pk", flat=True)) == there
@@ -130,7 +144,7 @@ class TestAllThatMatch:
         assert list(Job.objects.values_list("pk", flat=True)) == [newcomer]
 
 
-def _filters(query: str) -> dict[str, Any]:
+def _filters(terms: str) -> dict[str, Any]:
     meanings = {
         "task:task0": {"task__identifier": "task0"},
         "task:task1": {"task__identifier": "task1"},
@@ -138,7 +152,7 @@ def _filters(query: str) -> dict[str, Any]:
         "flag:slow": {"flags__has_key": "slow"},
     }
     filters: dict[str, Any] = {}
-    for term in query.split():
+    for term in terms.split():
         filters |= meanings[term]
     return filters
 
@@ -156,7 +170,8 @@ class TestALongAction:
         assert messages(page) == [
             "30 jobs were failed. Undo…",
         ]
-        assert set(Job.objects.exclude(pk=running).values_list("last_error", flat=True)) == {"no <more>"}
+        (error,) = set(Job.objects.exclude(pk=running).values_list("last_error", flat=True))
+        assert error == "no <more>\n\nNot tried again after attempt 0 of 25."
 
     def test_logs_exactly_what_it_did(self, admin_page: Client, one_step_a_request: None) -> None:
         for _ in range(30):
@@ -182,6 +197,80 @@ class TestALongAction:
         (address,) = re.findall(r'href="([^"]*/undo/[^"]*)"', pages.body(page))
         admin_page.post(address)
         assert not Job.objects.filter(priority=7).exists()
+
+    def test_that_is_stopped_during_a_step_reports_what_the_step_did(
+        self, admin_page: Client, one_step_a_request: None, monkeypatch: pytest.MonkeyPatch, wait_until: Any
+    ) -> None:
+        for _ in range(30):
+            make_job("send", priority=3)
+        page = act_on_all(admin_page, "reschedule", "task:send", state="ready", priority="7", confirmed="1")
+        monkeypatch.setattr(bulk_progress, "LONGEST_REQUEST", 10**6)
+        fields = dict(page.context["hidden_fields"])
+        is_changed, may_commit = Event(), Event()
+        run_step = bulk_steps.run_step
+
+        def held_step(*arguments: Any, **options: Any) -> Any:
+            result = run_step(*arguments, **options)
+            is_changed.set()
+            assert may_commit.wait(20)
+            return result
+
+        monkeypatch.setattr(bulk_steps, "run_step", held_step)
+        with ThreadPoolExecutor(2) as requests:
+            continued = requests.submit(in_own_connection, admin_page, fields)
+            assert is_changed.wait(20)
+            stopped = requests.submit(in_own_connection, admin_page, {**fields, "stop": "1"})
+            wait_until(lambda: query("select 1 from pg_locks where not granted"))
+            may_commit.set()
+            answers = [continued.result(20), stopped.result(20)]
+        done = Job.objects.filter(priority=7).count()
+        assert done == 14, "no further step has begun"
+        for answer in answers:
+            assert messages(answer) == ["Stopped after 14 of 30 jobs.", "14 jobs were rescheduled. Undo…"]
+        assert sum(int(name.split()[0]) for name, _ in log_entries()) == 14
+        # The form of another tab continues nothing.
+        assert messages(admin_page.post(pages.ACT, fields, follow=True))[0] == "Stopped after 14 of 30 jobs."
+        assert Job.objects.filter(priority=7).count() == 14
+
+    def test_that_is_stopped_while_jobs_are_collected_changes_no_more(
+        self, admin_page: Client, one_step_a_request: None, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for number in range(45):
+            make_job(f"task{number % 3}", run_at=minutes_ago(5))
+        page = act_on_all(admin_page, "reschedule", state="ready", confirmed="1", priority="5")
+        assert not page.context["is_collected"]
+        fields = dict(page.context["hidden_fields"])
+        collect = collecting.collect
+
+        def stopped_meanwhile(*arguments: Any, **options: Any) -> Any:
+            with ThreadPoolExecutor(1) as requests:
+                answer = requests.submit(in_own_connection, admin_page, {**fields, "stop": "1"}).result(20)
+            assert messages(answer)[0].startswith("Stopped after ")
+            return collect(*arguments, **options)
+
+        monkeypatch.setattr(collecting, "collect", stopped_meanwhile)
+        monkeypatch.setattr(bulk_progress, "LONGEST_REQUEST", 10**6)
+        answer = admin_page.post(pages.ACT, fields, follow=True)
+        done = Job.objects.filter(priority=5).count()
+        assert 0 < done < 45
+        assert messages(answer) == [f"Stopped after {done} jobs.", f"{done} jobs were rescheduled. Undo…"]
+        assert not query("select 1 from {schema}._private_action_steps where done_at is null")
+
+    def test_of_two_operators_is_counted_and_stopped_for_each(
+        self, admin_page: Client, client_with: Any, one_step_a_request: None
+    ) -> None:
+        for _ in range(30):
+            make_job("send", priority=3)
+        other = client_with("reschedule_job")
+        mine = act_on_all(admin_page, "reschedule", "task:send", state="ready", priority="7", confirmed="1")
+        theirs = act_on_all(other, "reschedule", "task:send", state="ready", priority="8", confirmed="1")
+        fields = dict(mine.context["hidden_fields"])
+        assert other.post(pages.ACT, {**fields, "stop": "1"}).status_code == 404
+        stopped = admin_page.post(pages.ACT, {**fields, "stop": "1"}, follow=True)
+        assert messages(stopped)[1] == "7 jobs were rescheduled. Undo…"
+        done, _ = finish_action(other, theirs)
+        assert messages(done) == ["30 jobs were rescheduled. Undo…"]
+        assert Job.objects.filter(priority=8).count() == 30
 
     def test_gives_all_jobs_the_same_time_of_the_list(
         self, admin_page: Client, one_step_a_request: None, monkeypatch: pytest.MonkeyPatch
@@ -212,7 +301,7 @@ class TestALongAction:
         done: dict[str, int],
         lost: int,
     ) -> None:
-        """Also if the jobs were not yet all collected: what the lost requests did is not among what the form counts."""
+        """The tab was closed, for example. Also if the jobs were not yet all collected."""
         for number in range(45):
             make_job(f"task{number % 3}", run_at=minutes_ago(5))
         page = act_on_all(admin_page, action, state="ready", confirmed="1", **given)
@@ -227,6 +316,7 @@ class TestALongAction:
         else:
             pytest.fail("Expected the action to end.")
         assert page.status_code == 200
+        assert messages(page)[0].startswith("45 jobs were "), "what the lost answers said is counted"
         assert Job.objects.filter(**done).count() == Job.objects.count()
 
     def test_that_two_tabs_collect_at_once_is_continued_by_both(
@@ -266,7 +356,7 @@ class TestALongAction:
         page = act_on_all(admin_page, "delete", "task:send", state="failed", confirmed="1")
         before = Job.objects.count()
         fields = dict(page.context["hidden_fields"])
-        for changed in ({"progress": fields["progress"][:-1] + "_"}, {"action": "retry"}):
+        for changed in ({"progress": fields["progress"][:-1] + "_"}, {"progress": str(uuid4())}, {"action": "retry"}):
             assert admin_page.post(pages.ACT, fields | changed).status_code == 404
         assert Job.objects.count() == before
 

@@ -86,7 +86,11 @@ def test_fail_keeps_the_traceback_and_adds_the_reason(admin_page: Client) -> Non
     said = messages(act(admin_page, "fail", new, retrying, failed, confirmed="1", reason=reason))
     assert said[1:] == ["1 job was skipped: its state is “Failed”."]
     errors = dict(Job.objects.values_list("pk", "last_error"))
-    assert errors == {new: reason, retrying: f"KeyError: 1\n\nframes\n\n{reason}", failed: "OSError: 2"}
+    assert errors == {
+        new: f"{reason}\n\nNot tried again after attempt 0 of 25.",
+        retrying: f"KeyError: 1\n\nframes\n\n{reason}\n\nNot tried again after attempt 2 of 25.",
+        failed: "OSError: 2",
+    }
     assert set(Job.objects.values_list("attempts", flat=True)) == {25}
     assert log_entries()[0] == (f"#{new}", "Failed. Reason: Customer left; password=••••••")
 

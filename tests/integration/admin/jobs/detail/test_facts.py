@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
+from typing import Any
 
+import pytest
 from django.test import Client
+from django.utils import timezone
 
+from django_graphile_worker import pause
+from django_graphile_worker.admin import formatting
 from tests.support.admin_pages import body, job_url, make_worker, text
 from tests.support.factories import make_job, make_queue, minutes_ago
 
@@ -50,3 +56,22 @@ def test_shows_the_schedule_and_not_the_flag_that_says_so(admin_page: Client) ->
     assert "Flags slow Workers" in shown
     assert ":90000" not in shown
     assert "Flags" not in text(admin_page.get(job_url(make_job("send", flags={"crontab:90000": True}))))
+
+
+@pytest.mark.parametrize("paused", [{"queue": "mails"}, {"task": "send"}, {"flag": "slow"}])
+def test_shows_the_pause_that_the_job_waits_for(admin_page: Client, paused: dict[str, Any]) -> None:
+    job_id = make_job("send", queue_name="mails", flags={"slow": True})
+    (kind,) = paused
+    pause(**paused, reason="Provider down", by="demo", create=True)
+    shown = text(admin_page.get(job_url(job_id)))
+    assert f"{kind.capitalize()} paused Paused by demo: Provider down" in shown
+    assert "has held the queue" not in shown
+    assert "paused:" not in shown
+    assert "paused Paused" not in text(admin_page.get(job_url(make_job("other"))))
+
+
+def test_shows_until_when_its_queue_is_paused(admin_page: Client) -> None:
+    job_id = make_job("send", queue_name="mails")
+    until: Any = timezone.now() + timedelta(days=400)
+    pause(queue="mails", until=until)
+    assert f"Queue paused Paused (until {formatting.exact_time(until)})" in text(admin_page.get(job_url(job_id)))

@@ -71,6 +71,21 @@ class TestWhyNoMoreAttempts:
         assert "none left of 3" in shown
         assert "3 of 3" not in shown
 
+    def test_a_job_that_a_user_failed_shows_the_attempts_that_were_made(self, admin_page: Client) -> None:
+        job_id = make_job("charge", attempts=3, max_attempts=25, last_error="KeyError: 'x'\n" + "at\n" * 900)
+        pages.act(admin_page, "fail", job_id, reason="no more", confirmed="1")
+        shown = text(admin_page.get(pages.job_url(job_id)))
+        assert "given up after attempt 3 of 25" in shown
+        assert "25 of 25" not in shown
+        listed = admin_page.get(pages.JOBS, {"state": "failed"})
+        assert [row.attempts for row in listed.context["rows"]] == ["3/25"]
+        assert len(admin_page.get(pages.JOBS, {"q": "attempts:3"}).context["rows"]) == 1
+        # Retried and failed once more: the last of two remarks counts.
+        pages.act(admin_page, "retry", job_id)
+        pages.act(admin_page, "fail", job_id, confirmed="1")
+        assert "given up after attempt 0 of 25" in text(admin_page.get(pages.job_url(job_id)))
+        assert len(admin_page.get(pages.JOBS, {"q": "attempts:0"}).context["rows"]) == 1
+
     def test_a_job_that_used_all_attempts_shows_their_number(self, admin_page: Client) -> None:
         job_id = make_failed_job("charge", error="KeyError: 'x'", attempts=3, max_attempts=3)
         assert "no attempts left (3 of 3)" in text(admin_page.get(pages.job_url(job_id)))

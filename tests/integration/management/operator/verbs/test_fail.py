@@ -13,4 +13,5 @@ pytestmark = pytest.mark.django_db
 def test_fail__keeps_the_job_with_its_reason() -> None:
     job_id = make_job("a")
     operate("fail", str(job_id), "--reason", "The customer is gone.")
-    assert job_row(job_id, "attempts", "last_error") == (25, "The customer is gone.")
+    reason = "The customer is gone.\n\nNot tried again after attempt 0 of 25."
+    assert job_row(job_id, "attempts", "last_error") == (25, reason)
