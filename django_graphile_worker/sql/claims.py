@@ -7,7 +7,7 @@ claim statement. It never repeats. ``sql.releases`` ends claims.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from itertools import groupby
@@ -31,7 +31,8 @@ from :SCHEMA._private_claim_jobs_v6(
     %(forbidden_flags)s::text[], %(now)s::timestamptz,
     %(floor_priorities)s::int[], %(floor_run_ats)s::float8[], %(floor_ids)s::bigint[],
     %(floor_queued_run_ats)s::float8[], %(floor_ends)s::float8[], %(floor_end_ids)s::bigint[],
-    %(floor_queued_ends)s::float8[], %(floor_queued_end_ids)s::bigint[], %(walk)s::json)"""
+    %(floor_queued_ends)s::float8[], %(floor_queued_end_ids)s::bigint[], %(walk)s::json,
+    %(limited_tasks)s::int[], %(limited_shapes)s::int[])"""
 
 # How many steps a claim may walk over held queues and forbidden flags: they take some milliseconds.
 MAX_STEPS = 300
@@ -160,13 +161,15 @@ def claim_jobs(
     floors: Sequence[Floor] = (),
     ends: Sequence[End] = (),
     walk: Any = None,
+    limited_shapes: Mapping[int, int] | None = None,
 ) -> Claimed:
     """Claim up to ``max_jobs`` runnable jobs, of at most ``max_queues`` queues up to ``max_per_queue`` jobs each.
 
     The payloads of jobs beyond ``free_slots`` have at most ``max_bytes`` together. ``floors``, in the order of
     their priorities, spare a claim the entries of what earlier claims took. With ``ends``, one for each floor, the
     claim looks on the priorities of the floors only, at jobs up to the ends; the id of a floor is that of jobs in
-    queues, too. ``walk`` is what the last claim returned.
+    queues, too. ``walk`` is what the last claim returned. ``limited_shapes`` are the ids of the worker's limited tasks
+    with the number of their limits: no job of a queue is claimed before a limited job that comes first.
     """
     cursor.execute(
         statement(CLAIM_JOBS, schema),
@@ -183,6 +186,8 @@ def claim_jobs(
             "now": now,
             **_floors(floors, ends),
             "walk": None if walk is None else json.dumps(walk),
+            "limited_tasks": int_array(limited_shapes) if limited_shapes else None,
+            "limited_shapes": int_array(limited_shapes.values()) if limited_shapes else None,
         },
     )
     claims, summary = claims_of_rows(cursor.fetchall(), token)

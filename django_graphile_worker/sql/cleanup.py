@@ -67,6 +67,7 @@ TABLES_OF_EVENTS = (
     "_private_limit_places",
     "_private_limit_starts",
     "_private_limit_lanes",
+    "_private_limit_lane_keys",
     "_private_limit_keys",
     "_private_pauses",
     "_private_events",

@@ -259,6 +259,7 @@ def _build_retention(parts: Parts) -> Retention:
         history=parts.settings.history,
         is_used=parts.keeps_anything,
         now=parts.now,
+        limit_numbers=lambda: None if parts.limited is None else parts.limited.tasks.numbers,
         on_refused=parts.events.database_trouble,
     )
 

@@ -30,3 +30,6 @@ class MeasuringCursor:
 
     def fetchall(self) -> list[Any]:
         return self._rows
+
+    def fetchone(self) -> Any:
+        return self._rows[0]

@@ -35,7 +35,7 @@ class LimitedJobs:
 
     def limit(self, **limits: dict[str, Any]) -> None:
         """Use these numbers from now on."""
-        self._numbers = parameters_of(
+        self.numbers = parameters_of(
             LimitDefinition(name=name, numbers=LimitNumbers(**numbers), is_fair=False, tasks=(TASK,))
             for name, numbers in limits.items()
         )
@@ -89,7 +89,7 @@ class LimitedJobs:
             schema=self.schema,
             token=next(self._tokens),
             shapes={self.task_id: SHAPE},
-            numbers=self._numbers,
+            numbers=self.numbers,
             max_jobs=max_jobs,
             **options,
         )
@@ -120,7 +120,13 @@ class LimitedJobs:
 
     def sweep(self) -> int:
         with self.connection.cursor() as cursor:
-            return sweeping.sweep(cursor, schema=self.schema, numbers=self._numbers, after=None).woken
+            return sweeping.sweep(cursor, schema=self.schema, numbers=self.numbers, after=sweeping.Swept()).woken
+
+    def forget(self, seconds: float) -> int:
+        """Delete what was not used for so long; return the number of statements."""
+        with self.connection.cursor() as cursor:
+            steps = sweeping.forget(cursor, schema=self.schema, numbers=self.numbers, seconds=seconds)
+            return 1 + sum(1 for _ in steps)
 
     def count(self, table: str, condition: str = "true") -> int:
         return int(self.value(f"select count(*) from {{schema}}.{table} where {condition}"))
@@ -137,7 +143,8 @@ class LimitedJobs:
     def _lane_of(self, job: sorting.UnsortedJob) -> sorting.Lane:
         payload = json.loads(job.payload_text)
         keys = tuple((name, str(payload.get(name, ""))) for name in self._limits)
-        return sorting.Lane(job.task_id, SHAPE, job.queue_id or 0, job.flags_text, self._is_fair, keys)
+        turn_limit = self._limits[0] if self._is_fair else None
+        return sorting.Lane(job.task_id, SHAPE, job.queue_id or 0, job.flags_text, turn_limit, keys)
 
 
 def field_of(claims: Sequence[Claim], field: str) -> list[Any]:

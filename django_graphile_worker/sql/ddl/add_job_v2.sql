@@ -97,6 +97,7 @@ begin
       updated_at = case when jobs.locked_at is null then now() else jobs.updated_at end
     returning * into job;
     if job.revision > 0 then
+      job.run_at := :SCHEMA._private_true_run_at(job.id, job.run_at);
       return job;
     end if;
   else
@@ -117,7 +118,10 @@ begin
         payload = case when jobs.is_available then :SCHEMA._private_merged_payload(jobs.payload, excluded.payload) else jobs.payload end,
         priority = case when jobs.is_available then excluded.priority else jobs.priority end,
         run_at = case
-          when not jobs.is_available or (job_key_mode = 'preserve_run_at' and jobs.attempts = 0) then jobs.run_at
+          when not jobs.is_available then jobs.run_at
+          -- A job that waits for a limit is sorted again: the new payload may have another key.
+          when job_key_mode = 'preserve_run_at' and jobs.attempts = 0
+            then :SCHEMA._private_true_run_at(jobs.id, jobs.run_at)
           else excluded.run_at
         end,
         max_attempts = case when jobs.is_available then excluded.max_attempts else jobs.max_attempts end,

@@ -183,7 +183,10 @@ begin
           else :SCHEMA._private_merged_payload(jobs.payload, coalesce(replacement.payload, '{}'))
         end,
         priority = coalesce(replacement.priority, 0),
-        run_at = case when job_key_preserve_run_at and jobs.attempts = 0 then jobs.run_at else coalesce(replacement.run_at, now()) end,
+        run_at = case
+          when job_key_preserve_run_at and jobs.attempts = 0 then :SCHEMA._private_true_run_at(jobs.id, jobs.run_at)
+          else coalesce(replacement.run_at, now())
+        end,
         max_attempts = coalesce(replacement.max_attempts, 25),
         last_error = null,
         flags = case when cardinality(replacement.flags) > 0 then (select jsonb_object_agg(flag, true) from unnest(replacement.flags) as flag) end,

@@ -69,12 +69,15 @@
 --   floor_*ends, *end_ids  if given, look at a slice: on the priorities of the floors only, and on each at jobs without
 --                          a queue, and jobs in queues, up to these places; floor_ids are of both kinds of jobs then
 --   walk                   the place of the last claim's summary
+--   limited_tasks, *shapes the ids of the limited tasks of the worker, and for each the number of its limits; null if it has
+--                          none. A job of a queue does not start before a limited job of the queue that comes first.
 create function :SCHEMA._private_claim_jobs_v6(
     holder text, known_tasks int[], known_ranges int4multirange,
     max_jobs int, max_queues int, stretch int, free_slots int, max_bytes bigint, max_steps int,
     forbidden_flags text[], claimed_at timestamptz,
     floor_priorities int[], floor_run_ats float8[], floor_ids bigint[], floor_queued_run_ats float8[],
-    floor_ends float8[], floor_end_ids bigint[], floor_queued_ends float8[], floor_queued_end_ids bigint[], walk json
+    floor_ends float8[], floor_end_ids bigint[], floor_queued_ends float8[], floor_queued_end_ids bigint[], walk json,
+    limited_tasks int[], limited_shapes int[]
 ) returns table (
     job_id bigint, job_task_id int, job_attempts smallint, job_payload text, queue_id int,
     job_priority smallint, job_run_at float8, job_max_attempts smallint, job_key text, job_revision int,
@@ -133,6 +136,8 @@ declare
     line_tids tid[]; line_queues int[]; line_places int[]; sorted_tids tid[];
     -- Queues with a job that another transaction has locked, and whether the round met one.
     stuck_queues int[] := '{}'; is_stuck boolean; is_filled boolean;
+    -- The first limited job of each chosen queue.
+    limited_queues int[]; limited_priorities smallint[]; limited_run_ats timestamptz[]; limited_ids bigint[];
     -- The names of the queues that the round takes, by their ids. A look-up for each job would take a tenth of the claim.
     queue_names jsonb;
     bytes bigint; taken int; is_found boolean;
@@ -632,6 +637,13 @@ begin
                     end if;
 
                     line_tids := null;
+                    if chosen_queues is not null and limited_tasks is not null then
+                        select array_agg(first.queue_id), array_agg(first.job_priority), array_agg(first.job_run_at),
+                            array_agg(first.job_id)
+                        into limited_queues, limited_priorities, limited_run_ats, limited_ids
+                        from :SCHEMA._private_first_in_queues_v1(
+                            chosen_queues, null, limited_tasks, limited_shapes, forbidden_flags, this_moment) as first;
+                    end if;
                     if chosen_queues is not null then
                         select array_agg(held.id order by held.place)
                         into held_queues
@@ -639,7 +651,12 @@ begin
                             select q.id, chosen.place
                             from unnest(chosen_queues) with ordinality as chosen(id, place)
                             join only :SCHEMA._private_job_queues as q on q.id = chosen.id
-                            where q.is_available
+                            where q.is_available and (limited_queues is null or not exists (
+                                select from unnest(limited_queues, limited_priorities, limited_run_ats, limited_ids)
+                                    as first(queue_id, priority, run_at, id)
+                                where first.queue_id = q.id and (first.priority, first.run_at, first.id) < (
+                                    level, picked_run_ats[array_position(picked_queues, q.id)],
+                                    picked_ids[array_position(picked_queues, q.id)])))
                             order by chosen.place
                             limit queues_left
                             for no key update of q skip locked
@@ -703,7 +720,11 @@ begin
                                 select each.tid, each.queue_id, each.place
                                 from (
                                     select line.tid, line.queue_id, line.priority, line.run_at, line.id, line.place
-                                    from line where line.place <= per_queue
+                                    from line where line.place <= per_queue and (
+                                        limited_queues is null or (line.priority, line.run_at, line.id) < (
+                                            limited_priorities[array_position(limited_queues, line.queue_id)],
+                                            limited_run_ats[array_position(limited_queues, line.queue_id)],
+                                            limited_ids[array_position(limited_queues, line.queue_id)]) is not false)
                                     union all
                                     select job.tid, null, level, job.run_at, job.id, null
                                     from unnest(chosen_jobs, chosen_run_ats, chosen_ids) as job(tid, run_at, id)

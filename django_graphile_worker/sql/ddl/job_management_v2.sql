@@ -17,6 +17,7 @@ begin
     exit when found or not exists (select from only :SCHEMA._private_jobs as jobs where jobs.key = job_key);
   end loop;
 
+  job.run_at := :SCHEMA._private_true_run_at(job.id, job.run_at);
   if job.locked_at >= now() - interval '4 hours' then
     job := :SCHEMA._private_cancel_job(job, 'removed');
   elsif job.id is not null then
@@ -28,21 +29,30 @@ end
 $function$;
 
 create or replace function :SCHEMA.complete_jobs(job_ids bigint[])
-returns setof :SCHEMA._private_jobs language sql volatile set search_path = pg_catalog, pg_temp
+returns setof :SCHEMA._private_jobs language plpgsql volatile set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
 as $function$
 /* gw:complete_jobs */
-with free as (
-  select jobs.id
-  from only :SCHEMA._private_jobs as jobs
-  where jobs.id = any(job_ids)
-    and (jobs.locked_at is null or jobs.locked_at < now() - interval '4 hours')
-  order by jobs.id
-  for update
-)
-delete from only :SCHEMA._private_jobs as jobs
-where jobs.id = any(array(select free.id from free))
-returning jobs.*;
+declare
+  job :SCHEMA._private_jobs;
+begin
+  for job in
+    with free as (
+      select jobs.id
+      from only :SCHEMA._private_jobs as jobs
+      where jobs.id = any(job_ids)
+        and (jobs.locked_at is null or jobs.locked_at < now() - interval '4 hours')
+      order by jobs.id
+      for update
+    )
+    delete from only :SCHEMA._private_jobs as jobs
+    where jobs.id = any(array(select free.id from free))
+    returning jobs.*
+  loop
+    job.run_at := :SCHEMA._private_true_run_at(job.id, job.run_at);
+    return next job;
+  end loop;
+end
 $function$;
 
 create or replace function :SCHEMA.permanently_fail_jobs(job_ids bigint[], error_message text default null::text)
@@ -61,6 +71,7 @@ with free as (
 update only :SCHEMA._private_jobs as jobs set
   last_error = coalesce(error_message, 'Manually marked as failed'),
   attempts = jobs.max_attempts,
+  run_at = :SCHEMA._private_true_run_at(jobs.id, jobs.run_at),
   updated_at = now()
 where jobs.id = any(array(select free.id from free))
 returning jobs.*;
@@ -98,7 +109,8 @@ begin
       for update
     )
     update only :SCHEMA._private_jobs as jobs set
-      run_at = coalesce(reschedule_jobs.run_at, jobs.run_at),
+      -- A job that waits for a limit is sorted again.
+      run_at = coalesce(reschedule_jobs.run_at, :SCHEMA._private_true_run_at(jobs.id, jobs.run_at)),
       priority = coalesce(reschedule_jobs.priority, jobs.priority),
       attempts = coalesce(reschedule_jobs.attempts, jobs.attempts),
       max_attempts = coalesce(reschedule_jobs.max_attempts, jobs.max_attempts),

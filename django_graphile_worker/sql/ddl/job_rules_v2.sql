@@ -69,6 +69,20 @@ create or replace function :SCHEMA._private_is_due(run_at timestamptz)
 returns boolean language sql stable
 return run_at operator(pg_catalog.<=) (pg_catalog.now() operator(pg_catalog.+) interval '10 seconds');
 
+-- When a job is due in truth: while it waits for a limit, its run_at is infinity, and the true one is in the table of
+-- limited jobs. A role that may not read that table gets the run_at of the row.
+create or replace function :SCHEMA._private_true_run_at(job_id bigint, run_at timestamptz)
+returns timestamptz language plpgsql stable set search_path = pg_catalog, pg_temp as $function$
+begin
+  if run_at = 'infinity' and has_table_privilege(to_regclass(':SCHEMA._private_limited_jobs'), 'select') then
+    return coalesce((
+      select parked.run_at from only :SCHEMA._private_limited_jobs as parked
+      where parked.job_id = _private_true_run_at.job_id), run_at);
+  end if;
+  return run_at;
+end
+$function$;
+
 -- Only for calls of the former add_job that began before it was replaced.
 create or replace function :SCHEMA._private_hold_names()
 returns text language plpgsql volatile set search_path = pg_catalog, pg_temp as $function$

@@ -9,6 +9,56 @@
 -- Planner settings are pinned, as in claim_jobs_v3.sql. Tables are joined with arrays by lateral subqueries that end
 -- with "offset 0", or by "= any": each row is looked up by an index, whatever the planner believes about the tables.
 
+-- The first ready lanes of each task, at most so many, and the place of each among those of its task. Lanes with a
+-- forbidden flag are passed by their sets of flags, of which at most a thousand are looked at.
+create function :SCHEMA._private_ready_lanes_v1(of_tasks int[], of_shapes int[], forbidden_flags text[], most int)
+returns table (lane_id bigint, lane_priority smallint, lane_run_at timestamptz, place bigint)
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set enable_incremental_sort = off
+set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan
+as $$
+begin
+    if forbidden_flags is null then
+        return query
+        select ready.id, ready.priority, ready.head_run_at, ready.place
+        from unnest(of_tasks, of_shapes) as known(task_id, shape)
+        cross join lateral (
+            select l.id, l.priority, l.head_run_at, row_number() over () as place
+            from (
+                select l.id, l.priority, l.head_run_at from only :SCHEMA._private_limit_lanes as l
+                where l.state = 1 and l.task_id = known.task_id and l.shape = known.shape
+                order by l.priority, l.turn, l.id limit most
+            ) as l
+        ) as ready;
+        return;
+    end if;
+    return query
+    with recursive allowed (number, task_id, shape, flags) as (
+        select 1, known.task_id, known.shape, (
+            select l.flags from only :SCHEMA._private_limit_lanes as l
+            where l.state = 1 and l.task_id = known.task_id and l.shape = known.shape
+            order by l.flags limit 1)
+        from unnest(of_tasks, of_shapes) as known(task_id, shape)
+        union all
+        select allowed.number + 1, allowed.task_id, allowed.shape, (
+            select l.flags from only :SCHEMA._private_limit_lanes as l
+            where l.state = 1 and l.task_id = allowed.task_id and l.shape = allowed.shape and l.flags > allowed.flags
+            order by l.flags limit 1)
+        from allowed where allowed.flags is not null and allowed.number < 1000
+    )
+    select ready.id, ready.priority, ready.head_run_at, row_number() over (
+        partition by allowed.task_id order by ready.priority, ready.turn, ready.id)
+    from allowed
+    cross join lateral (
+        select l.id, l.priority, l.head_run_at, l.turn from only :SCHEMA._private_limit_lanes as l
+        where l.state = 1 and l.task_id = allowed.task_id and l.shape = allowed.shape and l.flags = allowed.flags
+        order by l.priority, l.turn, l.id limit most
+    ) as ready
+    where (allowed.flags ?| forbidden_flags) is not true;
+end
+$$;
+
 -- Picks due jobs of limited tasks that are not sorted, and locks them: some of the first and some of the last of each
 -- task and priority, so that a small tenant does not wait until all earlier jobs of a large one are sorted. The last
 -- row has no id and a summary:
@@ -137,13 +187,7 @@ begin
     summary := json_build_object(
         'has_more', has_more,
         'has_ready', wait_until <= moment is true or exists (
-            select from unnest(of_tasks, of_shapes) as known(task_id, shape)
-            cross join lateral (
-                select from only :SCHEMA._private_limit_lanes as l
-                where l.state = 1 and l.task_id = known.task_id and l.shape = known.shape
-                    and (forbidden_flags is null or (l.flags ?| forbidden_flags) is not true)
-                order by l.priority, l.turn, l.id limit 1
-            ) as ready),
+            select from :SCHEMA._private_ready_lanes_v1(of_tasks, of_shapes, forbidden_flags, 1)),
         'seconds_until_next', greatest(least(
             date_part('epoch', next_run_at - coalesce(claimed_at, clock_timestamp())),
             case when wait_until > moment then date_part('epoch', wait_until - moment) end), case
@@ -152,12 +196,12 @@ begin
 end
 $$;
 
--- Puts picked jobs into their lanes, and parks them. Each job has the number of its lane, each key the number of the
--- lane that has it. Returns how many jobs were parked, and how many of their lanes are ready.
+-- Puts picked jobs into their lanes, and parks them. Each job has the number of its lane, and the time of its own at which
+-- it expires; each key has the number of the lane that has it, and whether it takes turns. Returns how many jobs were parked, and how many of their lanes are ready.
 create function :SCHEMA._private_park_jobs_v1(
-    job_ids bigint[], job_revisions int[], job_lanes int[],
-    lane_tasks int[], lane_shapes int[], lane_queues int[], lane_flags text[], lane_fair boolean[],
-    key_lanes int[], key_names text[], key_texts text[], out parked int, out ready int
+    job_ids bigint[], job_revisions int[], job_lanes int[], job_expiries float8[],
+    lane_tasks int[], lane_shapes int[], lane_queues int[], lane_flags text[],
+    key_lanes int[], key_names text[], key_texts text[], key_turns boolean[], out parked int, out ready int
 )
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -168,59 +212,75 @@ as $$
 declare
     lane_ids bigint[]; lane_keys bigint[]; parked_ids bigint[];
 begin
-    insert into :SCHEMA._private_limit_keys (limit_name, key_text)
-    select distinct entry.name, entry.key
-    from unnest(key_names, key_texts) as entry(name, key)
-    where not exists (
-        select from only :SCHEMA._private_limit_keys as known
-        where known.limit_name = entry.name and known.key_text = entry.key offset 0)
-    order by entry.name, entry.key
-    on conflict (limit_name, key_text) do nothing;
-    -- Holds the keys against their deletion until the lanes that name them are committed.
-    select array_agg(known.id order by entry.number) into lane_keys
-    from unnest(key_names, key_texts) with ordinality as entry(name, key, number)
-    cross join lateral (
-        select k.id from only :SCHEMA._private_limit_keys as k
-        where k.limit_name = entry.name and k.key_text = entry.key for key share) as known;
+    loop
+        insert into :SCHEMA._private_limit_keys (limit_name, key_text)
+        select distinct entry.name, entry.key
+        from unnest(key_names, key_texts) as entry(name, key)
+        where not exists (
+            select from only :SCHEMA._private_limit_keys as known
+            where known.limit_name = entry.name and known.key_text = entry.key offset 0)
+        order by entry.name, entry.key
+        on conflict (limit_name, key_text) do nothing;
+        -- Holds the keys against their deletion until the lanes that name them are committed.
+        select array_agg(known.id order by entry.number) into lane_keys
+        from unnest(key_names, key_texts) with ordinality as entry(name, key, number)
+        cross join lateral (
+            select k.id from only :SCHEMA._private_limit_keys as k
+            where k.limit_name = entry.name and k.key_text = entry.key for key share) as known;
+        -- A key may have been deleted between the two statements.
+        exit when coalesce(cardinality(lane_keys), 0) = cardinality(key_names);
+    end loop;
 
     with keys as (
-        select entry.lane, array_agg(entry.key_id order by entry.key_id) as key_ids
-        from unnest(key_lanes, lane_keys) as entry(lane, key_id) group by entry.lane
+        select entry.lane, array_agg(entry.key_id order by entry.key_id) as key_ids,
+            max(entry.key_id) filter (where entry.takes_turns) as turn_key
+        from unnest(key_lanes, lane_keys, key_turns) as entry(lane, key_id, takes_turns) group by entry.lane
     ), head as (
-        select distinct on (entry.lane) entry.lane, job.priority, job.run_at
+        select distinct on (entry.lane) entry.lane, job.priority, job.run_at, entry.id
         from unnest(job_ids, job_revisions, job_lanes) as entry(id, revision, lane)
         cross join lateral (
             select j.priority, j.run_at from only :SCHEMA._private_jobs as j
             where j.id = entry.id and j.revision = entry.revision and j.is_available and isfinite(j.run_at)
             offset 0) as job
-        order by entry.lane, job.priority, job.run_at
+        order by entry.lane, job.priority, job.run_at, entry.id
     ), lane as (
-        select lane.number, lane.task_id, lane.shape, lane.queue_id, lane.flags, lane.is_fair,
-            coalesce(keys.key_ids, '{}') as key_ids, head.priority, head.run_at
-        from unnest(lane_tasks, lane_shapes, lane_queues, lane_flags::jsonb[], lane_fair) with ordinality
-            as lane(task_id, shape, queue_id, flags, is_fair, number)
+        select lane.number, lane.task_id, lane.shape, lane.queue_id, coalesce(lane.flags, '{}') as flags, keys.turn_key,
+            coalesce(keys.key_ids, '{}') as key_ids, head.priority, head.run_at, head.id as head_id,
+            case when keys.turn_key is null then head.run_at else coalesce((
+                select k.served_at from only :SCHEMA._private_limit_keys as k where k.id = keys.turn_key offset 0
+            ), '-infinity') end as turn
+        from unnest(lane_tasks, lane_shapes, lane_queues, lane_flags::jsonb[]) with ordinality
+            as lane(task_id, shape, queue_id, flags, number)
         join head on head.lane = lane.number
         left join keys on keys.lane = lane.number
     ), filled as (
         insert into :SCHEMA._private_limit_lanes as known (
-            task_id, shape, key_ids, queue_id, flags, is_fair, state, priority, head_run_at, turn, sorted_at)
-        select lane.task_id, lane.shape, lane.key_ids, lane.queue_id, lane.flags, lane.is_fair, 1, lane.priority,
-            lane.run_at, case when lane.is_fair then '-infinity' else lane.run_at end, clock_timestamp()
+            task_id, shape, key_ids, queue_id, flags, turn_key, state, priority, head_run_at, head_id, turn, sorted_at)
+        select lane.task_id, lane.shape, lane.key_ids, lane.queue_id, lane.flags, lane.turn_key, 1, lane.priority,
+            lane.run_at, lane.head_id, lane.turn, clock_timestamp()
         from lane
-        order by lane.task_id, lane.shape, lane.key_ids, lane.queue_id, md5(coalesce(lane.flags::text, ''))
-        on conflict (task_id, shape, key_ids, queue_id, md5(coalesce(flags::text, ''))) do update
-        set (priority, head_run_at, turn) = (
-                select head.priority, head.run_at,
-                    case when known.is_fair then coalesce(known.served_at, '-infinity') else head.run_at end
+        order by lane.task_id, lane.shape, lane.key_ids, lane.queue_id, md5(lane.flags::text)
+        on conflict (task_id, shape, key_ids, queue_id, md5(flags::text)) do update
+        set (priority, head_run_at, head_id, turn) = (
+                select head.priority, head.run_at, head.id,
+                    case when known.turn_key is null then head.run_at else excluded.turn end
                 from (
-                    select excluded.priority, excluded.head_run_at as run_at
+                    select excluded.priority, excluded.head_run_at as run_at, excluded.head_id as id
                     union all
-                    select known.priority, known.head_run_at where known.state > 0
-                    order by 1, 2 limit 1
+                    select known.priority, known.head_run_at, known.head_id where known.state > 0
+                    order by 1, 2, 3 limit 1
                 ) as head),
-            state = case when known.state = 0 then 1 else known.state end,
+            -- A lane that waits for its turn may have the best job now.
+            state = case when known.state in (0, 4) then 1 else known.state end,
             sorted_at = excluded.sorted_at
         returning known.id, known.task_id, known.shape, known.key_ids, known.queue_id, known.flags, known.state
+    ), linked as (
+        insert into :SCHEMA._private_limit_lane_keys (key_id, lane_id)
+        select key.id, filled.id from filled cross join lateral unnest(filled.key_ids) as key(id)
+        where not exists (
+            select from only :SCHEMA._private_limit_lane_keys as known
+            where known.key_id = key.id and known.lane_id = filled.id offset 0)
+        on conflict do nothing
     )
     select array_agg(filled.id order by number.number), count(*) filter (where filled.state = 1)
     into lane_ids, ready
@@ -228,21 +288,26 @@ begin
     left join lane on lane.number = number.number
     left join filled on filled.key_ids = lane.key_ids and filled.task_id = lane.task_id
         and filled.shape = lane.shape and filled.queue_id = lane.queue_id
-        and filled.flags is not distinct from lane.flags;
+        and filled.flags = lane.flags;
 
     with kept as (
-        insert into :SCHEMA._private_limited_jobs as limited (job_id, lane_id, task_id, priority, run_at, revision)
-        select job.id, lane_ids[entry.lane], job.task_id, job.priority, job.run_at, job.revision
-        from unnest(job_ids, job_revisions, job_lanes) as entry(id, revision, lane)
+        insert into :SCHEMA._private_limited_jobs as limited (
+            job_id, lane_id, task_id, priority, run_at, revision, expires_at)
+        select job.id, lane_ids[entry.lane], job.task_id, job.priority, job.run_at, job.revision,
+            case when job.was_started then 'infinity' else to_timestamp(entry.expiry) end
+        from unnest(job_ids, job_revisions, job_lanes, job_expiries) as entry(id, revision, lane, expiry)
         cross join lateral (
-            select j.id, j.task_id, j.priority, j.run_at, j.revision from only :SCHEMA._private_jobs as j
+            select j.id, j.task_id, j.priority, j.run_at, j.revision,
+                j.attempts > 0 or j.last_error is not null as was_started
+            from only :SCHEMA._private_jobs as j
             where j.id = entry.id and j.revision = entry.revision and j.is_available and isfinite(j.run_at)
             offset 0) as job
         where lane_ids[entry.lane] is not null
         -- The row of a job that was parked before, and then changed.
         on conflict (job_id) do update
         set lane_id = excluded.lane_id, task_id = excluded.task_id, priority = excluded.priority,
-            run_at = excluded.run_at, revision = excluded.revision, parked_at = clock_timestamp()
+            run_at = excluded.run_at, revision = excluded.revision, expires_at = excluded.expires_at,
+            parked_at = clock_timestamp()
         returning limited.job_id
     )
     select array_agg(kept.job_id), count(*) into parked_ids, parked from kept;
@@ -287,10 +352,182 @@ begin
     if lanes is null then
         return 0;
     end if;
-    update only :SCHEMA._private_limit_lanes as lane
-    set state = 1, blocked_by = null, blocked_at = null
-    where lane.id = any (lanes);
+    perform :SCHEMA._private_make_ready_v1(lanes);
     return cardinality(lanes);
+end
+$$;
+
+-- Makes lanes ready that the caller has locked. If keys take turns, the turn is that of the key.
+create function :SCHEMA._private_make_ready_v1(lanes bigint[]) returns void
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off
+set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan
+as $$
+begin
+    update only :SCHEMA._private_limit_lanes as lane
+    set state = 1, blocked_by = null, ready_at = null,
+        -- Of a lane that waits for its queue, the time says how often it is looked at.
+        blocked_at = case when lane.state = 3 then lane.blocked_at end,
+        turn = case when lane.turn_key is null then lane.turn else coalesce((
+            select k.served_at from only :SCHEMA._private_limit_keys as k where k.id = lane.turn_key offset 0
+        ), '-infinity') end
+    where lane.id = any (lanes);
+end
+$$;
+
+-- Makes the first lane of each kind ready that waits for one of these queues: a kind has the task and the flags in
+-- common, because a worker may know some tasks only, or forbid flags. Returns how many became ready.
+create function :SCHEMA._private_wake_queues_v1(queue_ids int[]) returns int
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set enable_incremental_sort = off
+set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan
+as $$
+declare
+    lanes bigint[];
+begin
+    lanes := array(
+        select first.lane_id from :SCHEMA._private_first_lanes_v1(queue_ids) as first where first.lane_state in (3, 4));
+    if lanes <> '{}' then
+        lanes := array(
+            select l.id from only :SCHEMA._private_limit_lanes as l
+            where l.id = any (lanes) and l.state in (3, 4) for no key update skip locked);
+        perform :SCHEMA._private_make_ready_v1(lanes);
+    end if;
+    return cardinality(lanes);
+end
+$$;
+
+-- The first lane of each kind in these queues, among those from which a job could start if the queue were free.
+create function :SCHEMA._private_first_lanes_v1(queue_ids int[])
+returns table (
+    queue_id int, lane_task_id int, lane_shape int, lane_flags jsonb, lane_id bigint, lane_state smallint,
+    lane_priority smallint, lane_run_at timestamptz, lane_job_id bigint)
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set enable_incremental_sort = off
+set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan
+as $$
+#variable_conflict use_column
+begin
+    return query
+    with recursive kind (queue_id, task_id, shape, flags) as (
+        select queue.id, -2147483648, -2147483648, 'null'::jsonb from unnest(queue_ids) as queue(id)
+        union all
+        select kind.queue_id, ahead.task_id, ahead.shape, ahead.flags
+        from kind
+        cross join lateral (
+            select l.task_id, l.shape, l.flags from only :SCHEMA._private_limit_lanes as l
+            where l.queue_id > 0 and l.state in (1, 3, 4) and l.queue_id = kind.queue_id
+                and (l.task_id, l.shape, l.flags) > (kind.task_id, kind.shape, kind.flags)
+            order by l.queue_id, l.task_id, l.shape, l.flags limit 1
+        ) as ahead
+    )
+    select kind.queue_id, kind.task_id, kind.shape, kind.flags, lane.id, lane.state, lane.priority, lane.head_run_at,
+        lane.head_id
+    from kind
+    cross join lateral (
+        select l.id, l.state, l.priority, l.head_run_at, l.head_id from only :SCHEMA._private_limit_lanes as l
+        where l.queue_id > 0 and l.state in (1, 3, 4) and l.queue_id = kind.queue_id
+            and l.task_id = kind.task_id and l.shape = kind.shape and l.flags = kind.flags
+        order by l.priority, l.head_run_at, l.head_id limit 1
+    ) as lane
+    where kind.flags <> 'null';
+end
+$$;
+
+-- The first job of each of these queues that is due and may start as far as limits go: of the lanes of the limited
+-- tasks, and of the jobs of other tasks (others) that are not parked. A job that is parked names its lane.
+create function :SCHEMA._private_first_in_queues_v1(
+    queue_ids int[], others int[], of_tasks int[], of_shapes int[], forbidden_flags text[], moment timestamptz
+) returns table (queue_id int, lane_id bigint, job_priority smallint, job_run_at timestamptz, job_id bigint)
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set enable_incremental_sort = off
+set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan
+as $$
+#variable_conflict use_column
+begin
+    return query
+    with recursive stair (queue_id, task_id, priority) as (
+        select queue.id, -2147483648, 0::smallint from unnest(queue_ids) as queue(id)
+        union all
+        select stair.queue_id, ahead.task_id, ahead.priority
+        from stair
+        cross join lateral (
+            select j.task_id, j.priority from only :SCHEMA._private_jobs as j
+            where j.is_available and j.job_queue_id is not null and j.job_queue_id = stair.queue_id
+                and (j.task_id, j.priority) > (stair.task_id, stair.priority)
+            order by j.job_queue_id, j.task_id, j.priority limit 1
+        ) as ahead
+    ), found as (
+        select first.queue_id, first.lane_id, first.lane_priority as priority, first.lane_run_at as run_at,
+            first.lane_job_id as id
+        from :SCHEMA._private_first_lanes_v1(queue_ids) as first
+        where first.lane_shape = of_shapes[array_position(of_tasks, first.lane_task_id)]
+            and (forbidden_flags is null or (first.lane_flags ?| forbidden_flags) is not true)
+        union all
+        select stair.queue_id, null, stair.priority, job.run_at, job.id
+        from stair
+        cross join lateral (
+            select early.run_at, early.id
+            from (
+                select j.run_at, j.id, j.flags from only :SCHEMA._private_jobs as j
+                where j.is_available and j.job_queue_id is not null and j.job_queue_id = stair.queue_id
+                    and j.task_id = stair.task_id and j.priority = stair.priority and j.run_at <= moment
+                order by j.run_at, j.id limit 50
+            ) as early
+            where forbidden_flags is null or (early.flags ?| forbidden_flags) is not true
+            order by early.run_at, early.id limit 1
+        ) as job
+        where stair.task_id = any (others || of_tasks)
+    )
+    select distinct on (found.queue_id) found.queue_id, found.lane_id, found.priority, found.run_at, found.id
+    from found
+    order by found.queue_id, found.priority, found.run_at, found.id;
+end
+$$;
+
+-- Of the lanes of a key that takes turns one is ready, for each kind: the first by priority and due time. The others wait
+-- for the turn of the key. The caller has locked the keys.
+create function :SCHEMA._private_offer_turns_v1(of_lanes bigint[]) returns void
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set enable_incremental_sort = off
+set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan
+as $$
+declare
+    kind record; first_id bigint; first_state smallint;
+begin
+    for kind in
+        select distinct l.turn_key, l.task_id, l.shape, l.flags
+        from only :SCHEMA._private_limit_lanes as l where l.id = any (of_lanes) and l.turn_key is not null
+    loop
+        select first.id, first.state into first_id, first_state
+        from (values (1), (4)) as known(state)
+        cross join lateral (
+            select l.id, l.state, l.priority, l.head_run_at, l.head_id from only :SCHEMA._private_limit_lanes as l
+            where l.turn_key is not null and l.state in (1, 4) and l.turn_key = kind.turn_key
+                and l.task_id = kind.task_id and l.shape = kind.shape and l.flags = kind.flags and l.state = known.state
+            order by l.priority, l.head_run_at, l.head_id limit 1
+        ) as first
+        order by first.priority, first.head_run_at, first.head_id limit 1;
+        continue when first_id is null;
+        -- Whoever made these ready, by a job that was added or has ended, has paid for this.
+        update only :SCHEMA._private_limit_lanes as lane set state = 4
+        where lane.id = any (array(
+            select l.id from only :SCHEMA._private_limit_lanes as l
+            where l.turn_key is not null and l.state in (1, 4) and l.turn_key = kind.turn_key
+                and l.task_id = kind.task_id and l.shape = kind.shape and l.flags = kind.flags and l.state = 1
+                and l.id <> first_id
+            limit 1000 for no key update skip locked));
+        if first_state = 4 then
+            perform :SCHEMA._private_make_ready_v1(array(
+                select l.id from only :SCHEMA._private_limit_lanes as l
+                where l.id = first_id and l.state = 4 for no key update skip locked));
+        end if;
+    end loop;
 end
 $$;
 
@@ -315,7 +552,7 @@ declare
 begin
     select array_agg(number.id order by number.id), array_agg(number.concurrency order by number.id),
         array_agg(number.is_closed order by number.id), array_agg(number.starts order by number.id),
-        array_agg(number.concurrency is not null order by number.id),
+        array_agg(number.has_numbers order by number.id),
         array_agg(number.rate_count order by number.id), array_agg(number.margin order by number.id),
         array_agg(number.seconds + number.margin order by number.id),
         array_agg(number.burst order by number.id),
@@ -327,7 +564,7 @@ begin
         burst_windows, full_keys, late_keys, places
     from (
         select known.id, known.starts, known.is_closed, known.concurrency, known.rate_count,
-            known.seconds, known.burst,
+            known.seconds, known.burst, known.has_numbers,
             -- A job starts a moment after its claim: windows are longer by the time within which it must start.
             least(greatest(known.seconds / 100, 0.05), 0.5) as margin,
             case when known.concurrency is not null then (
@@ -346,7 +583,10 @@ begin
                     as rate_count,
                 case when stored.limit_name is null then rate_windows[named.place]
                     else stored.rate_seconds::float8 end as seconds,
-                case when stored.limit_name is null then bursts[named.place] else stored.burst end as burst
+                case when stored.limit_name is null then bursts[named.place] else stored.burst end as burst,
+                -- A limit without concurrency may be given one, and then the jobs that run already count.
+                stored.limit_name is not null or coalesce(concurrencies[named.place], rate_counts[named.place])
+                    is not null as has_numbers
             from unnest(of_keys) as asked(id)
             cross join lateral (
                 select known.id, known.limit_name, known.starts, known.closed_until
@@ -403,7 +643,7 @@ set enable_seqscan = off set enable_bitmapscan = off
 set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan
 as $$
 declare
-    keys bigint[]; freed bigint[]; counts int[]; woken int := 0; lanes bigint[];
+    keys bigint[]; freed bigint[]; counts int[]; woken int := 0;
 begin
     keys := array(
         select distinct place.key_id
@@ -430,22 +670,25 @@ begin
             returning place.key_id
         )
         select array_agg(counted.key_id), array_agg(counted.places) into freed, counts
-        from (select gone.key_id, count(*)::int as places from gone group by gone.key_id) as counted;
+        from (select gone.key_id, count(*)::int as places from gone group by gone.key_id) as counted
+        cross join lateral (
+            select k.opens_at from only :SCHEMA._private_limit_keys as k where k.id = counted.key_id offset 0) as key
+        -- Lanes of a key that waits for time become ready then.
+        where (key.opens_at > clock_timestamp()) is not true;
         woken := :SCHEMA._private_attend_to_keys_v1(freed, counts, clock_timestamp());
     end if;
     if queue_ids is not null then
-        lanes := array(
-            select l.id
-            from unnest(queue_ids) as queue(id)
-            cross join lateral (
+        if keys = '{}' then
+            -- A claim that found the queue held may be about to commit that the lane waits: wait for it, with no key
+            -- locked, and in the order in which a sorter locks lanes.
+            perform from (
                 select l.id from only :SCHEMA._private_limit_lanes as l
-                where l.state = 3 and l.queue_id = queue.id
-                order by l.id limit 10
-                for no key update skip locked) as l);
-        if lanes <> '{}' then
-            update only :SCHEMA._private_limit_lanes as lane set state = 1, ready_at = null where lane.id = any (lanes);
-            woken := woken + cardinality(lanes);
+                where l.id = any (array(
+                    select first.lane_id from :SCHEMA._private_first_lanes_v1(queue_ids) as first))
+                order by l.task_id, l.shape, l.key_ids, l.queue_id, md5(l.flags::text)
+                for no key update) as locked;
         end if;
+        woken := woken + :SCHEMA._private_wake_queues_v1(queue_ids);
     end if;
     return woken;
 end
@@ -545,12 +788,12 @@ $$;
 -- Frees places whose claims have ended although nothing told of it, because their worker died. Then looks at some keys
 -- for which lanes wait, in the order of their ids, and makes lanes ready if such a key has room: its numbers may have
 -- changed. Only keys of limits whose numbers are given are looked at. Lanes that wait for a queue which is free become
--- ready, too: a pause that ends, or an operator, may have freed it. Returns how many lanes became ready, and the key
--- after which the next call goes on; null after the last.
+-- ready, too: a pause that ends, or an operator, may have freed it. Returns how many lanes became ready, and the key and
+-- the queue after which the next call goes on; null after the last.
 create function :SCHEMA._private_sweep_limits_v1(
-    after_key bigint, most int, clock timestamptz,
+    after_key bigint, after_queue int, most int, clock timestamptz,
     limit_names text[], concurrencies int[], rate_counts int[], rate_windows float8[], bursts int[],
-    out woken int, out next_key bigint
+    out woken int, out next_key bigint, out next_queue int
 )
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -594,22 +837,22 @@ begin
     where key.room > 0 and exists (
         select from only :SCHEMA._private_limit_lanes as l where l.state = 2 and l.blocked_by = key.id offset 0);
     woken := :SCHEMA._private_attend_to_keys_v1(ready, counts, coalesce(clock, clock_timestamp()));
-    with recursive waiting (queue_id) as (
-        select (
-            select l.queue_id from only :SCHEMA._private_limit_lanes as l
-            where l.state = 3 and l.queue_id > 0 order by l.queue_id limit 1)
+    with recursive waiting (queue_id, step) as (
+        select coalesce(after_queue, 0), 0
         union all
         select (
             select l.queue_id from only :SCHEMA._private_limit_lanes as l
-            where l.state = 3 and l.queue_id > waiting.queue_id order by l.queue_id limit 1)
-        from waiting where waiting.queue_id is not null
+            where l.queue_id > 0 and l.state in (1, 3, 4) and l.queue_id > waiting.queue_id
+            order by l.queue_id limit 1), waiting.step + 1
+        from waiting where waiting.queue_id is not null and waiting.step < most
     )
-    select array_agg(waiting.queue_id) into queues
-    from waiting
-    where exists (
-        select from only :SCHEMA._private_job_queues as q
-        where q.id = waiting.queue_id and q.is_available offset 0);
-    woken := woken + :SCHEMA._private_free_places_v1(null, null, queues);
+    select array_agg(waiting.queue_id) filter (where exists (
+            select from only :SCHEMA._private_job_queues as q
+            where q.id = waiting.queue_id and q.is_available offset 0)),
+        max(waiting.queue_id) filter (where waiting.step = most)
+    into queues, next_queue
+    from waiting where waiting.step > 0 and waiting.queue_id is not null;
+    woken := woken + :SCHEMA._private_wake_queues_v1(coalesce(queues, '{}'));
 end
 $$;
 
@@ -663,47 +906,72 @@ begin
 end
 $$;
 
--- Deletes lanes that have been empty for so long, and then keys that no lane names and no window needs.
-create function :SCHEMA._private_forget_lanes_v1(
-    seconds float8, most int, limit_names text[], rate_windows float8[]
-) returns int
+-- Deletes some of the lanes that have been empty for so long. Returns how many.
+create function :SCHEMA._private_forget_lanes_v1(seconds float8, most int) returns int
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
-set jit = off
+set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set enable_incremental_sort = off
+set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan
 as $$
 declare
     horizon constant timestamptz := clock_timestamp() - seconds * interval '1 second';
-    lanes bigint[]; keys bigint[];
+    lanes bigint[];
 begin
     lanes := array(
         select l.id from only :SCHEMA._private_limit_lanes as l
-        where l.state = 0 and l.sorted_at < horizon and (l.served_at < horizon) is not false
+        where l.state = 0 and l.sorted_at < horizon
         order by l.sorted_at, l.id limit most for update skip locked);
-    delete from only :SCHEMA._private_limit_lanes as lane where lane.id = any (lanes);
-    with named as materialized (
-        select distinct unnest(l.key_ids) as key_id from only :SCHEMA._private_limit_lanes as l
-    ), unused as (
-        select k.id from only :SCHEMA._private_limit_keys as k
-        where k.created_at < horizon and (k.closed_until < horizon) is not false
-            and not exists (select from named where named.key_id = k.id)
-            and not exists (select from only :SCHEMA._private_limit_places as place where place.key_id = k.id)
-            and not exists (
-                select from only :SCHEMA._private_limit_starts as start
-                where start.key_id = k.id and start.started_at > horizon - coalesce(
-                    rate_windows[array_position(limit_names, k.limit_name)], 2678400) * interval '1 second')
-        limit most
+    with gone as (
+        delete from only :SCHEMA._private_limit_lanes as lane where lane.id = any (lanes)
+        returning lane.id, lane.key_ids
     )
-    select array_agg(unused.id) into keys from unused;
+    delete from only :SCHEMA._private_limit_lane_keys as known
+    using gone cross join lateral unnest(gone.key_ids) as key(id)
+    where known.key_id = key.id and known.lane_id = gone.id;
+    return cardinality(lanes);
+end
+$$;
+
+-- Looks at some keys, in the order of their ids, and deletes those that no lane has and no window needs. Returns how many,
+-- and the key after which the next call goes on; null after the last.
+create function :SCHEMA._private_forget_keys_v1(
+    seconds float8, most int, after_key bigint, limit_names text[], rate_windows float8[],
+    out forgotten int, out next_key bigint
+)
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set enable_incremental_sort = off
+set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan
+as $$
+declare
+    horizon constant timestamptz := clock_timestamp() - seconds * interval '1 second';
+    keys bigint[];
+begin
+    select max(k.id) filter (where k.number = most), array_agg(k.id) filter (
+        where k.created_at < horizon and (k.closed_until < horizon) is not false and (k.served_at < horizon) is not false)
+    into next_key, keys
+    from (
+        select k.id, k.created_at, k.closed_until, k.served_at, row_number() over () as number
+        from (
+            select k.id, k.created_at, k.closed_until, k.served_at from only :SCHEMA._private_limit_keys as k
+            where k.id > coalesce(after_key, 0) order by k.id limit most
+        ) as k
+    ) as k;
     keys := array(
         select k.id from only :SCHEMA._private_limit_keys as k
         where k.id = any (keys) order by k.id for update skip locked);
-    -- After the locks: a sorter that held a key may have committed a lane that names it.
+    -- After the locks: a sorter that held a key may have committed a lane that has it.
     keys := array(
-        select unused.id from unnest(keys) as unused(id)
-        except
-        select unnest(l.key_ids) from only :SCHEMA._private_limit_lanes as l);
+        select k.id from only :SCHEMA._private_limit_keys as k
+        where k.id = any (keys)
+            and not exists (select from only :SCHEMA._private_limit_lane_keys as l where l.key_id = k.id offset 0)
+            and not exists (select from only :SCHEMA._private_limit_places as place where place.key_id = k.id offset 0)
+            and not exists (
+                select from only :SCHEMA._private_limit_starts as start
+                where start.key_id = k.id and start.number = k.starts and start.started_at > horizon - coalesce(
+                    rate_windows[array_position(limit_names, k.limit_name)], 2678400) * interval '1 second' offset 0));
     delete from only :SCHEMA._private_limit_starts as start where start.key_id = any (keys);
     delete from only :SCHEMA._private_limit_keys as k where k.id = any (keys);
-    return cardinality(lanes) + cardinality(keys);
+    forgotten := cardinality(keys);
 end
 $$;

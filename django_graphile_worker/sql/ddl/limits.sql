@@ -21,6 +21,8 @@ create table :SCHEMA._private_limit_keys (
   starts bigint not null default 0,
   -- When a job of the key may start again, if lanes wait for that: then a claim makes some of them ready.
   opens_at timestamptz,
+  -- When a job last started that took the turn of the key.
+  served_at timestamptz,
   created_at timestamptz not null default pg_catalog.now(),
   constraint limit_keys_name_text_key unique (limit_name, key_text)
 ) with (fillfactor = 50);
@@ -39,35 +41,54 @@ create table :SCHEMA._private_limit_lanes (
   key_ids bigint[] not null,
   -- 0 for no queue.
   queue_id int not null,
-  flags jsonb,
-  is_fair boolean not null,
+  -- An empty object for no flags.
+  flags jsonb not null,
+  -- The one of its keys that takes turns with others.
+  turn_key bigint,
   -- 0: no job waits; 1: ready, a claim may take a job; 2: waits for a place or a start of the key blocked_by;
-  -- 3: waits until ready_at, because the queue or a row was locked.
-  state smallint not null constraint limit_lanes_state_check check (state between 0 and 3),
+  -- 3: waits for its queue, or because a row was locked, at the latest until ready_at; 4: waits for the turn of its key,
+  -- of which another lane is ready.
+  state smallint not null constraint limit_lanes_state_check check (state between 0 and 4),
   blocked_by bigint,
   ready_at timestamptz,
-  -- Since when it waits for the key.
+  -- Since when it waits for the key, or for the queue.
   blocked_at timestamptz,
   -- Of the first job.
   priority smallint not null,
   head_run_at timestamptz not null,
-  -- Which lane of a task and a priority comes first: by the time of the last claim if keys take turns, else the due
-  -- time of the first job.
+  head_id bigint not null,
+  -- Which lane of a task and a priority comes first: by the time when its key was last served if keys take turns, else
+  -- the due time of the first job.
   turn timestamptz not null,
-  served_at timestamptz,
-  -- When a job was last put into it.
+  -- When a job was last put into it, or its last job was taken.
   sorted_at timestamptz not null
 ) with (fillfactor = 50);
 alter table :SCHEMA._private_limit_lanes enable row level security;
 create unique index if not exists limit_lanes_identity_index on :SCHEMA._private_limit_lanes (
-  task_id, shape, key_ids, queue_id, pg_catalog.md5(coalesce(flags::pg_catalog.text, '')));
+  task_id, shape, key_ids, queue_id, pg_catalog.md5(flags::pg_catalog.text));
 create index if not exists limit_lanes_ready_index on :SCHEMA._private_limit_lanes (
   task_id, shape, priority, turn, id) where state = 1;
+-- For workers with forbidden flags: they pass all lanes of a set of flags in one step.
+create index if not exists limit_lanes_flags_index on :SCHEMA._private_limit_lanes (
+  task_id, shape, flags, priority, turn, id) where state = 1;
 create index if not exists limit_lanes_blocked_index on :SCHEMA._private_limit_lanes (
   blocked_by, task_id, priority, turn, id) where state = 2;
 create index if not exists limit_lanes_ready_at_index on :SCHEMA._private_limit_lanes (ready_at, id) where state = 3;
-create index if not exists limit_lanes_queue_index on :SCHEMA._private_limit_lanes (queue_id, id) where state = 3;
+-- The lanes of a queue from which a job could start if the queue were free.
+create index if not exists limit_lanes_queue_index on :SCHEMA._private_limit_lanes (
+  queue_id, task_id, shape, flags, priority, head_run_at, head_id) where queue_id > 0 and state in (1, 3, 4);
+create index if not exists limit_lanes_turn_index on :SCHEMA._private_limit_lanes (
+  turn_key, task_id, shape, flags, state, priority, head_run_at, head_id)
+  where turn_key is not null and state in (1, 4);
 create index if not exists limit_lanes_empty_index on :SCHEMA._private_limit_lanes (sorted_at, id) where state = 0;
+
+-- Which lanes have a key: a key that no lane has can be deleted.
+create table :SCHEMA._private_limit_lane_keys (
+  key_id bigint not null,
+  lane_id bigint not null,
+  constraint limit_lane_keys_pkey primary key (key_id, lane_id)
+);
+alter table :SCHEMA._private_limit_lane_keys enable row level security;
 
 -- A parked job: its row in _private_jobs has run_at = 'infinity'.
 create table :SCHEMA._private_limited_jobs (
@@ -79,6 +100,8 @@ create table :SCHEMA._private_limited_jobs (
   run_at timestamptz not null,
   -- Of the job when its keys were computed: another revision may have other keys.
   revision int not null,
+  -- When the job expires by its own flag; infinity if it has been started before. Null if that is up to its task.
+  expires_at timestamptz,
   parked_at timestamptz not null default pg_catalog.clock_timestamp()
 );
 alter table :SCHEMA._private_limited_jobs enable row level security;
@@ -116,8 +139,8 @@ declare
   role text;
 begin
   foreach limits_table in array array[
-    '_private_limit_keys', '_private_limit_lanes', '_private_limited_jobs', '_private_limit_places',
-    '_private_limit_starts', '_private_limit_overrides']
+    '_private_limit_keys', '_private_limit_lanes', '_private_limit_lane_keys', '_private_limited_jobs',
+    '_private_limit_places', '_private_limit_starts', '_private_limit_overrides']
   loop
     execute format('create policy %I on :SCHEMA.%I using (true) with check (true)', 'limits_by_grant', limits_table);
     for role in

@@ -7,5 +7,6 @@ where job.id = limited.job_id and job.run_at = 'infinity';
 drop table :SCHEMA._private_limit_starts;
 drop table :SCHEMA._private_limit_places;
 drop table :SCHEMA._private_limited_jobs;
+drop table :SCHEMA._private_limit_lane_keys;
 drop table :SCHEMA._private_limit_lanes;
 drop table :SCHEMA._private_limit_keys;

@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from django_graphile_worker.expiry import expiry_in
 from django_graphile_worker.frozen import Frozen
-from django_graphile_worker.sql.codecs import boolean_array, int_array, nullable_text_array, text_array
+from django_graphile_worker.sql.codecs import boolean_array, int_array, nullable_array, nullable_text_array, text_array
 from django_graphile_worker.sql.schema import statement
 
 PICK_UNSORTED = """/* gw:unsorted */
@@ -21,9 +23,12 @@ from :SCHEMA._private_unsorted_jobs_v1(
 
 PARK = """/* gw:park */
 select parked, ready from :SCHEMA._private_park_jobs_v1(
-    %(job_ids)s::bigint[], %(job_revisions)s::int[], %(job_lanes)s::int[],
+    %(job_ids)s::bigint[], %(job_revisions)s::int[], %(job_lanes)s::int[], %(job_expiries)s::float8[],
     %(lane_tasks)s::int[], %(lane_shapes)s::int[], %(lane_queues)s::int[], %(lane_flags)s::text[],
-    %(lane_fair)s::boolean[], %(key_lanes)s::int[], %(key_names)s::text[], %(key_texts)s::text[])"""
+    %(key_lanes)s::int[], %(key_names)s::text[], %(key_texts)s::text[], %(key_turns)s::boolean[])"""
+
+# Seconds since 1970. A job that expires later never does.
+LATEST_EXPIRY = 1e11
 
 
 class UnsortedJob(NamedTuple):
@@ -58,7 +63,8 @@ class Lane(NamedTuple):
     queue_id: int
     # The flags as JSON, or None.
     flags_text: str | None
-    is_fair: bool
+    # The name of the limit whose keys take turns, or None.
+    turn_limit: str | None
     # Pairs of the name of a limit and a key text.
     keys: tuple[tuple[str, str], ...]
 
@@ -107,22 +113,33 @@ class Parked(NamedTuple):
     ready_lanes: int
 
 
+def _own_expiry(flags_text: str | None) -> float | None:
+    """Return when the job expires by its own flag, in seconds since 1970, within the times of PostgreSQL."""
+    epoch = None if flags_text is None else expiry_in(flags_text)
+    if epoch is None:
+        return None
+    return math.inf if epoch > LATEST_EXPIRY else max(epoch, 0.0)
+
+
 def park(cursor: Any, jobs: Sequence[SortedJob], *, schema: str) -> Parked:
     """Put the jobs into their lanes."""
     numbers = {lane: number for number, lane in enumerate(dict.fromkeys(each.lane for each in jobs), 1)}
-    keys = [(number, name, text) for lane, number in numbers.items() for name, text in lane.keys]
+    keys = [
+        (number, name, text, name == lane.turn_limit) for lane, number in numbers.items() for name, text in lane.keys
+    ]
     parameters = {
         "job_ids": int_array([each.job.id for each in jobs]),
         "job_revisions": int_array([each.job.revision for each in jobs]),
         "job_lanes": int_array([numbers[each.lane] for each in jobs]),
+        "job_expiries": nullable_array([_own_expiry(each.job.flags_text) for each in jobs]),
         "lane_tasks": int_array([lane.task_id for lane in numbers]),
         "lane_shapes": int_array([lane.shape for lane in numbers]),
         "lane_queues": int_array([lane.queue_id for lane in numbers]),
         "lane_flags": nullable_text_array([lane.flags_text for lane in numbers]),
-        "lane_fair": boolean_array([lane.is_fair for lane in numbers]),
-        "key_lanes": int_array([number for number, _, _ in keys]),
-        "key_names": text_array([name for _, name, _ in keys]),
-        "key_texts": text_array([text for _, _, text in keys]),
+        "key_lanes": int_array([number for number, _, _, _ in keys]),
+        "key_names": text_array([name for _, name, _, _ in keys]),
+        "key_texts": text_array([text for _, _, text, _ in keys]),
+        "key_turns": boolean_array([takes_turns for _, _, _, takes_turns in keys]),
     }
     cursor.execute(statement(PARK, schema), parameters)
     return Parked(*cursor.fetchone())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -10,43 +10,61 @@ from django_graphile_worker.sql.limits.numbers import PARAMETERS
 from django_graphile_worker.sql.schema import statement
 
 SWEEP = f"""/* gw:sweep-limits */
-select woken, next_key
-from :SCHEMA._private_sweep_limits_v1(%(after)s::bigint, %(most)s::int, %(clock)s::timestamptz, {PARAMETERS})"""
+select woken, next_key, next_queue
+from :SCHEMA._private_sweep_limits_v1(
+    %(after_key)s::bigint, %(after_queue)s::int, %(most)s::int, %(clock)s::timestamptz, {PARAMETERS})"""
 
 FORGET_LANES = """/* gw:forget-lanes */
-select :SCHEMA._private_forget_lanes_v1(
-    %(seconds)s::float8, %(most)s::int, %(limit_names)s::text[], %(rate_windows)s::float8[])"""
+select :SCHEMA._private_forget_lanes_v1(%(seconds)s::float8, %(most)s::int)"""
 
-# How many keys one sweep looks at.
-MOST_KEYS = 500
-# How many lanes and keys are deleted at once.
-MOST_FORGOTTEN = 1_000
+FORGET_KEYS = """/* gw:forget-limit-keys */
+select next_key from :SCHEMA._private_forget_keys_v1(
+    %(seconds)s::float8, %(most)s::int, %(after)s::bigint, %(limit_names)s::text[], %(rate_windows)s::float8[])"""
+
+# How many keys, and how many queues, one sweep looks at.
+MAX_SWEPT = 500
+# How many lanes one statement deletes, and how many keys it looks at.
+MAX_FORGOTTEN = 1_000
 
 
 class Swept(NamedTuple):
-    """How many lanes have become ready, and the key after which the next sweep continues; None after the last."""
+    """How many lanes have become ready, and the key and the queue after which the next sweep continues."""
 
-    woken: int
-    next_key: int | None
+    woken: int = 0
+    # None after the last.
+    next_key: int | None = None
+    next_queue: int | None = None
 
 
 def sweep(
-    cursor: Any, *, schema: str, numbers: Mapping[str, str], after: int | None, clock: datetime | None = None
+    cursor: Any, *, schema: str, numbers: Mapping[str, str], after: Swept, clock: datetime | None = None
 ) -> Swept:
-    """Free the places of claims that have ended, and make lanes ready that wait for keys with room."""
-    parameters = {"after": after, "most": MOST_KEYS, "clock": clock, **numbers}
+    """Free the places of claims that have ended, and make lanes ready that wait for keys with room or free queues."""
+    parameters = {
+        "after_key": after.next_key,
+        "after_queue": after.next_queue,
+        "most": MAX_SWEPT,
+        "clock": clock,
+        **numbers,
+    }
     cursor.execute(statement(SWEEP, schema), parameters)
     return Swept(*cursor.fetchone())
 
 
-def forget_lanes(cursor: Any, *, schema: str, numbers: Mapping[str, str], seconds: float) -> int:
-    """Delete lanes that have been empty for so long, and keys that nothing needs; return how many."""
-    parameters = {
-        "seconds": seconds,
-        "most": MOST_FORGOTTEN,
-        "limit_names": numbers["limit_names"],
-        "rate_windows": numbers["rate_windows"],
-    }
-    cursor.execute(statement(FORGET_LANES, schema), parameters)
-    (found,) = cursor.fetchone()
-    return int(found)
+def forget(cursor: Any, *, schema: str, numbers: Mapping[str, str], seconds: float) -> Iterator[None]:
+    """Delete lanes that have been empty for so long, then keys that nothing needs: a batch with each step."""
+    parameters = {"seconds": seconds, "most": MAX_FORGOTTEN}
+    while True:
+        cursor.execute(statement(FORGET_LANES, schema), parameters)
+        (found,) = cursor.fetchone()
+        if found < MAX_FORGOTTEN:
+            break
+        yield
+    after = None
+    while True:
+        windows = {"limit_names": numbers["limit_names"], "rate_windows": numbers["rate_windows"]}
+        cursor.execute(statement(FORGET_KEYS, schema), {**parameters, **windows, "after": after})
+        (after,) = cursor.fetchone()
+        if after is None:
+            return
+        yield

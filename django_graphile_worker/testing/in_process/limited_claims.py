@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -43,6 +43,11 @@ class LimitedSingleClaims:
             database, self._tasks, now=now, clock=now, idle_seconds=None, close_connections=_leave_open
         )
 
+    @property
+    def shapes(self) -> Mapping[int, int]:
+        """The limited tasks, with the number of their limits."""
+        return self._tasks.shapes
+
     def claim(self, forbidden_flags: Sequence[str]) -> LimitedClaimed:
         """Claim the limited job that a worker would start next, if one may start."""
         found = self._sorter.sort()
@@ -56,10 +61,10 @@ class LimitedSingleClaims:
         return claimed
 
     def free(self, claims: Sequence[Claim]) -> None:
-        """Free the places of jobs that have ended."""
+        """Free the places of jobs that have ended, and the queues of all of them."""
         ended = [claim for claim in claims if self._tasks.is_limited(claim.task_id)]
-        if ended:
-            queue_ids = [claim.queue_id for claim in ended if claim.queue_id is not None]
+        queue_ids = [claim.queue_id for claim in claims if claim.queue_id is not None]
+        if ended or queue_ids:
             with self._database.cursor() as cursor:
                 free_places(cursor, ended, schema=self._database.schema, queue_ids=queue_ids)
 
@@ -70,6 +75,8 @@ class LimitedSingleClaims:
                 schema=self._database.schema,
                 token=next(self._tokens),
                 shapes=self._tasks.shapes,
+                expiries=self._tasks.expiries,
+                other_tasks=self._tasks.others,
                 numbers=self._tasks.numbers,
                 max_jobs=1,
                 forbidden_flags=forbidden_flags,

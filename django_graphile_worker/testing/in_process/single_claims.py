@@ -169,6 +169,7 @@ class SingleClaims:
                     forbidden_flags=(*self._forbidden_flags(), *self._paused_flags),
                     now=self._now(),
                     walk=walk,
+                    limited_shapes=None if self.limited is None else self.limited.shapes,
                 )
             if claimed.claims or claimed.walk is None:
                 return claimed

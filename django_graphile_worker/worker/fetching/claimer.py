@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from django_graphile_worker.sql import claims
@@ -40,6 +40,8 @@ class Claimer:
         self._on_answer = on_answer
         self._looks = Looks()
         self._walk = Walk()
+        # The limited tasks of the worker, with the number of their limits.
+        self.limited_shapes: Callable[[], Mapping[int, int]] = dict
 
     @property
     def reads_whole_backlog(self) -> bool:
@@ -97,5 +99,6 @@ class Claimer:
                 ends=look.ends,
                 max_steps=max_steps,
                 walk=self._walk.place,
+                limited_shapes=self.limited_shapes(),
                 **limits,
             )

@@ -49,6 +49,7 @@ class LimitedClaims:
         forbidden_flags: ForbiddenFlags,
         now: JobClock,
         deadlines: StartDeadlines,
+        on_server_time: Callable[[float], None] = lambda epoch: None,
         clock: Callable[[], datetime | None] = lambda: None,
     ) -> None:
         self._database = database
@@ -57,6 +58,8 @@ class LimitedClaims:
         self._forbidden_flags = forbidden_flags
         self._now = now
         self._deadlines = deadlines
+        # Called with a time of the server, in seconds since 1970, that has passed.
+        self._on_server_time = on_server_time
         # The time of windows in a test.
         self._clock = clock
 
@@ -69,6 +72,9 @@ class LimitedClaims:
         claimed = self._held.hold(lambda: self._claim(max_jobs))
         if claimed is None:
             return replace(NOTHING, has_more=True)
+        if claimed.expired_at is not None:
+            # These jobs are not counted. The slots must come to the same result, whatever they know of that clock.
+            self._on_server_time(claimed.expired_at)
         if claimed.start_within is not None:
             self._deadlines.add(claimed.claims, began, claimed.start_within)
         return claimed
@@ -80,6 +86,8 @@ class LimitedClaims:
                 schema=self._database.schema,
                 token=self._held.next_token(),
                 shapes=self._tasks.shapes,
+                expiries=self._tasks.expiries,
+                other_tasks=self._tasks.others,
                 numbers=self._tasks.numbers,
                 max_jobs=max_jobs,
                 forbidden_flags=self._forbidden_flags(),

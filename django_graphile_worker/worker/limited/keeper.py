@@ -34,9 +34,6 @@ SWEEP_INTERVAL = 5.0
 # Seconds between two looks for jobs that were sorted by code with other limits, and how old their lanes must be.
 UNPARK_INTERVAL = 60.0
 OLD_CODE = 30.0
-# Seconds between two deletions of lanes and keys that nothing needs, and for how long nothing needed them.
-FORGET_INTERVAL = 600.0
-UNUSED_FOR = 3600.0
 # The keeper rests for this many times the duration of a sorting that has found nothing, or while ordinary jobs wait:
 # they must not wait for the sorting of a backlog.
 REST = 20
@@ -78,9 +75,8 @@ class Keeper(Service):
         # Whether jobs may have been added since the last look.
         self._is_called = True
         self._sweep_at = 0.0
-        self._swept_key: int | None = None
+        self._swept = sweeping.Swept()
         self._unpark_at = 0.0
-        self._forget_at = clock() + jittered(FORGET_INTERVAL)
 
     def step(self) -> float:
         """Sort a batch of jobs, and sweep if it is time; return the seconds until there may be more to do."""
@@ -138,18 +134,13 @@ class Keeper(Service):
         """Free places of claims that have ended, and look at some of the keys for which lanes wait."""
         schema, numbers = self._database.schema, self._tasks.numbers
         with self._database.cursor() as cursor:
-            swept = sweeping.sweep(cursor, schema=schema, numbers=numbers, after=self._swept_key)
-        self._swept_key = swept.next_key
+            self._swept = sweeping.sweep(cursor, schema=schema, numbers=numbers, after=self._swept)
         now = self._clock()
         self._sweep_at = now + jittered(SWEEP_INTERVAL)
-        if swept.woken:
-            self._events.lanes_ready(swept.woken, self._database)
+        if self._swept.woken:
+            self._events.lanes_ready(self._swept.woken, self._database)
         if now >= self._unpark_at:
             self._unpark()
-        if now >= self._forget_at:
-            self._forget_at = now + jittered(FORGET_INTERVAL)
-            with self._database.cursor() as cursor:
-                sweeping.forget_lanes(cursor, schema=schema, numbers=numbers, seconds=UNUSED_FOR)
 
     def _rest(self) -> tuple[int, float]:
         """Return how many times its duration the keeper rests after a sorting, and the most seconds of it."""

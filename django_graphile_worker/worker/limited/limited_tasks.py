@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from zlib import crc32
 
@@ -30,6 +30,7 @@ class LimitedTasks:
         self._tasks: Mapping[int, Task[Any, Any]] | None = None
         # The parameters of statements, made again only when the directory has changed.
         self._shapes: dict[int, int] = {}
+        self._expiries: dict[int, float | None] = {}
         self._numbers: dict[str, str] = {}
 
     @property
@@ -43,6 +44,17 @@ class LimitedTasks:
         """The numbers of all limits as the parameters of a statement."""
         self._read_directory()
         return self._numbers
+
+    @property
+    def expiries(self) -> Mapping[int, float | None]:
+        """For the id of each limited task, after how many seconds its jobs expire."""
+        self._read_directory()
+        return self._expiries
+
+    @property
+    def others(self) -> Sequence[int]:
+        """The ids of the tasks of the worker that have no limits and are not paused."""
+        return self._directory.ids
 
     def all_shapes(self) -> dict[int, int | None]:
         """Return the number of the limits of every task of the worker; None for a task without limits."""
@@ -60,7 +72,7 @@ class LimitedTasks:
             shape=shape_of(task),
             queue_id=job.queue_id or 0,
             flags_text=_flags(job.flags_text),
-            is_fair=any(limit.is_fair for limit in task.limits),
+            turn_limit=next((limit.name for limit in task.limits if limit.is_fair), None),
             keys=tuple((key.limit_name, key.text) for key in keys_of(task, job.payload_text)),
         )
 
@@ -68,6 +80,7 @@ class LimitedTasks:
         tasks = self._directory.limited
         if tasks is not self._tasks:
             self._shapes = {task_id: shape_of(task) for task_id, task in tasks.items()}
+            self._expiries = {task_id: task.expires for task_id, task in tasks.items()}
             self._numbers = parameters_of(definitions(tasks.values(), self._overrides))
             self._tasks = tasks
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from django_graphile_worker.worker.fetching.held_claims import HeldClaims
     from django_graphile_worker.worker.fetching.task_directory import TaskDirectory
     from django_graphile_worker.worker.job_clock import JobClock
+    from django_graphile_worker.worker.maintenance.heartbeat import Heartbeat
     from django_graphile_worker.worker.outcomes import Outcome
     from django_graphile_worker.worker.pool.slot_pool import SlotPool
     from django_graphile_worker.worker.release.releaser import Releaser
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
         settings: Settings
         directory: TaskDirectory
         held: HeldClaims
+        heartbeat: Heartbeat
         forbidden_flags: ForbiddenFlags
         now: JobClock
         claimer: Claimer
@@ -69,7 +71,9 @@ class LimitedWork:
             forbidden_flags=parts.forbidden_flags,
             now=parts.now,
             deadlines=self.deadlines,
+            on_server_time=parts.heartbeat.note_time_passed,
         )
+        parts.claimer.limited_shapes = lambda: self.tasks.shapes
         self.claimer = SharedClaimer(parts.claimer, limited_claims, sort=self._call_keeper)
         self.fast_path = FastPathBesideLimits(fast_path, sort=self._call_keeper)
         self.ended = EndedClaims(

@@ -151,6 +151,10 @@ class Heartbeat(Service):
         """Return the time by the server's clock, in seconds since 1970, as the last beat read it."""
         return self._clock() + self._server_offset
 
+    def note_time_passed(self, epoch: float) -> None:
+        """Note that the server's clock has passed a time, which the last beat may have estimated to be later."""
+        self._server_offset = max(self._server_offset, epoch - self._clock())
+
     def deregister(self) -> None:
         worker_id, reason = self._events.worker_id(), self._events.stop_reason()
         with self._database.cursor() as cursor:

@@ -1,4 +1,4 @@
-"""Deletes what has expired: results, the rows of sessions that waited for them, and old days of the history.
+"""Deletes what has expired: results, the rows of sessions that waited for them, old days of the history, unused limits.
 
 It also makes the partitions of the history for the next days, and indexes the days that are over. Each statement is
 short; after it, the service waits for longer than the statement took.
@@ -17,13 +17,16 @@ from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.service import Service, Trouble, jittered
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 # Seconds until the first look if there is no history: a worker that ends soon, and its start, are spared.
 FIRST_LOOK = 20.0
 LOOK_INTERVAL = 60.0
 # Seconds between two looks of a worker that keeps nothing: others may, or this one did before it was deployed again.
 LOOK_INTERVAL_UNUSED = 600.0
+# Seconds between two looks for lanes and keys of limits that nothing needs, and for how long nothing needed them.
+FORGET_INTERVAL = 600.0
+UNUSED_FOR = 3600.0
 # Seconds that one statement may take: the index of a day of many million rows.
 STATEMENT_DEADLINE = 600.0
 # The pause after a step, as a multiple of the time that it took.
@@ -47,6 +50,7 @@ class Retention(Service):
         history: float | None,
         is_used: bool,
         now: Callable[[], datetime | None],
+        limit_numbers: Callable[[], Mapping[str, str] | None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
         on_refused: Trouble,
     ) -> None:
@@ -57,7 +61,10 @@ class Retention(Service):
         self._is_refusal_reported = False
         self._history = history
         self._now = now
+        # Returns the numbers of the limits; None if the worker has no limited tasks.
+        self._limit_numbers = limit_numbers
         self._clock = clock
+        self._forget_at = clock() + jittered(FORGET_INTERVAL)
         self._steps: Iterator[None] | None = None
         self._has_waited = history is not None
 
@@ -102,6 +109,9 @@ class Retention(Service):
             except errors.InsufficientPrivilege as error:
                 self._report_refusal(error)
         yield from self._prune_results()
+        if self._clock() >= self._forget_at and (numbers := self._limit_numbers()) is not None:
+            yield from self._forget_limits(numbers)
+            self._forget_at = self._clock() + jittered(FORGET_INTERVAL)
 
     def _report_refusal(self, error: BaseException) -> None:
         if not self._is_refusal_reported:
@@ -132,6 +142,13 @@ class Retention(Service):
             if reached is None:
                 return
             yield
+
+    def _forget_limits(self, numbers: Mapping[str, str]) -> Iterator[None]:
+        # Late import: few workers have limited tasks.
+        from django_graphile_worker.sql.limits import sweeping
+
+        with self._database.cursor() as cursor:
+            yield from sweeping.forget(cursor, schema=self._database.schema, numbers=numbers, seconds=UNUSED_FOR)
 
     def _execute(self, act: Callable[..., Any], **arguments: Any) -> Any:
         with self._database.cursor() as cursor:

@@ -158,8 +158,9 @@ class ReleaseBatcher:
             batch = pending.queues[: min(self._limiter.batch_size, len(pending.queues) - waiting)]
             runnable = self._limiter.send(pending, pending.queues, batch, self._statements.release_queues)
             if runnable is not None:
-                del pending.queues[: len(batch)]
+                # First: it makes limited jobs ready that wait for these queues.
                 self._events.queues_released([queue.id for queue in batch])
+                del pending.queues[: len(batch)]
             if runnable:
                 self._events.queues_freed(runnable)
 

@@ -11,6 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from django_graphile_worker.sql.limits import sweeping
 from django_graphile_worker.sql.releases import return_jobs
 from tests.support.buffers import MeasuringCursor
 from tests.support.limited_jobs import LimitedJobs, field_of
@@ -288,6 +289,35 @@ def test_fair_keys__take_turns(make: Callable[..., LimitedJobs]) -> None:
     assert field_of(jobs.claim(1).claims, "tenant") == ["c"]
 
 
+def test_a_fair_key__has_one_turn_however_many_queues_it_has(make: Callable[..., LimitedJobs]) -> None:
+    jobs = make(is_fair=True, tenant={})
+    for queue in range(40):
+        jobs.add(1, tenant="a", options=f"queue_name => 'q{queue}'")
+    jobs.add(20, tenant="b")
+    jobs.sort_all()
+    one_by_one = [field_of(jobs.claim(1).claims, "tenant")[0] for _ in range(20)]
+    assert one_by_one == ["a", "b"] * 10
+    assert Counter(field_of(jobs.claim(10).claims, "tenant")) == {"a": 5, "b": 5}
+    # The other lanes of a key are taken along: alone, it gets all slots.
+    jobs.claim_all()
+    assert jobs.count("_private_limited_jobs") == 0
+
+
+def test_a_fair_key_with_a_full_queue__goes_on_with_its_other_queues(make: Callable[..., LimitedJobs]) -> None:
+    jobs = make(is_fair=True, tenant={"concurrency": 5})
+    for queue in range(8):
+        jobs.add(2, tenant="a", options=f"queue_name => 'q{queue}'")
+    jobs.sort_all()
+    running, ran = jobs.claim_all(3), 0
+    while running:
+        assert len(running) <= 5
+        jobs.complete(running)
+        jobs.execute("update {schema}._private_job_queues set locked_by = null, locked_at = null")
+        jobs.free(running, *(claim.queue_id or 0 for claim in running))
+        ran, running = ran + len(running), jobs.claim_all(3)
+    assert ran == 16
+
+
 def test_other_keys__start_in_the_order_of_their_due_times(account: LimitedJobs) -> None:
     for tenant in (3, 1, 2):
         account.add(1, account=tenant)
@@ -309,16 +339,16 @@ def test_a_queue__runs_one_limited_job_at_a_time(account: LimitedJobs) -> None:
     assert len(account.claim_all()) == 1
 
 
-def test_a_held_queue__is_looked_at_again(account: LimitedJobs) -> None:
+def test_a_held_queue__is_looked_at_again_the_more_rarely_the_longer_it_waits(account: LimitedJobs) -> None:
     account.add(1, account=1, options="queue_name => 'q'")
     account.sort_all()
-    account.execute("update {schema}._private_job_queues set locked_by = 'node', locked_at = 'infinity'")
-    held = account.claim()
-    assert (held.claims, held.has_more) == ([], False)
-    assert held.seconds_until_next == pytest.approx(10, abs=1)
     account.execute("update {schema}._private_job_queues set locked_by = 'node', locked_at = now()")
-    account.execute("update {schema}._private_limit_lanes set ready_at = now()")
-    assert account.claim().seconds_until_next == pytest.approx(0.25, abs=0.2)
+    waits = []
+    for seconds in (0, 1, 10, 100):
+        held = account.claim(**at(seconds))
+        assert (held.claims, held.has_more) == ([], False)
+        waits.append(held.seconds_until_next)
+    assert waits == [0.25, 1, 10, 60]
 
 
 def test_forbidden_flags__are_not_claimed_and_hide_nothing(account: LimitedJobs) -> None:
@@ -411,6 +441,61 @@ def test_a_key_that_was_deleted_by_hand__loses_no_job(account: LimitedJobs) -> N
     assert len(account.claim_all()) == 2
 
 
+def test_concurrency_that_was_lifted__counts_the_running_jobs_when_it_is_set_again(
+    make: Callable[..., LimitedJobs],
+) -> None:
+    jobs = make(account={"concurrency": 3})
+    jobs.execute("insert into {schema}._private_limit_overrides (limit_name, changed_by) values ('account', '')")
+    jobs.add(20, account=1)
+    jobs.sort_all()
+    running = jobs.claim(10).claims
+    assert len(running) == 10
+    jobs.execute("delete from {schema}._private_limit_overrides")
+    assert jobs.claim_all() == []
+    jobs.end(running[:8])
+    assert len(jobs.claim_all()) == 1
+
+
+def test_concurrency_that_is_added_to_a_rate__counts_the_running_jobs(make: Callable[..., LimitedJobs]) -> None:
+    jobs = make(account={"rate": "100/s"})
+    jobs.add(20, account=1)
+    jobs.sort_all()
+    running = jobs.claim(10).claims
+    jobs.execute(
+        "insert into {schema}._private_limit_overrides (limit_name, concurrency, changed_by) values ('account', 3, '')"
+    )
+    assert (len(running), jobs.claim_all()) == (10, [])
+
+
+def test_expired_jobs__use_neither_the_rate_nor_a_place(make: Callable[..., LimitedJobs]) -> None:
+    jobs = make(account={"rate": "6/m", "concurrency": 2})
+    jobs.add(30, account=1, options="flags => array['expires:1000']")
+    jobs.add(3, account=1)
+    jobs.sort_all()
+    claimed = [jobs.claim(5) for _ in range(7)]
+    claims = [claim for each in claimed for claim in each.claims]
+    assert Counter(claim.flags_text is None for claim in claims) == {False: 30, True: 2}
+    assert claimed[0].expired_at is not None
+    assert jobs.count("_private_limit_starts") == jobs.count("_private_limit_places") == 2
+
+
+def test_jobs_of_a_task_that_expires__are_not_counted_either(rated: LimitedJobs) -> None:
+    rated.add(1, account=1, options="run_at => now() - interval '1 hour'")
+    rated.add(1, account=1, options="run_at => now() - interval '1 hour', flags => array['expires:infinity']")
+    rated.add(1, account=1)
+    rated.sort_all()
+    assert len(rated.claim_all(expiries={rated.task_id: 60.0})) == 3
+    assert rated.count("_private_limit_starts") == 2
+
+
+def test_a_retry__does_not_expire(rated: LimitedJobs) -> None:
+    rated.add(1, account=1, options="flags => array['expires:1000']")
+    rated.execute("update {schema}._private_jobs set attempts = 1, last_error = 'once'")
+    rated.sort_all()
+    assert [claim.attempts for claim in rated.claim_all()] == [2]
+    assert rated.count("_private_limit_starts") == 1
+
+
 TABLES = ("jobs", "limited_jobs", "limit_lanes", "limit_keys", "limit_places", "limit_starts")
 
 
@@ -436,9 +521,60 @@ def test_a_claim__costs_what_it_returns(
         assert jobs.claim_with(cursor, 10).claims == []
         empty.append(cursor.buffers)
         jobs.limit(account=numbers)
-    assert full[1] < 1.4 * full[0]
+    # The indexes have one level more.
+    assert full[1] < 1.5 * full[0]
     assert full[1] < 1500
     assert max(empty) < 20
+
+
+def test_lanes_with_a_paused_flag__cost_a_claim_nothing(versioned_connection: Connection, worker_schema: str) -> None:
+    jobs = LimitedJobs(versioned_connection, worker_schema, account={"concurrency": 2})
+    jobs.add(1, account="x")
+    jobs.sort_all()
+    cursor, buffers = MeasuringCursor(versioned_connection), []
+    for lanes in (100, 10_000):
+        jobs.execute(
+            """insert into {schema}._private_limit_lanes (
+                task_id, shape, key_ids, queue_id, flags, state, priority, head_run_at, head_id, turn, sorted_at)
+            select task_id, shape, array[-number], 0, '{"slow": true}', 1, 0, '-infinity', -number, '-infinity', now()
+            from {schema}._private_limit_lanes, pg_catalog.generate_series(1, %s) as number where flags = '{}'
+            on conflict do nothing""",
+            [lanes],
+        )
+        vacuum(jobs)
+        assert len(jobs.claim_with(cursor, 10, forbidden_flags=["slow"]).claims) == 1
+        buffers.append(cursor.buffers)
+    assert buffers[1] < 1.2 * buffers[0] + 10
+
+
+def test_lanes_behind_held_queues__are_swept_in_bounded_steps(
+    versioned_connection: Connection, worker_schema: str
+) -> None:
+    jobs = LimitedJobs(versioned_connection, worker_schema, account={"concurrency": 2})
+    jobs.add(1, account="x", options="queue_name => 'q'")
+    jobs.sort_all()
+    jobs.execute(
+        """insert into {schema}._private_job_queues (queue_name, locked_by, locked_at)
+        select 'held' || number, 'pause', 'infinity' from pg_catalog.generate_series(1, 10000) as number"""
+    )
+    jobs.execute(
+        """insert into {schema}._private_limit_lanes (
+            task_id, shape, key_ids, queue_id, flags, state, priority, head_run_at, head_id, turn, sorted_at)
+        select task_id, shape, key_ids, queue.id, '{}', 3, 0, now(), -queue.id, now(), now()
+        from {schema}._private_limit_lanes, {schema}._private_job_queues as queue where queue.queue_name like 'held%'"""
+    )
+    jobs.execute(
+        "update {schema}._private_job_queues set locked_by = null, locked_at = null where queue_name = 'held9999'"
+    )
+    vacuum(jobs)
+    cursor, after, steps, woken = MeasuringCursor(versioned_connection), sweeping.Swept(), 0, 0
+    sweeping.sweep(cursor, schema=jobs.schema, numbers=jobs.numbers, after=after)
+    assert cursor.buffers < 10 * sweeping.MAX_SWEPT
+    while steps == 0 or after.next_queue is not None:
+        with versioned_connection.cursor() as plain:
+            after = sweeping.sweep(plain, schema=jobs.schema, numbers=jobs.numbers, after=after)
+        steps, woken = steps + 1, woken + after.woken
+    assert (steps, woken) == (21, 1)
 
 
 def vacuum(jobs: LimitedJobs) -> None:

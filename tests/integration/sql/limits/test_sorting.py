@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from django_graphile_worker.sql.limits import parking, sorting, sweeping
+from django_graphile_worker.sql.limits import parking, sorting
 from django_graphile_worker.sql.schema import ddl
 from tests.support.limited_jobs import SHAPE, LimitedJobs, field_of
 
@@ -174,13 +174,12 @@ def test_unused_lanes_and_keys__are_deleted(jobs: LimitedJobs) -> None:
     jobs.sort_all()
     (first, *_) = jobs.claim_all()
     jobs.end([first])
-    numbers = {"limit_names": "{account}", "rate_windows": "{NULL}"}
-    with jobs.connection.cursor() as cursor:
-        assert sweeping.forget_lanes(cursor, schema=jobs.schema, numbers=numbers, seconds=3600) == 0
-        assert sweeping.forget_lanes(cursor, schema=jobs.schema, numbers=numbers, seconds=-60) == 3
+    jobs.forget(seconds=3600)
+    assert (jobs.count("_private_limit_keys"), jobs.count("_private_limit_lanes")) == (2, 2)
+    jobs.forget(seconds=-60)
     # The key of the job that runs has a place.
     assert jobs.count("_private_limit_keys") == 1
-    assert jobs.count("_private_limit_lanes") == 0
+    assert jobs.count("_private_limit_lanes") == jobs.count("_private_limit_lane_keys") == 0
 
 
 def test_the_drop_file__ends_all_parking(jobs: LimitedJobs, worker_schema: str) -> None:

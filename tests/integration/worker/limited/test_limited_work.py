@@ -6,6 +6,7 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -262,3 +263,49 @@ def test_a_limited_job__starts_beside_ordinary_jobs_that_are_claimed_ahead() -> 
     # The job is sorted by another thread, which may need a second on a busy machine. Then at most the jobs that are
     # claimed for 0.2 s come before it.
     assert ran.index("limited") < 2700
+
+
+def test_a_queue__starts_its_limited_jobs_in_order() -> None:
+    """Each job has a key of its own, so no limit is reached."""
+    ran: list[int] = []
+
+    def limited(payload: Any) -> None:
+        ran.append(payload["account"])
+
+    with own_tasks(limited, limit=Limit("account:{account}", concurrency=1)):
+        add_jobs([JobSpec("limited", {"account": number}, queue_name="q") for number in range(60)])
+        run_once(concurrency=4, log_success=False)
+    assert ran == list(range(60))
+
+
+def test_a_queue__starts_limited_and_ordinary_jobs_in_order() -> None:
+    ran: list[int] = []
+
+    def limited(payload: Any) -> None:
+        ran.append(payload["account"])
+
+    def ordinary(payload: Any) -> None:
+        ran.append(payload["account"])
+
+    with own_tasks(limited, limit=Limit("account:{account}", concurrency=1)):
+        task(ordinary)
+        names = ["limited", "ordinary", "ordinary"] * 20
+        add_jobs([JobSpec(name, {"account": number}, queue_name="q") for number, name in enumerate(names)])
+        run_once(concurrency=4, log_success=False)
+    assert ran == list(range(60))
+
+
+def test_expired_jobs__do_not_use_up_the_rate() -> None:
+    ran: list[str] = []
+
+    def limited(payload: Any) -> None:
+        ran.append(payload["name"])
+
+    with own_tasks(limited, limit=Limit("account:{account}", rate="6/m")):
+        long_ago = datetime.now(UTC) - timedelta(hours=1)
+        old = {"account": 1, "name": "old"}
+        add_jobs([JobSpec("limited", old, run_at=long_ago, expires=long_ago + timedelta(minutes=1)) for _ in range(30)])
+        add_job("limited", {"account": 1, "name": "fresh"})
+        run_once(concurrency=2, log_success=False)
+    assert ran == ["fresh"]
+    assert value("select count(*) from {schema}._private_jobs") == 0

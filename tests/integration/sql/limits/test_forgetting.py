@@ -1,0 +1,79 @@
+"""Lanes and keys that nothing needs are deleted in batches, and each batch costs the same however many there are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+
+from django_graphile_worker.sql.limits.sweeping import FORGET_KEYS, FORGET_LANES, MAX_FORGOTTEN
+from django_graphile_worker.sql.schema import statement
+from tests.support.buffers import MeasuringCursor
+from tests.support.limited_jobs import LimitedJobs
+
+MANY = 40_000
+
+
+@pytest.fixture
+def jobs(versioned_connection: psycopg.Connection[Any], worker_schema: str) -> LimitedJobs:
+    """Many keys, each with an empty lane, and one key with a job that waits."""
+    jobs = LimitedJobs(versioned_connection, worker_schema, account={"concurrency": 1, "rate": "5/d"})
+    jobs.add(1, account="waiting")
+    jobs.sort_all()
+    jobs.execute(
+        """with key as (
+            insert into {schema}._private_limit_keys (limit_name, key_text, created_at)
+            select 'account', number::text, now() - interval '2 days' from generate_series(1, %s) as number
+            returning id
+        ), lane as (
+            insert into {schema}._private_limit_lanes (
+                task_id, shape, key_ids, queue_id, flags, state, priority, head_run_at, head_id, turn, sorted_at)
+            select 1, 7, array[key.id], 0, '{}', 0, 0, now(), 1, now(), now() - interval '1 day' from key
+            returning id, key_ids
+        )
+        insert into {schema}._private_limit_lane_keys (key_id, lane_id) select lane.key_ids[1], lane.id from lane""",
+        [MANY],
+    )
+    return jobs
+
+
+def test_many_lanes_and_keys__are_deleted_in_batches(jobs: LimitedJobs) -> None:
+    statements = jobs.forget(seconds=3600)
+    assert statements == pytest.approx(2 * MANY / MAX_FORGOTTEN, abs=3)
+    assert jobs.count("_private_limit_keys") == jobs.count("_private_limit_lanes") == 1
+    assert jobs.count("_private_limit_lane_keys") == 1
+    assert len(jobs.claim_all()) == 1
+
+
+def test_a_batch__reads_what_it_deletes(jobs: LimitedJobs) -> None:
+    for table in ("keys", "lanes", "lane_keys"):
+        jobs.execute(f"vacuum analyze {{schema}}._private_limit_{table}")
+    cursor = MeasuringCursor(jobs.connection)
+    parameters = {
+        "seconds": 3600,
+        "most": MAX_FORGOTTEN,
+        "after": None,
+        "limit_names": jobs.numbers["limit_names"],
+        "rate_windows": jobs.numbers["rate_windows"],
+    }
+    for each in (FORGET_LANES, FORGET_KEYS):
+        cursor.execute(statement(each, jobs.schema), parameters)
+        # Some probes of indexes for each row, not the whole tables.
+        assert cursor.buffers < 40 * MAX_FORGOTTEN
+
+
+def test_keys_in_use__stay(jobs: LimitedJobs) -> None:
+    """A start within the window, a place and a lane keep a key, also while others are deleted."""
+    jobs.execute(
+        """insert into {schema}._private_limit_starts (key_id, number, started_at)
+        select id, 0, now() - interval '20 hours' from {schema}._private_limit_keys where key_text = '17'"""
+    )
+    jobs.execute(
+        """insert into {schema}._private_limit_places (key_id, job_id, token, taken_at)
+        select id, 1, 'worker-1/1', now() from {schema}._private_limit_keys where key_text = '18'"""
+    )
+    jobs.close_key("account", "19", 60)
+    jobs.forget(seconds=3600)
+    found = jobs.value("select array_agg(key_text order by id) from {schema}._private_limit_keys")
+    assert found == ["waiting", "17", "18", "19"]
