@@ -64,6 +64,10 @@ class Job(Frozen):
     def __getstate__(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self._in_order}
 
+    def __repr__(self) -> str:
+        # Messages and logs show it, so it has neither the payload nor the last error: both may have secrets.
+        return f"<{type(self).__name__} {self.id}: {self.task_identifier}>"
+
 
 class JobOptions(TypedDict, total=False):
     """The keyword arguments of ``add_job()``."""
@@ -211,15 +215,25 @@ def unknown_option(name: str) -> InvalidTypeError:
             f"JobSpec: expected the options of a job, got {name!r}. Pass it to add_jobs(specs, {name}=...)."
         )
     options = list(JobOptions.__annotations__)
-    way_out = did_you_mean(name, options, JOB_OPTIONS) or f"Known options: {', '.join(options)}."
-    return InvalidTypeError(f"add_job: expected a known option, got {name!r}. {way_out}")
+    way_out = did_you_mean(name, options, JOB_OPTIONS)
+    way_out = way_out or f'Put it into the payload: {{"{name}": ...}}. Options: {", ".join(options)}.'
+    return InvalidTypeError(f"add_job has no option {name!r}. {way_out}")
+
+
+def too_many_arguments() -> InvalidTypeError:
+    """Return the error for arguments after the payload."""
+    return InvalidTypeError(
+        'add_job takes one payload. Put all arguments into it: add_job(task, {"order": 1, "copy": True}).'
+    )
 
 
 def _defaults_of(task: object) -> JobDefaults:
     # Not isinstance(): for a protocol it takes as long as the rest of the constructor, several times over.
     defaults = getattr(task, "defaults", None)
     if not isinstance(defaults, JobDefaults) or not hasattr(task, "identifier"):
+        # The value itself may be a payload.
+        got = repr(task) if callable(task) else type(task).__name__
         raise InvalidTypeError(
-            f"identifier: expected a task identifier (str) or a function decorated with @task, got {task!r}."
+            f"identifier: expected a task identifier (str) or a function decorated with @task, got {got}."
         )
     return defaults

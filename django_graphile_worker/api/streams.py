@@ -11,7 +11,7 @@ from django.db import connections, transaction
 
 from django_graphile_worker.api.connection import QueueConnection, open_place
 from django_graphile_worker.api.copying import Copier, are_copyable
-from django_graphile_worker.api.entries import entries
+from django_graphile_worker.api.entries import entries, prepared
 from django_graphile_worker.job_options import JobKeyMode
 from django_graphile_worker.jobs import JobSpec
 from django_graphile_worker.routing import Place
@@ -37,6 +37,7 @@ def add_stream(specs: Iterable[JobSpec], place: Place) -> int:
     with open_place(place) as queue, transaction.atomic(using=queue.alias):
         copier = Copier(queue, place)
         while taken := _take(remaining, min(ahead, STREAMED_SPECS), is_in_memory=isinstance(specs, list | tuple)):
+            taken = prepared(taken, place)
             if are_copyable(taken) and copier.is_permitted():
                 size = copier.add(taken, first=count, returning=False)[1]
             else:

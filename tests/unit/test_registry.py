@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from django_graphile_worker import task
+from django_graphile_worker.checks.tasks import check_tasks
 from django_graphile_worker.exceptions import GraphileWorkerError, InvalidJobError, InvalidTypeError
 from django_graphile_worker.job_options import JobKeyMode
 from django_graphile_worker.registry import Registry, Task, tasks
@@ -176,6 +177,10 @@ def test_options_are_checked_when_the_decorator_is_written(
     assert str(refused.value) == message
 
 
+QUEUES = (
+    "A queue_name makes jobs run one at a time, in order. To choose the workers that run a task, start them with "
+    "runworker --tasks NAME, or give its jobs flags=[...] and use runworker --forbid-flag."
+)
 OPTIONS = (
     "identifier, queue_name, max_attempts, job_key, job_key_mode, priority, flags, atomic, backoff, cron, keep_result, "
     "timeout, expires, limit, fair, schedulable"
@@ -186,7 +191,7 @@ OPTIONS = (
     ("name", "way_out"),
     [
         ("prioritty", "Did you mean 'priority'?"),
-        ("queue", "Did you mean 'queue_name'?"),
+        ("queue", QUEUES),
         ("max_retries", "Did you mean 'max_attempts'?"),
         ("name", "Did you mean 'identifier'?"),
         ("bind", "A task that takes (payload, helpers) gets its job as helpers.job."),
@@ -305,6 +310,16 @@ def test_one_file_under_two_module_names_is_no_duplicate(registry: Registry, mak
     assert registry.duplicates == ()
 
 
+def test_same_names_in_one_module_are_a_duplicate(registry: Registry, make_module: Any) -> None:
+    source = "@task\ndef send(payload): ...\nfirst = send\n@task\ndef send(payload): return 2\n"
+    module = make_module("twice_tasks", source)
+    assert registry.duplicates == ((module.first, module.send),)
+    (message,) = check_tasks()
+    assert message.id == "graphile_worker.E008"
+    assert f"{module.__file__}:2" in message.msg
+    assert f"{module.__file__}:5" in message.msg
+
+
 def test_same_names_in_two_modules_are_a_duplicate(registry: Registry, make_module: Any) -> None:
     one = make_module("one_tasks", "@task\ndef send(payload): ...\n")
     two = make_module("two_tasks", "@task\ndef send(payload): ...\n")
@@ -341,7 +356,12 @@ def test_a_task_has_a_place_for_messages() -> None:
     ("name", "way_out"),
     [
         ("delay", "Did you mean add_job({...})?"),
-        ("apply_async", "Did you mean add_job({...}, run_at=..., queue_name=...)?"),
+        ("apply_async", "Did you mean add_job({...}, run_at=...)?"),
+        (
+            "delay_on_commit",
+            "Did you mean add_job({...})? A job is part of the transaction, and runs after its commit.",
+        ),
+        ("name", "Did you mean 'identifier'?"),
         ("s", "Did you mean JobSpec(task, {...})? For a chain, add the next job at the end of the task."),
         ("add_jbo", "Did you mean 'add_job'?"),
         ("retry", "Did you mean 'raise RetryLater(seconds)'?"),

@@ -15,6 +15,7 @@ from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.worker import fork_guard
 from django_graphile_worker.worker.django_connections import lifecycle
 from django_graphile_worker.worker.django_connections.lifecycle import NO_CONNECTIONS, this_thread
+from django_graphile_worker.worker.execution import retry
 from django_graphile_worker.worker.execution.coroutines.event_loop import EventLoop
 from django_graphile_worker.worker.execution.invoker import TaskInvoker
 from django_graphile_worker.worker.execution.job_control import JobControl
@@ -56,6 +57,7 @@ class Executor:
         control: JobControl | None = None,
     ) -> None:
         self._settings = settings
+        self._retry_rules = retry.NO_RULES
         self._tasks = tasks
         self._control = control or JobControl()
         self._may_expire = self._control.has_expiring_tasks
@@ -79,7 +81,8 @@ class Executor:
         self._is_cancelled = self._has_forgotten_running = False
 
     def start(self) -> None:
-        """Prepare to run jobs; raise ConfigurationError if a middleware cannot be loaded."""
+        """Prepare to run jobs; raise ConfigurationError if what the settings name cannot be loaded."""
+        self._retry_rules = retry.RetryRules.of(self._settings)
         lifecycle.start()
         fork_guard.watch()
         self._invoker.load_middleware()
@@ -232,27 +235,24 @@ class Executor:
         """Return True if the worker requested the task to stop, and it asked to run again: that costs no attempt."""
         if not self.aborts.is_set_for(run):
             return False
-        # Late import: only failures need it, and it would take 1 ms of the start.
-        from django_graphile_worker.worker.execution import retry
-
         return retry.asks_to_run_at_once(error)
 
     def _failed(self, run: JobRun, error: BaseException, remarks: Sequence[str]) -> Failed:
-        # Late import: only failures need it.
-        from django_graphile_worker.worker.execution import retry
-
         outcome = retry.failed(
             run,
             error,
             limit=self._settings.max_error_length,
             is_redacted=self._settings.redact_errors,
             remarks=remarks,
+            rules=self._retry_rules,
         )
         if outcome.queue_pause is not None:
             self._control.on_queue_pause(run.claim)
         retry_in = retry.retry_in(outcome)
         if retry_in is None:
-            self._send(signals.job_permanently_failed, run, duration=outcome.duration, error=error)
+            given_up_by = retry.option_that_gives_up(run, error, self._retry_rules)
+            why = {"error": error, "given_up_by": given_up_by}
+            self._send(signals.job_permanently_failed, run, duration=outcome.duration, **why)
         else:
             self._send(signals.job_failed, run, duration=outcome.duration, error=error, retry_in=retry_in)
         return outcome
@@ -264,18 +264,12 @@ class Executor:
             # Raises EndedWithoutThread if the run has ended already.
             run.stopping.close()
         try:
-            # Late import: only failures need it.
-            from django_graphile_worker.worker.execution import retry
-
             logger.error("Job %s could not be run.", run.claim.id, exc_info=error)
             return retry.failed(run, error, limit=self._settings.max_error_length)
         except BaseException:  # for example, no memory is left for the text
             return Failed(run.claim, run.duration, f"The worker could not run it: {type(error).__name__}")
 
     def _interrupted(self, run: JobRun, error: BaseException | None) -> Interrupted:
-        # Late import: few jobs are interrupted.
-        from django_graphile_worker.worker.execution import retry
-
         outcome = Interrupted(run.claim, run.duration, retry.remaining_payload(run, error))
         if not self._has_forgotten_running:
             # Otherwise the signal was sent when the running jobs were returned.
