@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Never, Protocol, TypedDict
+from typing import TYPE_CHECKING, Any, Never, Protocol, Self, TypedDict
 
-from django_graphile_worker.exceptions import InvalidTypeError
+from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError
 from django_graphile_worker.expiry import Expires, as_time, own_expiry, valid_expires
 from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.job_options import (
     JobKeyMode,
+    Unique,
     known_identifier,
     valid_flags,
     valid_job_key,
@@ -20,6 +21,7 @@ from django_graphile_worker.job_options import (
     valid_priority,
     valid_queue_name,
     valid_run_at,
+    valid_unique,
 )
 
 
@@ -51,6 +53,15 @@ class Job(Frozen):
         """
         return as_time(own_expiry(self.flags))
 
+    @property
+    def existed(self) -> bool:
+        """Whether ``add_job()`` added nothing and returned this job, which was there: see ``unique``."""
+        return bool(vars(self).get("_existed"))
+
+    def as_existing(self) -> Self:
+        """Return the job as one that was there before."""
+        return self.of_checked_values(vars(self) | {"_existed": True})
+
     # Hidden from type checkers, which would accept every attribute.
     if not TYPE_CHECKING:
 
@@ -80,6 +91,7 @@ class JobOptions(TypedDict, total=False):
     priority: int | None
     flags: Iterable[str] | None
     expires: Expires | None
+    unique: Unique | str | bool | None
     using: str | None
     installation: str | None
 
@@ -111,6 +123,7 @@ class JobDefaults(Frozen):
     job_key_mode: JobKeyMode | None
     priority: int | None
     flags: tuple[str, ...] | None
+    unique: Unique | None
 
     def __init__(
         self,
@@ -121,6 +134,7 @@ class JobDefaults(Frozen):
         job_key_mode: JobKeyMode | str | None = None,
         priority: int | None = None,
         flags: Iterable[str] | None = None,
+        unique: Unique | str | bool | None = None,
     ) -> None:
         super().__init__(
             queue_name=valid_queue_name(queue_name),
@@ -129,6 +143,7 @@ class JobDefaults(Frozen):
             job_key_mode=valid_job_key_mode(job_key_mode),
             priority=valid_priority(priority),
             flags=valid_flags(flags),
+            unique=valid_unique(unique),
         )
 
     def job_key_for(self, payload: Any) -> str | None:
@@ -158,6 +173,7 @@ class JobSpec(Frozen):
     priority: int | None = None
     flags: tuple[str, ...] | None = None
     expires: datetime | timedelta | bool | None = None
+    unique: Unique | None = None
 
     def __init__(
         self,
@@ -172,6 +188,7 @@ class JobSpec(Frozen):
         priority: int | None = None,
         flags: Iterable[str] | None = None,
         expires: Expires | None = None,
+        unique: Unique | str | bool | None = None,
         **mistaken: Never,
     ) -> None:
         if mistaken:
@@ -185,6 +202,7 @@ class JobSpec(Frozen):
             job_key_mode = defaults.job_key_mode if job_key_mode is None else job_key_mode
             priority = defaults.priority if priority is None else priority
             flags = defaults.flags if flags is None else flags
+            unique = defaults.unique if unique is None else unique
         # A million specs may be made in a row: no call for an option that is left out, and not Frozen's constructor. A
         # spec without options gets no dict, which halves the work of the garbage collector.
         object.__setattr__(self, "identifier", known_identifier(identifier))
@@ -203,6 +221,10 @@ class JobSpec(Frozen):
                 job_key=valid_job_key(job_key),
                 job_key_mode=valid_job_key_mode(job_key_mode),
             )
+        if unique is not None and (option := valid_unique(unique)):
+            if job_key is not None:
+                raise InvalidJobError("A job has either a job_key or unique. A key of its own: unique='...'.")
+            vars(self)["unique"] = option.for_payload(payload)
 
 
 def unknown_option(name: str) -> InvalidTypeError:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError, to_delay
 from django_graphile_worker.expiry import valid_expires
-from django_graphile_worker.job_options import JobKeyMode, valid_identifier
+from django_graphile_worker.job_options import JobKeyMode, Unique, valid_identifier
 from django_graphile_worker.jobs import JobDefaults
 from django_graphile_worker.setting_types import LONGEST_DURATION, SHORTEST_TIMEOUT, is_exception_class
 from django_graphile_worker.signatures import innermost, is_generator_function, source_of
@@ -110,6 +110,7 @@ def task(
     flags: Iterable[str] | None = None,
     job_key: str | Callable[[Any], str | None] | None = None,
     job_key_mode: JobKeyMode | str | None = None,
+    unique: Unique | str | bool | None = None,
     atomic: bool = False,
     backoff: Backoff | None = None,
     give_up_on: Exceptions = (),

@@ -19,7 +19,7 @@ from django_graphile_worker.api.simulated import after_adding, stamped
 from django_graphile_worker.api.streams import SENT_SPECS, STREAMED_SPECS, add_stream
 from django_graphile_worker.exceptions import InvalidTypeError
 from django_graphile_worker.expiry import Expires
-from django_graphile_worker.job_options import JobKeyMode
+from django_graphile_worker.job_options import JobKeyMode, Unique
 from django_graphile_worker.jobs import Job, JobSpec, TaskLike, too_many_arguments
 from django_graphile_worker.routing import Place, place_of
 from django_graphile_worker.sql.adding import add_jobs as sql_add_jobs
@@ -44,6 +44,7 @@ def add_job(
     priority: int | None = None,
     flags: Iterable[str] | None = None,
     expires: Expires | None = None,
+    unique: Unique | str | bool | None = None,
     using: str | None = None,
     installation: str | None = None,
     **mistaken: Never,
@@ -66,6 +67,7 @@ def add_job(
         priority=priority,
         flags=flags,
         expires=expires,
+        unique=unique,
         **mistaken,
     )
     place = place_of(using, installation)
@@ -75,7 +77,7 @@ def add_job(
         cursor, alias, schema, notify, _ = queue
         alone = is_outside_transactions(connections[alias])
         job = add_one(cursor, spec, payload, schema=schema, notify=notify, alone=alone)
-        if simulation.now is not None:
+        if simulation.now is not None and not job.existed:
             (job,) = stamped(queue, [job])
     if simulation.is_immediate or place.settings.immediate:
         after_adding(place)

@@ -16,7 +16,8 @@ from django_graphile_worker.job_options import JobKeyMode
 from django_graphile_worker.jobs import JobSpec
 from django_graphile_worker.routing import Place
 from django_graphile_worker.sql.adding import add_jobs as sql_add_jobs
-from django_graphile_worker.sql.adding.add_jobs import Batch, Entry
+from django_graphile_worker.sql.adding.add_jobs import Batch
+from django_graphile_worker.sql.adding.specs import Entry
 from django_graphile_worker.sql.overlap import overlapping
 
 # A statement of jobs without a key: large enough to be fast, small enough for the buffer of a socket.

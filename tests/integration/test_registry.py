@@ -78,7 +78,7 @@ def test_a_name_alone_brings_no_defaults() -> None:
             "x",
             (
                 'Put it into the payload: {"x": ...}. Options: queue_name, run_at, max_attempts, job_key, '
-                "job_key_mode, priority, flags, expires, using, installation."
+                "job_key_mode, priority, flags, expires, unique, using, installation."
             ),
         ),
     ],

@@ -182,8 +182,8 @@ QUEUES = (
     "runworker --tasks NAME, or give its jobs flags=[...] and use runworker --forbid-flag."
 )
 OPTIONS = (
-    "identifier, queue_name, max_attempts, job_key, job_key_mode, priority, flags, atomic, backoff, cron, keep_result, "
-    "timeout, expires, limit, fair, schedulable"
+    "identifier, queue_name, max_attempts, job_key, job_key_mode, priority, flags, unique, atomic, backoff, "
+    "give_up_on, retry_for, cron, keep_result, timeout, expires, limit, fair, schedulable"
 )
 
 

@@ -1,4 +1,5 @@
-"""Deletes what has expired: results, the rows of sessions that waited for them, and old days of the history.
+"""Deletes what has expired: results, the rows of sessions that waited for them, old days of the history, and the
+entries of unique jobs that have ended.
 
 It also makes the partitions of the history for the next days, and indexes the days that are over. Each statement is
 short; after it, the service waits for longer than the statement took.
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from psycopg import errors
 
+from django_graphile_worker.sql.adding.unique_jobs import forget_unique_jobs
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.service import Service, Trouble, jittered
 
@@ -102,6 +104,8 @@ class Retention(Service):
             except errors.InsufficientPrivilege as error:
                 self._report_refusal(error)
         yield from self._prune_results()
+        while self._execute(forget_unique_jobs, schema=self._database.schema, now=self._now()):
+            yield
 
     def _report_refusal(self, error: BaseException) -> None:
         if not self._is_refusal_reported:
