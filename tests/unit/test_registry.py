@@ -133,6 +133,15 @@ def test_options_become_defaults() -> None:
     assert send.cron == ("0 4 * * *", "@hourly")
 
 
+def test_exceptions_may_be_one_class_or_several() -> None:
+    made = task(give_up_on=LookupError, retry_for=[OSError, TimeoutError])(a_function)
+    assert (made.give_up_on, made.retry_for) == ((LookupError,), (OSError, TimeoutError))
+    mistakes: list[Any] = ["LookupError", LookupError("x"), [int]]
+    for wrong in mistakes:
+        with pytest.raises(InvalidTypeError, match=r"^@task\(give_up_on=\.\.\.\): expected exception classes, got"):
+            task(give_up_on=wrong)
+
+
 def test_one_schedule_may_be_a_string() -> None:
     assert task(cron="@daily")(a_function).cron == ("@daily",)
 

@@ -12,6 +12,7 @@ from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from django_graphile_worker import get_job
+from django_graphile_worker.backend import enqueue_many
 from django_graphile_worker.exceptions import PayloadError
 
 pytestmark = pytest.mark.django_db
@@ -36,6 +37,32 @@ def test_enqueue__adds_a_job_with_the_path_of_the_function(framework: Any) -> No
     assert job.payload == {"args": [1], "kwargs": {"right": 2}}
     assert (result.status, result.args, result.kwargs, result.backend) == ("READY", [1], {"right": 2}, "default")
     assert (result.enqueued_at, result.attempts, len(result.id) < 64) == (job.created_at, 0, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "kwargs", "problem"),
+    [
+        ("add", (), {}, "missing a required argument: 'left'"),
+        ("add", (1, 2, 3), {}, "too many positional arguments"),
+        ("add", (1,), {"wrong": 2}, "got an unexpected keyword argument 'wrong'"),
+        ("about_later", (), {}, "missing a required argument: 'word'"),
+    ],
+)
+def test_enqueue__refuses_arguments_that_the_function_does_not_take(
+    framework: Any, name: str, args: Any, kwargs: Any, problem: str
+) -> None:
+    task = getattr(framework, name)
+    with pytest.raises(TypeError) as refused:
+        task.enqueue(*args, **kwargs)
+    assert str(refused.value) == f"enqueue() of tests.support.django_tasks.{name}: {problem}."
+    with pytest.raises(TypeError):
+        enqueue_many([(task, args, kwargs)])
+
+
+def test_enqueue__has_one_attempt_unless_somebody_says_more(framework: Any, settings: Any) -> None:
+    settings.GRAPHILE_WORKER = settings.GRAPHILE_WORKER | {"MAX_ATTEMPTS": 4}
+    assert job_of(framework.add.enqueue(1)).max_attempts == 1
+    assert job_of(framework.add.using(max_attempts=3).enqueue(1)).max_attempts == 3
 
 
 def test_enqueue__is_part_of_the_transaction_of_the_caller(framework: Any) -> None:
