@@ -76,6 +76,8 @@ def _prepared(call: Any, name: str) -> _Prepared:
         return _Prepared(task, args, kwargs)
     except PayloadError as error:
         raise type(error)(f"{name}: {error}", path=error.path) from None
+    except InvalidTypeError as error:
+        raise InvalidTypeError(f"{name}: {error}") from None
 
 
 def _kinds(value: Any) -> str:

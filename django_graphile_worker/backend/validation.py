@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any
@@ -69,7 +69,10 @@ def validate_arguments(task: Task[..., Any], args: Sequence[Any], kwargs: Mappin
 
 
 # enqueue_many() may get thousands of calls of one task.
-_signature = lru_cache(maxsize=256)(inspect.signature)
+@lru_cache(maxsize=256)
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    # That of the function itself: a decorator may take other arguments than the function inside it.
+    return inspect.signature(function, follow_wrapped=False)
 
 
 def declared_task(task: Task[..., Any]) -> Task[..., Any]:

@@ -34,7 +34,7 @@ class FakeTask:
 
 def test_a_spec_needs_only_an_identifier() -> None:
     spec = JobSpec("send_email")
-    assert dataclasses.astuple(spec) == ("send_email", *[None] * 9)
+    assert dataclasses.astuple(spec) == ("send_email", *[None] * 10)
 
 
 def test_a_spec_keeps_what_it_is_given() -> None:

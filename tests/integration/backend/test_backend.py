@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from asgiref.sync import async_to_sync
@@ -12,7 +14,7 @@ from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from django_graphile_worker import get_job
-from django_graphile_worker.backend import enqueue_many
+from django_graphile_worker.backend import enqueue_many, validation
 from django_graphile_worker.exceptions import PayloadError
 
 pytestmark = pytest.mark.django_db
@@ -55,8 +57,24 @@ def test_enqueue__refuses_arguments_that_the_function_does_not_take(
     with pytest.raises(TypeError) as refused:
         task.enqueue(*args, **kwargs)
     assert str(refused.value) == f"enqueue() of tests.support.django_tasks.{name}: {problem}."
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match=r"^calls\[0\]: enqueue\(\) of "):
         enqueue_many([(task, args, kwargs)])
+
+
+def test_enqueue__takes_what_a_decorator_around_the_function_takes(framework: Any) -> None:
+    def logged_in(function: Any) -> Any:
+        @functools.wraps(function)
+        def call(*args: Any) -> Any:
+            return function("maria", *args)
+
+        return call
+
+    def greet(user: str, word: str) -> None: ...
+
+    task = SimpleNamespace(func=logged_in(greet), takes_context=False, module_path="shop.greet")
+    validation.validate_arguments(cast("Any", task), ["hello"], {})
+    with pytest.raises(TypeError, match="unexpected keyword argument"):
+        validation.validate_arguments(cast("Any", task), [], {"word": "hello"})
 
 
 def test_enqueue__has_one_attempt_unless_somebody_says_more(framework: Any, settings: Any) -> None:
