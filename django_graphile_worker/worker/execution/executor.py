@@ -15,7 +15,6 @@ from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.worker import fork_guard
 from django_graphile_worker.worker.django_connections import lifecycle
 from django_graphile_worker.worker.django_connections.lifecycle import NO_CONNECTIONS, this_thread
-from django_graphile_worker.worker.execution import retry
 from django_graphile_worker.worker.execution.coroutines.event_loop import EventLoop
 from django_graphile_worker.worker.execution.invoker import TaskInvoker
 from django_graphile_worker.worker.execution.job_control import JobControl
@@ -36,6 +35,7 @@ from django_graphile_worker.worker.outcomes import (
 if TYPE_CHECKING:
     from django_graphile_worker.worker.django_connections.watched_connection import Leftover
     from django_graphile_worker.worker.execution.progress_reports import ProgressReports
+    from django_graphile_worker.worker.execution.retry import RetryRules
     from django_graphile_worker.worker.execution.stops.stop_of_run import StopOfRun
     from django_graphile_worker.worker.execution.time_limits import TimeLimits
 
@@ -57,7 +57,8 @@ class Executor:
         control: JobControl | None = None,
     ) -> None:
         self._settings = settings
-        self._retry_rules = retry.NO_RULES
+        # None if the settings BACKOFF and GIVE_UP_ON are not set.
+        self._retry_rules: RetryRules | None = None
         self._tasks = tasks
         self._control = control or JobControl()
         self._may_expire = self._control.has_expiring_tasks
@@ -82,7 +83,11 @@ class Executor:
 
     def start(self) -> None:
         """Prepare to run jobs; raise ConfigurationError if what the settings name cannot be loaded."""
-        self._retry_rules = retry.RetryRules.of(self._settings)
+        if self._settings.backoff is not None or self._settings.give_up_on:
+            # Late import: only failures need it.
+            from django_graphile_worker.worker.execution import retry
+
+            self._retry_rules = retry.RetryRules.of(self._settings)
         lifecycle.start()
         fork_guard.watch()
         self._invoker.load_middleware()
@@ -235,22 +240,29 @@ class Executor:
         """Return True if the worker requested the task to stop, and it asked to run again: that costs no attempt."""
         if not self.aborts.is_set_for(run):
             return False
+        # Late import: only failures need it.
+        from django_graphile_worker.worker.execution import retry
+
         return retry.asks_to_run_at_once(error)
 
     def _failed(self, run: JobRun, error: BaseException, remarks: Sequence[str]) -> Failed:
+        # Late import: only failures need it.
+        from django_graphile_worker.worker.execution import retry
+
+        rules = self._retry_rules or retry.NO_RULES
         outcome = retry.failed(
             run,
             error,
             limit=self._settings.max_error_length,
             is_redacted=self._settings.redact_errors,
             remarks=remarks,
-            rules=self._retry_rules,
+            rules=rules,
         )
         if outcome.queue_pause is not None:
             self._control.on_queue_pause(run.claim)
         retry_in = retry.retry_in(outcome)
         if retry_in is None:
-            given_up_by = retry.option_that_gives_up(run, error, self._retry_rules)
+            given_up_by = retry.option_that_gives_up(run, error, rules)
             why = {"error": error, "given_up_by": given_up_by}
             self._send(signals.job_permanently_failed, run, duration=outcome.duration, **why)
         else:
@@ -264,12 +276,18 @@ class Executor:
             # Raises EndedWithoutThread if the run has ended already.
             run.stopping.close()
         try:
+            # Late import: only failures need it.
+            from django_graphile_worker.worker.execution import retry
+
             logger.error("Job %s could not be run.", run.claim.id, exc_info=error)
             return retry.failed(run, error, limit=self._settings.max_error_length)
         except BaseException:  # for example, no memory is left for the text
             return Failed(run.claim, run.duration, f"The worker could not run it: {type(error).__name__}")
 
     def _interrupted(self, run: JobRun, error: BaseException | None) -> Interrupted:
+        # Late import: few jobs are interrupted.
+        from django_graphile_worker.worker.execution import retry
+
         outcome = Interrupted(run.claim, run.duration, retry.remaining_payload(run, error))
         if not self._has_forgotten_running:
             # Otherwise the signal was sent when the running jobs were returned.

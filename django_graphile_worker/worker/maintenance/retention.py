@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from psycopg import errors
 
-from django_graphile_worker.sql.adding.unique_jobs import forget_unique_jobs
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.service import Service, Trouble, jittered
 
@@ -104,6 +103,9 @@ class Retention(Service):
             except errors.InsufficientPrivilege as error:
                 self._report_refusal(error)
         yield from self._prune_results()
+        # Late import: the first job does not wait for it.
+        from django_graphile_worker.sql.adding.unique_jobs import forget_unique_jobs
+
         while self._execute(forget_unique_jobs, schema=self._database.schema, now=self._now()):
             yield
 
