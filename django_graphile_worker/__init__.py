@@ -68,7 +68,7 @@ if TYPE_CHECKING:
         UnknownTaskError,
         WorkerDiedError,
     )
-    from django_graphile_worker.job_options import JobKeyMode
+    from django_graphile_worker.job_options import JobKeyMode, Unique
     from django_graphile_worker.jobs import Job, JobSpec, RemovedJob
     from django_graphile_worker.limits.limit import Limit
     from django_graphile_worker.pause_type import Pause
@@ -135,6 +135,7 @@ __all__ = [
     "TaskStopped",
     "TaskTimeout",
     "UncommittedJobError",
+    "Unique",
     "UnknownQueueError",
     "UnknownResultError",
     "UnknownTaskError",
@@ -232,6 +233,7 @@ _HOMES = {
     "TaskStopped": "exceptions",
     "TaskTimeout": "exceptions",
     "UncommittedJobError": "exceptions",
+    "Unique": "job_options",
     "UnknownQueueError": "exceptions",
     "UnknownResultError": "exceptions",
     "UnknownTaskError": "exceptions",

@@ -5,12 +5,13 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from importlib import import_module
 from typing import Any
 
-from django.apps import AppConfig
+from django.apps import AppConfig, apps
 from django.db import Error, connections, transaction
 from django.db.models.signals import post_migrate, pre_migrate
-from django.utils.module_loading import autodiscover_modules
+from django.utils.module_loading import module_has_submodule
 from django.utils.translation import gettext_lazy as _
 
 from django_graphile_worker.gc_pause import collector_paused
@@ -30,7 +31,7 @@ def _loading() -> AbstractContextManager[None]:
 
 
 with _loading():
-    from django_graphile_worker import registry, routing
+    from django_graphile_worker import conf, registry, routing
 
 logger = logging.getLogger("django_graphile_worker.database")
 
@@ -55,7 +56,7 @@ class GraphileWorkerConfig(AppConfig):
             from django_graphile_worker.logs import receivers
 
             with _errors_left_to_the_worker():
-                autodiscover_modules("tasks")
+                import_task_modules()
         checks.register_checks()
         receivers.connect()
         pre_migrate.connect(keep_waiting_jobs, sender=self, dispatch_uid="django_graphile_worker.jobs")
@@ -65,6 +66,23 @@ class GraphileWorkerConfig(AppConfig):
         post_migrate.connect(
             create_task_permissions, sender=self, dispatch_uid="django_graphile_worker.task_permissions"
         )
+
+
+def import_task_modules() -> None:
+    """Import the module ``tasks`` of each installed app that has one, so that its tasks are registered."""
+    excluded = conf.excluded_task_modules()
+    for app in apps.get_app_configs():
+        name = f"{app.name}.tasks"
+        if name in excluded or not module_has_submodule(app.module, "tasks"):
+            continue
+        try:
+            import_module(name)
+        except Exception as error:
+            error.add_note(
+                f"django-graphile-worker imported {name}: it imports the module 'tasks' of each installed app, to find "
+                f'its tasks. To leave this one out: GRAPHILE_WORKER["EXCLUDE_TASK_MODULES"] = ["{name}"].'
+            )
+            raise
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from django_graphile_worker import setting_types
 from django_graphile_worker.exceptions import ConfigurationError, SettingMistake
 from django_graphile_worker.flags import MoreFlags
 from django_graphile_worker.frozen import Frozen
+from django_graphile_worker.job_options import DEFAULT_MAX_ATTEMPTS, LARGEST_MAX_ATTEMPTS
 from django_graphile_worker.setting_types import Convert, ForbiddenFlags
 
 SETTING = "GRAPHILE_WORKER"
@@ -31,6 +32,7 @@ OF_THE_PROJECT = frozenset(
     {
         "ADMIN_STATEMENT_TIMEOUT",
         "DROP_WAITING_JOBS",
+        "EXCLUDE_TASK_MODULES",
         "MIGRATION_LOCK_TIMEOUT",
         "PROCESSES",
         "PROGRESS_PERMISSION",
@@ -68,6 +70,8 @@ class Settings(Frozen):
     # The place of the queue.
     schema: str = _setting("graphile_worker", setting_types.schema_name)
     database: str = _setting("default", setting_types.text)
+    # Modules that are not imported when the project starts, although their apps are installed.
+    exclude_task_modules: tuple[str, ...] = _setting((), setting_types.strings)
     # How a worker runs.
     concurrency: int = _setting(10, setting_types.whole_number(1))
     processes: int = _setting(1, setting_types.whole_number(1))
@@ -86,6 +90,8 @@ class Settings(Frozen):
     queue_labels: tuple[str, ...] = _setting((), setting_types.strings)
     forbidden_flags: ForbiddenFlags = _setting((), setting_types.forbidden_flags)
     timeout: float | None = _setting(None, setting_types.optional_duration(setting_types.SHORTEST_TIMEOUT))
+    backoff: float | Callable[..., Any] | str | None = _setting(None, setting_types.backoff)
+    give_up_on: tuple[type[BaseException] | str, ...] = _setting((), setting_types.exceptions)
     stop_grace: float = _setting(0.5, setting_types.duration(0.1))
     middleware: tuple[str, ...] = _setting((), setting_types.dotted_paths)
     leftover_state: str = _setting("warn", setting_types.one_of("warn", "fail"))
@@ -94,6 +100,7 @@ class Settings(Frozen):
     crontab_time_zone: str = _setting("UTC", setting_types.time_zone)
     limits: tuple[tuple[str, tuple[tuple[str, Any], ...]], ...] = _setting({}, setting_types.limits)
     # What adding a job does.
+    max_attempts: int = _setting(DEFAULT_MAX_ATTEMPTS, setting_types.whole_number(1, LARGEST_MAX_ATTEMPTS))
     notify: bool = _setting(True, setting_types.boolean)
     immediate: bool = _setting(False, setting_types.boolean)
     max_payload_size: int = _setting(16 * 1_048_576, setting_types.whole_number(2))
@@ -113,6 +120,11 @@ class Settings(Frozen):
     # Migrations.
     migration_lock_timeout: float = _setting(5.0, setting_types.duration(0.001))
     drop_waiting_jobs: bool = _setting(False, setting_types.boolean)
+
+    @property
+    def chosen_max_attempts(self) -> int | None:
+        """The setting MAX_ATTEMPTS; None if it is the default of the table."""
+        return None if self.max_attempts == DEFAULT_MAX_ATTEMPTS else self.max_attempts
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> Settings:
@@ -166,13 +178,23 @@ def schema_of_models() -> str:
     Models are loaded before system checks run. If the setting is wrong, the models use the default, so that the system
     checks can run and report the mistake.
     """
+    return _early("SCHEMA").schema
+
+
+def excluded_task_modules() -> tuple[str, ...]:
+    """Return the modules that are not imported for their tasks; they are read before system checks run, too."""
+    return _early("EXCLUDE_TASK_MODULES").exclude_task_modules
+
+
+def _early(key: str) -> Settings:
+    """Return the default settings with one of the project's; without it if it is wrong."""
     mapping = getattr(django_settings, SETTING, None)
     try:
         if mapping and DEFAULT in mapping:
             mapping = mapping[DEFAULT]
-        return Settings.from_mapping({"SCHEMA": mapping["SCHEMA"]}).schema if mapping else Settings().schema
+        return Settings.from_mapping({key: mapping[key]}) if mapping else Settings()
     except (ConfigurationError, KeyError, TypeError):
-        return Settings().schema
+        return Settings()
 
 
 def _read() -> Configured:

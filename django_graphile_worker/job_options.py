@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from datetime import MAXYEAR, MINYEAR, UTC, datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal
 
-from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError
+from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError, to_delay
 from django_graphile_worker.expiry import PREFIX as EXPIRY_PREFIX
 from django_graphile_worker.expiry import refuse_malformed_flag
 from django_graphile_worker.printable_text import quoted
@@ -20,6 +21,7 @@ MAX_JOB_KEY_LENGTH = 512
 MAX_INDEXED_FLAG_LENGTH = 512
 SMALLEST_PRIORITY, LARGEST_PRIORITY = -32_768, 32_767
 LARGEST_MAX_ATTEMPTS = 32_767
+DEFAULT_MAX_ATTEMPTS = 25
 
 
 class JobKeyMode(StrEnum):
@@ -32,6 +34,50 @@ class JobKeyMode(StrEnum):
 
 # A mode, or its name, as callers may write it.
 JobKeyModeOption = JobKeyMode | Literal["replace", "preserve_run_at", "unsafe_dedupe"]
+
+
+@dataclass(frozen=True, slots=True)
+class Unique:
+    """Which jobs of a task must not exist twice: those with the same key, or without a key those with equal payloads.
+
+    While such a job waits or runs, no second one is added. ``for_`` also counts jobs that were added within this time
+    and have ended.
+    """
+
+    # A function gets the payload.
+    key: str | Callable[[Any], str] | None = None
+    for_: timedelta | float | None = None
+
+    def __post_init__(self) -> None:
+        if self.key is not None and not callable(self.key):
+            object.__setattr__(self, "key", storable_text("unique key", self.key, MAX_JOB_KEY_LENGTH))
+        if self.for_ is not None:
+            window = to_delay(self.for_, name="Unique(for_=...)", expected="a timedelta or a number of seconds")
+            object.__setattr__(self, "for_", window)
+
+    @property
+    def window(self) -> float | None:
+        """``for_`` in seconds."""
+        return self.for_.total_seconds() if isinstance(self.for_, timedelta) else None
+
+    def for_payload(self, payload: Any) -> Unique:
+        """Return the option for one job: with the text that the function of the key returns."""
+        return Unique(self.key(payload), self.for_) if callable(self.key) else self
+
+
+def valid_unique(value: object) -> Unique | None:
+    """Return the option ``unique``: True stands for equal payloads, a string is a key, False is for none."""
+    if value is None or value is False:
+        return None
+    if value is True:
+        return Unique()
+    if isinstance(value, str):
+        return Unique(value)
+    if isinstance(value, Unique):
+        return value
+    raise InvalidTypeError(
+        f"unique: expected True, False, a key (str) or Unique(key=..., for_=...), got {type(value).__name__}."
+    )
 
 
 def valid_identifier(value: object) -> str:

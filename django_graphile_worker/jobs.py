@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Never, Protocol, TypedDict
+from typing import TYPE_CHECKING, Any, Never, Protocol, Self, TypedDict
 
-from django_graphile_worker.exceptions import InvalidTypeError
+from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError
 from django_graphile_worker.expiry import Expires, as_time, own_expiry, valid_expires
 from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.job_options import (
     JobKeyMode,
     JobKeyModeOption,
+    Unique,
     known_identifier,
     valid_flags,
     valid_job_key,
@@ -21,6 +22,7 @@ from django_graphile_worker.job_options import (
     valid_priority,
     valid_queue_name,
     valid_run_at,
+    valid_unique,
 )
 
 
@@ -52,6 +54,15 @@ class Job(Frozen):
         """
         return as_time(own_expiry(self.flags))
 
+    @property
+    def existed(self) -> bool:
+        """Whether ``add_job()`` added nothing and returned this job, which was there: see ``unique``."""
+        return bool(vars(self).get("_existed"))
+
+    def as_existing(self) -> Self:
+        """Return the job as one that was there before."""
+        return self.of_checked_values(vars(self) | {"_existed": True})
+
     # Hidden from type checkers, which would accept every attribute.
     if not TYPE_CHECKING:
 
@@ -65,6 +76,10 @@ class Job(Frozen):
     def __getstate__(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self._in_order}
 
+    def __repr__(self) -> str:
+        # Messages and logs show it, so it has neither the payload nor the last error: both may have secrets.
+        return f"<{type(self).__name__} {self.id}: {self.task_identifier}>"
+
 
 class JobOptions(TypedDict, total=False):
     """The keyword arguments of ``add_job()``."""
@@ -77,6 +92,7 @@ class JobOptions(TypedDict, total=False):
     priority: int | None
     flags: Iterable[str] | None
     expires: Expires | None
+    unique: Unique | str | bool | None
     using: str | None
     installation: str | None
 
@@ -108,6 +124,7 @@ class JobDefaults(Frozen):
     job_key_mode: JobKeyMode | None
     priority: int | None
     flags: tuple[str, ...] | None
+    unique: Unique | None
 
     def __init__(
         self,
@@ -118,6 +135,7 @@ class JobDefaults(Frozen):
         job_key_mode: JobKeyModeOption | None = None,
         priority: int | None = None,
         flags: Iterable[str] | None = None,
+        unique: Unique | str | bool | None = None,
     ) -> None:
         super().__init__(
             queue_name=valid_queue_name(queue_name),
@@ -126,6 +144,7 @@ class JobDefaults(Frozen):
             job_key_mode=valid_job_key_mode(job_key_mode),
             priority=valid_priority(priority),
             flags=valid_flags(flags),
+            unique=valid_unique(unique),
         )
 
     def job_key_for(self, payload: Any) -> str | None:
@@ -155,6 +174,7 @@ class JobSpec(Frozen):
     priority: int | None = None
     flags: tuple[str, ...] | None = None
     expires: datetime | timedelta | bool | None = None
+    unique: Unique | None = None
 
     def __init__(
         self,
@@ -169,6 +189,7 @@ class JobSpec(Frozen):
         priority: int | None = None,
         flags: Iterable[str] | None = None,
         expires: Expires | None = None,
+        unique: Unique | str | bool | None = None,
         **mistaken: Never,
     ) -> None:
         if mistaken:
@@ -182,6 +203,7 @@ class JobSpec(Frozen):
             job_key_mode = defaults.job_key_mode if job_key_mode is None else job_key_mode
             priority = defaults.priority if priority is None else priority
             flags = defaults.flags if flags is None else flags
+            unique = defaults.unique if unique is None else unique
         # A million specs may be made in a row: no call for an option that is left out, and not Frozen's constructor. A
         # spec without options gets no dict, which halves the work of the garbage collector.
         object.__setattr__(self, "identifier", known_identifier(identifier))
@@ -200,6 +222,10 @@ class JobSpec(Frozen):
                 job_key=valid_job_key(job_key),
                 job_key_mode=valid_job_key_mode(job_key_mode),
             )
+        if unique is not None and (option := valid_unique(unique)):
+            if job_key is not None:
+                raise InvalidJobError("A job has either a job_key or unique. A key of its own: unique='...'.")
+            vars(self)["unique"] = option.for_payload(payload)
 
 
 def unknown_option(name: str) -> InvalidTypeError:
@@ -212,15 +238,25 @@ def unknown_option(name: str) -> InvalidTypeError:
             f"JobSpec: expected the options of a job, got {name!r}. Pass it to add_jobs(specs, {name}=...)."
         )
     options = list(JobOptions.__annotations__)
-    way_out = did_you_mean(name, options, JOB_OPTIONS) or f"Known options: {', '.join(options)}."
-    return InvalidTypeError(f"add_job: expected a known option, got {name!r}. {way_out}")
+    way_out = did_you_mean(name, options, JOB_OPTIONS)
+    way_out = way_out or f'Put it into the payload: {{"{name}": ...}}. Options: {", ".join(options)}.'
+    return InvalidTypeError(f"add_job has no option {name!r}. {way_out}")
+
+
+def too_many_arguments() -> InvalidTypeError:
+    """Return the error for arguments after the payload."""
+    return InvalidTypeError(
+        'add_job takes one payload. Put all arguments into it: add_job(task, {"order": 1, "copy": True}).'
+    )
 
 
 def _defaults_of(task: object) -> JobDefaults:
     # Not isinstance(): for a protocol it takes as long as the rest of the constructor, several times over.
     defaults = getattr(task, "defaults", None)
     if not isinstance(defaults, JobDefaults) or not hasattr(task, "identifier"):
+        # The value itself may be a payload.
+        got = repr(task) if callable(task) else type(task).__name__
         raise InvalidTypeError(
-            f"identifier: expected a task identifier (str) or a function decorated with @task, got {task!r}."
+            f"identifier: expected a task identifier (str) or a function decorated with @task, got {got}."
         )
     return defaults

@@ -113,7 +113,10 @@ def collect(settings: conf.Settings | None = None, *, with_tasks: bool = True) -
             f"got {str(settings.crontab_file)!r}: {error.strerror or error}."
         ) from error
     draft.refuse_unknown_tasks(registry.tasks, registry.tasks.identifiers())
-    return draft.finish()
+    items = draft.finish()
+    if (most := settings.chosen_max_attempts) is None:
+        return items
+    return tuple(replace(item, max_attempts=most) if item.max_attempts is None else item for item in items)
 
 
 def _add_setting(draft: Draft, crontab: str | tuple[Any, ...]) -> None:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError, to_delay
 from django_graphile_worker.expiry import valid_expires
-from django_graphile_worker.job_options import JobKeyModeOption, valid_identifier
+from django_graphile_worker.job_options import JobKeyModeOption, Unique, valid_identifier
 from django_graphile_worker.jobs import JobDefaults
-from django_graphile_worker.setting_types import LONGEST_DURATION, SHORTEST_TIMEOUT
+from django_graphile_worker.setting_types import LONGEST_DURATION, SHORTEST_TIMEOUT, is_exception_class
 from django_graphile_worker.signatures import innermost, is_generator_function, source_of
 from django_graphile_worker.task_permissions import valid_schedulable
 from django_graphile_worker.task_type import Task
@@ -29,6 +29,7 @@ R = TypeVar("R")
 
 # A number means seconds.
 Backoff = timedelta | float | Callable[..., Any]
+Exceptions = type[BaseException] | Iterable[type[BaseException]]
 
 
 class Registry:
@@ -109,8 +110,11 @@ def task(
     flags: Iterable[str] | None = None,
     job_key: str | Callable[[Any], str | None] | None = None,
     job_key_mode: JobKeyModeOption | None = None,
+    unique: Unique | str | bool | None = None,
     atomic: bool = False,
     backoff: Backoff | None = None,
+    give_up_on: Exceptions = (),
+    retry_for: Exceptions = (),
     cron: str | Sequence[str] | None = None,
     keep_result: timedelta | float | bool | None = None,
     timeout: timedelta | float | bool | None = None,
@@ -128,6 +132,8 @@ def task(
     identifier: str | None = None,
     atomic: bool = False,
     backoff: Backoff | None = None,
+    give_up_on: Exceptions = (),
+    retry_for: Exceptions = (),
     cron: str | Sequence[str] | None = None,
     keep_result: timedelta | float | bool | None = None,
     timeout: timedelta | float | bool | None = None,
@@ -147,6 +153,8 @@ def task(
     options = {
         "atomic": atomic,
         "backoff": _valid_backoff(backoff),
+        "give_up_on": valid_exceptions(give_up_on, name="@task(give_up_on=...)"),
+        "retry_for": valid_exceptions(retry_for, name="@task(retry_for=...)"),
         "cron": schedules,
         "keep_result": valid_keep_result(keep_result),
         "timeout": valid_timeout(timeout),
@@ -192,8 +200,8 @@ def _refuse_unknown_options(given: Iterable[str]) -> None:
     # Late import: only a mistake needs suggestions.
     from django_graphile_worker.suggestions import TASK_OPTIONS, did_you_mean
 
-    options = ["identifier", *defaults, "atomic", "backoff", "cron", "keep_result", "timeout", "expires"]
-    options += ["limit", "fair", "schedulable"]
+    options = ["identifier", *defaults, "atomic", "backoff", "give_up_on", "retry_for", "cron", "keep_result"]
+    options += ["timeout", "expires", "limit", "fair", "schedulable"]
     way_out = did_you_mean(unknown[0], options, TASK_OPTIONS) or f"Known options: {', '.join(options)}."
     raise InvalidTypeError(f"@task: expected a known option, got {unknown[0]!r}. {way_out}")
 
@@ -229,6 +237,14 @@ def _valid_backoff(backoff: Backoff | None) -> timedelta | Callable[..., Any] | 
     if backoff is None or callable(backoff):
         return backoff
     return to_delay(backoff, name="@task(backoff=...)", expected="a timedelta, a number of seconds or a callable")
+
+
+def valid_exceptions(value: Any, *, name: str) -> tuple[type[BaseException], ...]:
+    """Return exception classes as a tuple; raise for anything else."""
+    classes = (value,) if isinstance(value, type) or not isinstance(value, Iterable) else tuple(value)
+    if not all(map(is_exception_class, classes)):
+        raise InvalidTypeError(f"{name}: expected exception classes, got {value!r}.")
+    return classes
 
 
 def valid_keep_result(keep: object, *, name: str = "@task(keep_result=...)") -> float | bool | None:
@@ -278,7 +294,11 @@ def task_limits(limit: object, fair: object, identifier: str) -> tuple[TaskLimit
 
 def _is_same_function(known: Task[Any, Any], new: Task[Any, Any]) -> bool:
     """Return whether two tasks are one function whose module was imported again (reload, ``python -m``, two paths)."""
-    return known.origin == new.origin or (source_of(known.function) == source_of(new.function) != ("unknown", 0))
+    if source_of(known.function) == source_of(new.function) != ("unknown", 0):
+        return True
+    # Reloading an edited module may move a function to another line. Within one import, that is another function.
+    is_one_import = known.module_spec is new.module_spec is not None
+    return known.origin == new.origin and not is_one_import
 
 
 def _is_valid_identifier(value: str) -> bool:

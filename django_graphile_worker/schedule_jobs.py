@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
+from django_graphile_worker import conf
 from django_graphile_worker.job_options import valid_job_key
 from django_graphile_worker.run_flags import RUNS_KEPT, schedule_flag
 from django_graphile_worker.schedules.definition import Definition
@@ -52,11 +53,13 @@ def job_of(
     if job_key is None and defaults is not None and defaults.job_key is not None:
         job_key = valid_job_key(defaults.job_key_for(json.loads(payload)))
     flags = () if defaults is None else defaults.flags or ()
+    max_attempts = schedule.max_attempts or (None if defaults is None else defaults.max_attempts)
     return TickJob(
         at=at,
         is_late=is_late,
         queue_name=_queue_name(schedule, None if defaults is None else defaults.queue_name),
-        max_attempts=schedule.max_attempts if defaults is None else schedule.max_attempts or defaults.max_attempts,
+        # Schedules are of the installation "default".
+        max_attempts=max_attempts or conf.current().chosen_max_attempts,
         job_key=job_key,
         job_key_mode=None if defaults is None else defaults.job_key_mode,
         priority=defaults.priority if schedule.priority is None and defaults is not None else schedule.priority,

@@ -54,11 +54,12 @@ def boolean(value: Any) -> bool:
     return value
 
 
-def whole_number(smallest: int) -> Convert:
+def whole_number(smallest: int, largest: int = LARGEST_NUMBER) -> Convert:
     def convert(value: Any) -> int:
         is_whole = isinstance(value, int) and not isinstance(value, bool)
-        if not is_whole or not smallest <= value <= LARGEST_NUMBER:
-            raise ExpectationError(f"a whole number of at least {smallest}")
+        if not is_whole or not smallest <= value <= largest:
+            limits = f"of at least {smallest}" if largest == LARGEST_NUMBER else f"from {smallest} to {largest}"
+            raise ExpectationError(f"a whole number {limits}")
         return int(value)
 
     return convert
@@ -115,6 +116,30 @@ def forbidden_flags(value: Any) -> ForbiddenFlags:
         return strings(value)
     except ExpectationError:
         raise ExpectationError("a list of flags, a callable, or the dotted path of a callable") from None
+
+
+def backoff(value: Any) -> Any:
+    """Convert a delay to seconds; a function, or its dotted path, stays as it is."""
+    if value is None or callable(value) or (isinstance(value, str) and _is_dotted_path(value)):
+        return value
+    try:
+        return duration()(value)
+    except ExpectationError as expected:
+        raise ExpectationError(f"None, a function, the dotted path of a function, or {expected}") from None
+
+
+def is_exception_class(value: Any) -> bool:
+    return isinstance(value, type) and issubclass(value, BaseException)
+
+
+def exceptions(value: Any) -> tuple[Any, ...]:
+    """Check exception classes and dotted paths; the paths stay as they are, because settings must not import apps."""
+    is_list = isinstance(value, Sequence | set | frozenset) and not isinstance(value, str | bytes)
+    if not is_list or not all(
+        is_exception_class(each) or (isinstance(each, str) and _is_dotted_path(each)) for each in value
+    ):
+        raise ExpectationError("a list of exception classes, or of their dotted paths")
+    return tuple(value)
 
 
 def function(value: Any) -> Any:

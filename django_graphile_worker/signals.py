@@ -1,6 +1,6 @@
-"""The Django signals that workers send.
+"""The Django signals that workers send, and ``pre_add_jobs``, which processes send that add jobs.
 
-Every signal is sent with ``send_robust``: a receiver that raises harms neither
+Every signal of a worker is sent with ``send_robust``: a receiver that raises harms neither
 the job nor the worker. ``sender`` is the class that sends the signal. Receivers
 must take ``**kwargs``: arguments may be added, never removed.
 
@@ -60,6 +60,10 @@ class Event(Signal):
         self._conditional_receiver = (dispatch_uid, is_active)
 
 
+# Sent before jobs are added, with a list of JobSpec. A receiver may replace entries of the list; if it raises, nothing
+# is added. Not sent for the jobs of schedules and of the crontab, which workers add.
+pre_add_jobs = Event("database", "specs")
+
 # The life of a worker.
 worker_started = Event("worker_id", "database", "concurrency", "tasks")
 worker_stopping = Event("worker_id", "database", "reason")
@@ -87,7 +91,8 @@ job_started = Event("worker_id", "database", "job")
 # log_success: the setting LOG_SUCCESS of the worker that ran the job.
 job_succeeded = Event("worker_id", "database", "job", "duration", "log_success")
 job_failed = Event("worker_id", "database", "job", "duration", "error", "retry_in")
-job_permanently_failed = Event("worker_id", "database", "job", "duration", "error")
+# given_up_by: the option because of which the job was not tried again, give_up_on for example; often empty.
+job_permanently_failed = Event("worker_id", "database", "job", "duration", "error", "given_up_by")
 job_interrupted = Event("worker_id", "database", "job", "duration", "reason")
 # The job was not started by the time at which it expired. It is deleted, and never runs.
 job_expired = Event("worker_id", "database", "job", "expires_at")

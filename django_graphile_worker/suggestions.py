@@ -8,17 +8,28 @@ from collections.abc import Iterable, Mapping
 MAX_COMPARED_LENGTH = 50
 MAX_COMPARED_NAMES = 300
 
+# A queue of another job queue is a pool of workers; a named queue here is a lock.
+_QUEUES = (
+    "A queue_name makes jobs run one at a time, in order. To choose the workers that run a task, start them with "
+    "runworker --tasks NAME, or give its jobs flags=[...] and use runworker --forbid-flag."
+)
+_ON_COMMIT = "Did you mean add_job({...})? A job is part of the transaction, and runs after its commit."
+_ONE_PAYLOAD = 'A job has one payload: add_job(task, {"order": 1}).'
+
 # Options of @task in Celery, Dramatiq, Huey, RQ and Procrastinate, each with its equivalent here.
 TASK_OPTIONS = {
     "name": "Did you mean 'identifier'?",
-    "queue": "Did you mean 'queue_name'?",
+    "queue": _QUEUES,
     "max_retries": "Did you mean 'max_attempts'?",
     "retries": "Did you mean 'max_attempts'?",
     "schedule": "Did you mean 'cron'?",
     "default_retry_delay": "Did you mean 'backoff'?",
     "retry_backoff": "Did you mean 'backoff'?",
     "retry_delay": "Did you mean 'backoff'?",
-    "autoretry_for": "Every exception is retried; raise PermanentFailure where a retry cannot succeed.",
+    "autoretry_for": "Every exception is retried. Did you mean 'retry_for', the only exceptions that are?",
+    "dont_autoretry_for": "Did you mean 'give_up_on'?",
+    "throws": "Did you mean 'give_up_on'?",
+    "retry_when": "Did you mean 'retry_for' or 'backoff'?",
     "bind": "A task that takes (payload, helpers) gets its job as helpers.job.",
     "rate_limit": "Did you mean limit=Limit(rate='100/m')?",
     "concurrency_limit": "Did you mean limit=Limit(concurrency=3)?",
@@ -36,7 +47,7 @@ JOB_OPTIONS = {
     "eta": "Did you mean 'run_at'?",
     "schedule_at": "Did you mean 'run_at'?",
     "run_after": "Did you mean 'run_at'?",
-    "queue": "Did you mean 'queue_name'?",
+    "queue": _QUEUES,
     "lock": "Did you mean 'queue_name'?",
     "key": "Did you mean 'job_key'?",
     "task_id": "Did you mean 'job_key'?",
@@ -45,21 +56,24 @@ JOB_OPTIONS = {
     "retries": "Did you mean 'max_attempts'?",
     "retry": "Did you mean 'max_attempts'?",
     "database": "Did you mean 'using'?",
-    "args": 'A job has one payload: add_job(task, {"order": 1}).',
-    "kwargs": 'A job has one payload: add_job(task, {"order": 1}).',
+    "routing_key": _QUEUES,
+    "args": _ONE_PAYLOAD,
+    "kwargs": _ONE_PAYLOAD,
     "link": "Add the next job at the end of the task.",
 }
 
 # Attributes of a task in the same job queues.
 TASK_ATTRIBUTES = {
     "delay": "Did you mean add_job({...})?",
+    "delay_on_commit": _ON_COMMIT,
+    "apply_async_on_commit": _ON_COMMIT,
     "enqueue": "Did you mean add_job({...})?",
     "defer": "Did you mean add_job({...})?",
     "send": "Did you mean add_job({...})?",
-    "apply_async": "Did you mean add_job({...}, run_at=..., queue_name=...)?",
-    "send_with_options": "Did you mean add_job({...}, run_at=..., queue_name=...)?",
-    "configure": "Did you mean add_job({...}, run_at=..., queue_name=...)?",
-    "using": "Did you mean add_job({...}, run_at=..., queue_name=...)?",
+    "apply_async": "Did you mean add_job({...}, run_at=...)?",
+    "send_with_options": "Did you mean add_job({...}, run_at=...)?",
+    "configure": "Did you mean add_job({...}, run_at=...)?",
+    "using": "Did you mean add_job({...}, run_at=...)?",
     "schedule": "Did you mean add_job({...}, run_at=...)?",
     "aenqueue": "Did you mean aadd_job({...})?",
     "adelay": "Did you mean aadd_job({...})?",
@@ -69,6 +83,9 @@ TASK_ATTRIBUTES = {
     "si": "Did you mean JobSpec(task, {...})? For a chain, add the next job at the end of the task.",
     "signature": "Did you mean JobSpec(task, {...})? For a chain, add the next job at the end of the task.",
     "retry": "Did you mean 'raise RetryLater(seconds)'?",
+    "name": "Did you mean 'identifier'?",
+    "run": "Call the task itself to run it here and now.",
+    "AsyncResult": "Did you mean result(job)?",
     "request": "A task that takes (payload, helpers) gets its job as helpers.job.",
 }
 

@@ -100,6 +100,8 @@ class Task(Generic[P, R, Payload]):
         defaults: JobDefaults,
         atomic: bool = False,
         backoff: timedelta | Callable[..., Any] | None = None,
+        give_up_on: tuple[type[BaseException], ...] = (),
+        retry_for: tuple[type[BaseException], ...] = (),
         cron: tuple[str, ...] = (),
         keep_result: float | bool | None = None,
         keeps_payload: bool = False,
@@ -114,6 +116,9 @@ class Task(Generic[P, R, Payload]):
         self.is_async = is_async_function(function)
         self.atomic = atomic
         self.backoff = backoff
+        # Exceptions that are not retried; and if there are any, the only exceptions that are retried.
+        self.give_up_on = give_up_on
+        self.retry_for = retry_for
         self.cron = cron
         # Seconds; True for the setting KEEP_RESULTS or a day, False for never, None for the setting.
         self.keep_result = keep_result
@@ -127,6 +132,8 @@ class Task(Generic[P, R, Payload]):
         self.limits = limits
         # Whether users may schedule it in the admin, or the permission that lets them.
         self.schedulable = schedulable
+        # The import that ran the decorator: reloading a module makes another one.
+        self.module_spec = getattr(innermost(function), "__globals__", {}).get("__spec__")
         functools.update_wrapper(self, function)
         if self.is_async:
             markcoroutinefunction(self)
@@ -148,12 +155,12 @@ class Task(Generic[P, R, Payload]):
     def add_job(
         self: Task[P, R, list[Model]], payload: Sequence[Model | Mapping[str, Any]], **options: Unpack[JobOptions]
     ) -> Job: ...
-    def add_job(self, payload: Any = None, **options: Any) -> Job:
+    def add_job(self, payload: Any = None, *mistaken: Any, **options: Any) -> Job:
         """Add a job for this task, with the task's defaults. The options are those of ``add_job()``."""
         # Late import: the API is a higher layer, and a process that adds no jobs never loads it.
         from django_graphile_worker.api.add import add_job
 
-        return add_job(self, payload, **options)
+        return add_job(self, payload, *mistaken, **options)
 
     @overload
     async def aadd_job(self, payload: Payload | None = None, **options: Unpack[JobOptions]) -> Job: ...
@@ -167,12 +174,12 @@ class Task(Generic[P, R, Payload]):
     async def aadd_job(
         self: Task[P, R, list[Model]], payload: Sequence[Model | Mapping[str, Any]], **options: Unpack[JobOptions]
     ) -> Job: ...
-    async def aadd_job(self, payload: Any = None, **options: Any) -> Job:
+    async def aadd_job(self, payload: Any = None, *mistaken: Any, **options: Any) -> Job:
         """Asynchronous variant of ``add_job()``."""
         # Late import: the API is a higher layer, and a process that adds no jobs never loads it.
         from django_graphile_worker.api.add import aadd_job
 
-        return await aadd_job(self, payload, **options)
+        return await aadd_job(self, payload, *mistaken, **options)
 
     def result_seconds(self, default: float | None) -> float | None:
         """Return for how many seconds results are kept, None if they are not; the default is the setting."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from django_graphile_worker import simulation
 from django_graphile_worker.api.async_variants import async_variant
-from django_graphile_worker.api.change import valid_ids
+from django_graphile_worker.api.change import Jobs, valid_ids
 from django_graphile_worker.api.connection import QueueConnection, open_queue
 from django_graphile_worker.exceptions import InvalidJobError
 from django_graphile_worker.job_options import SMALLEST_PRIORITY
@@ -25,7 +25,7 @@ NO_LOWER_PRIORITY = (
 )
 
 
-def run_now(job_ids: Iterable[int], *, using: str | None = None, installation: str | None = None) -> list[Job]:
+def run_now(job_ids: Jobs, *, using: str | None = None, installation: str | None = None) -> list[Job]:
     """Make waiting jobs due now, and return them.
 
     Their attempts, their priority and their order stay. Jobs that are due already, that have failed permanently, or
@@ -38,7 +38,7 @@ def run_now(job_ids: Iterable[int], *, using: str | None = None, installation: s
         return _changed(queue, ids, Change(action=changes.RUN_NOW, now=_now()))
 
 
-def run_next(job_ids: Iterable[int], *, using: str | None = None, installation: str | None = None) -> list[Job]:
+def run_next(job_ids: Jobs, *, using: str | None = None, installation: str | None = None) -> list[Job]:
     """Give due jobs a priority one lower than that of every other job that waits, and return them.
 
     Among each other they keep their order. A job of a queue still waits until the queue is free. Jobs that are not due,
@@ -55,7 +55,7 @@ def run_next(job_ids: Iterable[int], *, using: str | None = None, installation: 
 
 
 def retry_jobs(
-    job_ids: Iterable[int], *, payload: Any = KEEP, using: str | None = None, installation: str | None = None
+    job_ids: Jobs, *, payload: Any = KEEP, using: str | None = None, installation: str | None = None
 ) -> list[Job]:
     """Give jobs that have failed all their attempts again, make them due now, and return them.
 

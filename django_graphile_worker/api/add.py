@@ -14,13 +14,13 @@ from django_graphile_worker import simulation
 from django_graphile_worker.api.async_variants import async_variant
 from django_graphile_worker.api.connection import QueueConnection, open_place
 from django_graphile_worker.api.copying import Copier, are_copyable
-from django_graphile_worker.api.entries import entries, entry_of
+from django_graphile_worker.api.entries import entries, entry_of, prepared
 from django_graphile_worker.api.simulated import after_adding, stamped
 from django_graphile_worker.api.streams import SENT_SPECS, STREAMED_SPECS, add_stream
 from django_graphile_worker.exceptions import InvalidTypeError
 from django_graphile_worker.expiry import Expires
-from django_graphile_worker.job_options import JobKeyMode, JobKeyModeOption
-from django_graphile_worker.jobs import Job, JobSpec, TaskLike
+from django_graphile_worker.job_options import JobKeyMode, JobKeyModeOption, Unique
+from django_graphile_worker.jobs import Job, JobSpec, TaskLike, too_many_arguments
 from django_graphile_worker.routing import Place, place_of
 from django_graphile_worker.sql.adding import add_jobs as sql_add_jobs
 from django_graphile_worker.sql.adding.add_job import add_job as add_one
@@ -35,7 +35,7 @@ LISTED_SPECS, LISTED_CHARACTERS = 1_000_000, 128 * 1024 * 1024
 def add_job(
     identifier: str | TaskLike,
     payload: Any = None,
-    *,
+    *mistaken_payloads: Never,
     queue_name: str | None = None,
     run_at: datetime | timedelta | None = None,
     max_attempts: int | None = None,
@@ -44,6 +44,7 @@ def add_job(
     priority: int | None = None,
     flags: Iterable[str] | None = None,
     expires: Expires | None = None,
+    unique: Unique | str | bool | None = None,
     using: str | None = None,
     installation: str | None = None,
     **mistaken: Never,
@@ -53,6 +54,8 @@ def add_job(
     ``using`` is the alias of a database, ``installation`` the alias of an installation in
     ``settings.GRAPHILE_WORKER``. Without them the job is added to the installation ``default``.
     """
+    if mistaken_payloads:
+        raise too_many_arguments()
     spec = JobSpec(
         identifier,
         payload,
@@ -64,15 +67,17 @@ def add_job(
         priority=priority,
         flags=flags,
         expires=expires,
+        unique=unique,
         **mistaken,
     )
     place = place_of(using, installation)
+    (spec,) = prepared([spec], place)
     spec, payload = entry_of(spec, place)
     with open_place(place) as queue:
         cursor, alias, schema, notify, _ = queue
         alone = is_outside_transactions(connections[alias])
         job = add_one(cursor, spec, payload, schema=schema, notify=notify, alone=alone)
-        if simulation.now is not None:
+        if simulation.now is not None and not job.existed:
             (job,) = stamped(queue, [job])
     if simulation.is_immediate or place.settings.immediate:
         after_adding(place)
@@ -113,7 +118,7 @@ def add_jobs(
 
 def _add_list(specs: Iterable[JobSpec], place: Place) -> list[Job]:
     # The code of an iterable may use the same connection, so it runs before the first statement.
-    given = list(specs)
+    given = prepared(list(specs), place)
     copied = _copy_list(given, place) if are_copyable(given) else None
     if copied is not None:
         return copied

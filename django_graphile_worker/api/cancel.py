@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from django_graphile_worker import signals
 from django_graphile_worker.api.async_variants import async_variant
 from django_graphile_worker.api.cancelled import send_cancelled
-from django_graphile_worker.api.change import valid_ids
+from django_graphile_worker.api.change import Jobs, valid_ids
 from django_graphile_worker.api.connection import QueueConnection, open_place
 from django_graphile_worker.exceptions import InvalidTypeError
 from django_graphile_worker.frozen import Frozen
@@ -45,7 +45,7 @@ class CancelResult(Frozen):
 
 
 def cancel_jobs(
-    job_ids: Iterable[int],
+    job_ids: Jobs,
     *,
     reason: str = "",
     by: str = "",

@@ -19,7 +19,7 @@ from django_graphile_worker.job_options import (
     whole_number,
 )
 from django_graphile_worker.jobs import Job, RemovedJob
-from django_graphile_worker.printable_text import quoted, storable_text
+from django_graphile_worker.printable_text import storable_text
 from django_graphile_worker.routing import place_of
 from django_graphile_worker.sql import jobs as sql_jobs
 from django_graphile_worker.sql.job_actions.changes import FAIL, Change, change_jobs, rescheduling
@@ -27,8 +27,8 @@ from django_graphile_worker.sql.job_actions.changes import FAIL, Change, change_
 LARGEST_ID = 2**63 - 1
 
 
-def get_job(id_or_key: int | str, *, using: str | None = None, installation: str | None = None) -> Job | None:
-    """Return the job with this id (an int) or this key (a str), or None.
+def get_job(id_or_key: int | str | Job, *, using: str | None = None, installation: str | None = None) -> Job | None:
+    """Return the job with this id (an int) or this key (a str), or None. A ``Job`` is read again.
 
     A job that has succeeded or was completed is deleted, so the result is None.
     """
@@ -43,8 +43,10 @@ def _valid_id_or_key(value: object) -> int | str:
         return valid_job_key(value) or ""
     if isinstance(value, int):
         return whole_number("id_or_key", value, 1, LARGEST_ID)
-    got = f"{quoted(value)} ({type(value).__name__})"
-    raise InvalidTypeError(f"id_or_key: expected the id of a job (int) or its key (str), got {got}.")
+    if isinstance(value, Job):
+        return value.id
+    # The value itself may have a payload.
+    raise InvalidTypeError(f"id_or_key: expected a job, its id (int) or its key (str), got {type(value).__name__}.")
 
 
 def remove_job(job_key: str, *, using: str | None = None, installation: str | None = None) -> RemovedJob | None:
@@ -62,7 +64,7 @@ def remove_job(job_key: str, *, using: str | None = None, installation: str | No
         return None if found is None else RemovedJob(**vars(found))
 
 
-def complete_jobs(job_ids: Iterable[int], *, using: str | None = None, installation: str | None = None) -> list[Job]:
+def complete_jobs(job_ids: Jobs, *, using: str | None = None, installation: str | None = None) -> list[Job]:
     """Delete jobs as if they had succeeded, and return them. Running jobs are neither deleted nor returned."""
     ids = valid_ids(job_ids)
     if not ids:
@@ -72,7 +74,7 @@ def complete_jobs(job_ids: Iterable[int], *, using: str | None = None, installat
 
 
 def permanently_fail_jobs(
-    job_ids: Iterable[int],
+    job_ids: Jobs,
     error_message: str | None = None,
     *,
     using: str | None = None,
@@ -96,7 +98,7 @@ def permanently_fail_jobs(
 
 
 def reschedule_jobs(
-    job_ids: Iterable[int],
+    job_ids: Jobs,
     *,
     run_at: Time | None = None,
     priority: int | None = None,
@@ -150,14 +152,28 @@ def force_unlock_workers(
             queue.refuse_hidden_tables()
 
 
-def valid_ids(job_ids: Iterable[int]) -> list[int]:
-    """Return the ids as a list; raise for anything that is not a list of ids."""
-    return [whole_number("job_ids", job_id, 1, LARGEST_ID) for job_id in _valid_list("job_ids", "job ids", job_ids)]
+# What functions take that change jobs: one job or many, or their ids.
+Jobs = Job | int | Iterable[Job | int]
+
+
+def valid_ids(job_ids: Jobs) -> list[int]:
+    """Return the ids of one job or of many; raise for anything else."""
+    values = [job_ids] if isinstance(job_ids, Job | int) else _valid_list("job_ids", "jobs or job ids", job_ids)
+    return [_valid_id(value) for value in values]
+
+
+def _valid_id(value: object) -> int:
+    if isinstance(value, Job):
+        return value.id
+    if not isinstance(value, int | float | str | None):
+        # The value itself may have a payload.
+        raise InvalidTypeError(f"job_ids: expected jobs or job ids, got {type(value).__name__}.")
+    return whole_number("job_ids", value, 1, LARGEST_ID)
 
 
 def _valid_list(name: str, things: str, values: Iterable[Any]) -> list[Any]:
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        raise InvalidTypeError(f"{name}: expected a list of {things}, got {values!r}.")
+        raise InvalidTypeError(f"{name}: expected a list of {things}, got {type(values).__name__}.")
     return list(values)
 
 

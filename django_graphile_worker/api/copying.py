@@ -13,8 +13,9 @@ from django_graphile_worker.api.entries import entries
 from django_graphile_worker.jobs import Job, JobSpec
 from django_graphile_worker.plain_payloads import are_plain
 from django_graphile_worker.routing import Place
-from django_graphile_worker.sql.adding.add_jobs import Batch, Entry, batches
+from django_graphile_worker.sql.adding.add_jobs import Batch, batches
 from django_graphile_worker.sql.adding.copy_jobs import Rows, can_copy, copied_jobs, reserve_numbers
+from django_graphile_worker.sql.adding.specs import Entry
 from django_graphile_worker.sql.overlap import Copying, copying, is_in_pipeline, measures_statements
 
 # The fewest jobs that are copied. Fewer jobs are inserted as fast, with one statement less.
@@ -40,7 +41,9 @@ def are_copyable(specs: Sequence[JobSpec]) -> bool:
 
 def _is_copyable(spec: object) -> bool:
     # A subclass may have a property.
-    return type(spec) is JobSpec and spec.job_key is None and spec.run_at is None and spec.expires is None
+    if type(spec) is not JobSpec or spec.unique is not None:
+        return False
+    return spec.job_key is None and spec.run_at is None and spec.expires is None
 
 
 def _has_limits(identifier: str) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from django.utils import timezone
 
-from django_graphile_worker import registry, simulation
+from django_graphile_worker import registry, signals, simulation
 from django_graphile_worker.api.simulated import refuse_unknown_task
 from django_graphile_worker.api.times import aware
 from django_graphile_worker.exceptions import InvalidTypeError, PayloadError
@@ -18,9 +18,37 @@ from django_graphile_worker.expiry import flag_for
 from django_graphile_worker.jobs import JobSpec
 from django_graphile_worker.payloads import encode
 from django_graphile_worker.routing import Place
-from django_graphile_worker.sql.adding.add_jobs import Entry
+from django_graphile_worker.sql.adding.specs import Entry
 
 logger = logging.getLogger("django_graphile_worker.jobs")
+
+
+def prepared(specs: list[JobSpec], place: Place) -> list[JobSpec]:
+    """Return the specs as the receivers of ``pre_add_jobs`` leave them, with the MAX_ATTEMPTS of the settings."""
+    if signals.pre_add_jobs.is_heard():
+        specs = _as_received(specs, place)
+    most = place.settings.chosen_max_attempts
+    if most is None:
+        return specs
+    return [_with_max_attempts(spec, most) for spec in specs]
+
+
+def _with_max_attempts(spec: Any, most: int) -> Any:
+    # Whatever is no spec is refused later, with its place.
+    is_left_out = isinstance(spec, JobSpec) and spec.max_attempts is None
+    return dataclasses.replace(spec, max_attempts=most) if is_left_out else spec
+
+
+def _as_received(specs: list[JobSpec], place: Place) -> list[JobSpec]:
+    received = list(specs)
+    about = {"database": place.using, "installation": place.installation}
+    signals.pre_add_jobs.send(sender=JobSpec, specs=received, **about)
+    if len(received) != len(specs):
+        raise InvalidTypeError(
+            f"pre_add_jobs: a receiver left {len(received)} of {len(specs)} specs. It may replace specs, not add or "
+            "remove them; raise an exception to refuse them."
+        )
+    return received
 
 
 def entries(

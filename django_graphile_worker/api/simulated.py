@@ -21,7 +21,8 @@ def stamped(queue: QueueConnection, jobs: Sequence[Job]) -> list[Job]:
     """
     if simulation.now is None:
         return list(jobs)
-    times = sql_simulation.stamp(queue.cursor, [job.id for job in jobs], simulation.now(), schema=queue.schema)
+    new = [job.id for job in jobs if not job.existed]
+    times = sql_simulation.stamp(queue.cursor, new, simulation.now(), schema=queue.schema)
     return [
         dataclasses.replace(job, created_at=times[job.id][0], updated_at=times[job.id][1]) if job.id in times else job
         for job in jobs

@@ -11,12 +11,13 @@ from django.db import connections, transaction
 
 from django_graphile_worker.api.connection import QueueConnection, open_place
 from django_graphile_worker.api.copying import Copier, are_copyable
-from django_graphile_worker.api.entries import entries
+from django_graphile_worker.api.entries import entries, prepared
 from django_graphile_worker.job_options import JobKeyMode
 from django_graphile_worker.jobs import JobSpec
 from django_graphile_worker.routing import Place
 from django_graphile_worker.sql.adding import add_jobs as sql_add_jobs
-from django_graphile_worker.sql.adding.add_jobs import Batch, Entry
+from django_graphile_worker.sql.adding.add_jobs import Batch
+from django_graphile_worker.sql.adding.specs import Entry
 from django_graphile_worker.sql.overlap import overlapping
 
 # A statement of jobs without a key: large enough to be fast, small enough for the buffer of a socket.
@@ -37,6 +38,7 @@ def add_stream(specs: Iterable[JobSpec], place: Place) -> int:
     with open_place(place) as queue, transaction.atomic(using=queue.alias):
         copier = Copier(queue, place)
         while taken := _take(remaining, min(ahead, STREAMED_SPECS), is_in_memory=isinstance(specs, list | tuple)):
+            taken = prepared(taken, place)
             if are_copyable(taken) and copier.is_permitted():
                 size = copier.add(taken, first=count, returning=False)[1]
             else:

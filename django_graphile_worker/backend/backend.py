@@ -92,6 +92,7 @@ class GraphileWorkerBackend(BaseTaskBackend):
         """Return a call and its job to be; raise before any statement if the task or an argument is not valid."""
         self.validate_task(task)
         declared = validation.declared_task(task)
+        validation.validate_arguments(task, args, kwargs)
         options = self.checked_options
         call = Call.of(task, args, kwargs, backend=self.alias)
         own = as_graphile_task(task)

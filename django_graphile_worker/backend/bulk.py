@@ -66,11 +66,20 @@ aenqueue_many = async_variant(enqueue_many)
 
 def _prepared(call: Any, name: str) -> _Prepared:
     if not isinstance(call, tuple) or not 2 <= len(call) <= 3 or not isinstance(call[0], Task):
-        raise InvalidTypeError(f"{name}: expected a tuple (task, args) or (task, args, kwargs), got {call!r}.")
+        raise InvalidTypeError(f"{name}: expected a tuple (task, args) or (task, args, kwargs), got {_kinds(call)}.")
     task, args, kwargs = call if len(call) == 3 else (*call, {})
     if isinstance(args, str | bytes) or not isinstance(args, Sequence) or not isinstance(kwargs, Mapping):
-        raise InvalidTypeError(f"{name}: expected a list of arguments, and a dict of others by name, got {call[1:]!r}.")
+        raise InvalidTypeError(
+            f"{name}: expected a list of arguments, and a dict of others by name, got {_kinds(call[1:])}."
+        )
     try:
         return _Prepared(task, args, kwargs)
     except PayloadError as error:
         raise type(error)(f"{name}: {error}", path=error.path) from None
+    except InvalidTypeError as error:
+        raise InvalidTypeError(f"{name}: {error}") from None
+
+
+def _kinds(value: Any) -> str:
+    """Return the types of a call for a message, which must not have its arguments."""
+    return f"({', '.join(type(part).__name__ for part in value)})" if isinstance(value, tuple) else type(value).__name__

@@ -25,6 +25,7 @@ from django_graphile_worker.backend.task_class import (
 )
 from django_graphile_worker.expiry import Expires
 from django_graphile_worker.job_options import JobKeyModeOption
+from django_graphile_worker.registry import Exceptions
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -43,6 +44,8 @@ class TaskOptions(TypedDict, total=False):
     backend: str
     max_attempts: int | None
     backoff: Backoff | None
+    give_up_on: Exceptions
+    retry_for: Exceptions
     job_key: JobKey | None
     job_key_mode: JobKeyModeOption | None
     flags: Iterable[str] | None

@@ -24,7 +24,8 @@ class BackendOptions:
     installation: str | None = None
     # The named queue of each label whose jobs run one at a time.
     serial_queues: Mapping[str, str] = field(default_factory=dict)
-    max_attempts: int | None = None
+    # Django Tasks has no retries: code that was written for it need not be safe to run twice.
+    max_attempts: int = 1
     # The labels that workers run unless they are told others; empty for all labels.
     queue_labels: tuple[str, ...] = ()
 

@@ -47,6 +47,8 @@ class RunnableTask(registry.Task[Any, Any, Any]):
             defaults=JobDefaults(max_attempts=django_task.max_attempts),
             atomic=django_task.atomic,
             backoff=backoff_of(django_task),
+            give_up_on=registry.valid_exceptions(django_task.give_up_on, name="give_up_on"),
+            retry_for=registry.valid_exceptions(django_task.retry_for, name="retry_for"),
             keep_result=keep_result_of(django_task),
             keeps_payload=True,
             timeout=timeout_of(django_task),

@@ -14,7 +14,7 @@ from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError,
 from django_graphile_worker.expiry import Expires, valid_expires
 from django_graphile_worker.job_options import JobKeyModeOption
 from django_graphile_worker.jobs import JobDefaults
-from django_graphile_worker.registry import task_limits, valid_keep_result, valid_timeout
+from django_graphile_worker.registry import Exceptions, task_limits, valid_exceptions, valid_keep_result, valid_timeout
 from django_graphile_worker.suggestions import did_you_mean
 from django_graphile_worker.task_permissions import valid_schedulable
 
@@ -45,6 +45,8 @@ else:
 OPTIONS = (
     "max_attempts",
     "backoff",
+    "give_up_on",
+    "retry_for",
     "job_key",
     "job_key_mode",
     "flags",
@@ -77,10 +79,13 @@ class GraphileTask(_Task[P, R]):
     The additional fields do not take part in comparisons, because a stored result does not have them.
     """
 
-    # Attempts of a job, at most. Without it the option MAX_ATTEMPTS of the backend counts, then 25.
+    # Attempts of a job, at most. Without it the option MAX_ATTEMPTS of the backend counts.
     max_attempts: int | None = field(default=None, compare=False)
     # The delay of the next attempt: a constant, or a function of the number of attempts and the exception.
     backoff: Backoff | None = field(default=None, compare=False)
+    # Exceptions that are not retried; and if there are any, the only exceptions that are retried.
+    give_up_on: Exceptions = field(default=(), compare=False)
+    retry_for: Exceptions = field(default=(), compare=False)
     # At most one waiting job has this key. A function gets the arguments of the call.
     job_key: JobKey | None = field(default=None, compare=False)
     job_key_mode: JobKeyModeOption | None = field(default=None, compare=False)
@@ -184,6 +189,8 @@ def validate_options(task: GraphileTask[Any, Any]) -> None:
             flags=task.flags,
         )
         backoff_of(task)
+        valid_exceptions(task.give_up_on, name="give_up_on")
+        valid_exceptions(task.retry_for, name="retry_for")
         keep_result_of(task)
         timeout_of(task)
         valid_expires(task.expires)

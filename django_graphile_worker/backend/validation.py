@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 from django_graphile_worker.backend.compat import TASK_MAX_PRIORITY, TASK_MIN_PRIORITY, InvalidTask, Task
 from django_graphile_worker.backend.discovery import is_ours
-from django_graphile_worker.exceptions import InvalidJobError
+from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError
 from django_graphile_worker.job_options import valid_identifier, valid_run_at
 from django_graphile_worker.task_labels import identifier_for
 
@@ -54,6 +57,22 @@ def validate_run_after(run_after: Any) -> None:
         valid_run_at(run_after)
     except InvalidJobError as error:
         raise InvalidTask(str(error).replace("run_at", "run_after")) from error
+
+
+def validate_arguments(task: Task[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Raise InvalidTypeError, as calling the function would raise TypeError, if it does not take the arguments."""
+    context = (None,) if task.takes_context else ()
+    try:
+        _signature(task.func).bind(*context, *args, **kwargs)
+    except TypeError as error:
+        raise InvalidTypeError(f"enqueue() of {task.module_path}: {error}.") from None
+
+
+# enqueue_many() may get thousands of calls of one task.
+@lru_cache(maxsize=256)
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    # That of the function itself: a decorator may take other arguments than the function inside it.
+    return inspect.signature(function, follow_wrapped=False)
 
 
 def declared_task(task: Task[..., Any]) -> Task[..., Any]:

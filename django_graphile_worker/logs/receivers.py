@@ -94,10 +94,10 @@ def _job_failed(
 
 
 def _job_permanently_failed(
-    *, job: Job, error: BaseException | None = None, duration: float = 0.0, **about: Any
+    *, job: Job, error: BaseException | None = None, duration: float = 0.0, given_up_by: str = "", **about: Any
 ) -> None:
     if _jobs.isEnabledFor(logging.ERROR):
-        _log_run(logging.ERROR, "permanently failed", job, duration, about, error=error)
+        _log_run(logging.ERROR, "permanently failed", job, duration, about, error=error, given_up_by=given_up_by)
 
 
 def _job_interrupted(*, job: Job, duration: float = 0.0, **about: Any) -> None:
@@ -156,6 +156,7 @@ def _log_run(
     *,
     error: BaseException | None = None,
     retry_in: float | None = None,
+    given_up_by: str = "",
 ) -> None:
     """Log how a run ended, and the exception that ended it."""
     template, place = with_place(run_template(outcome), about)
@@ -163,6 +164,8 @@ def _log_run(
     attributes: dict[str, object] = job_attributes(job, outcome, about) | {"duration": duration}
     if retry_in is not None:
         template, arguments = f"{template}, next try in %s", [*arguments, readable_duration(retry_in)]
+    if given_up_by:
+        template, arguments = f"{template}, not retried because of %s", [*arguments, given_up_by]
     if error is None:
         _jobs.log(level, template, *arguments, extra=attributes)
         return

@@ -49,6 +49,7 @@ def delete_failed_jobs(cursor: Cursor, *, older_than: float, schema: str) -> int
 
 TABLES_OF_EVENTS = (
     "_private_jobs",
+    "_private_unique_jobs",
     "_private_job_recoveries",
     "_private_cancellations",
     "_private_stop_requests",

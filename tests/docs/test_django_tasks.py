@@ -89,7 +89,7 @@ def test_settings_of_the_page__have_no_mistake(settings: Any) -> None:
             settings.TASKS = setting_of(block)
             assert task_backends["default"].check() == []
             found += 1
-    assert found == 3
+    assert found == 4
 
 
 def test_page__tells_every_option() -> None:

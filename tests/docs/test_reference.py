@@ -96,7 +96,7 @@ def test_python_api_page__has_every_field_of_a_job() -> None:
 
 def test_python_api_page__has_every_argument_of_add_job() -> None:
     text = page("reference/python-api.md").partition("## Adding jobs")[2].partition("\n## ")[0]
-    arguments = [name for name in inspect.signature(add_job).parameters if name != "mistaken"]
+    arguments = [name for name in inspect.signature(add_job).parameters if not name.startswith("mistaken")]
     assert _fields(text) == arguments
 
 

@@ -17,6 +17,10 @@ from django_graphile_worker.apps import register_task_names
 from django_graphile_worker.registry import Registry, tasks
 from tests.support.rows import in_quotes
 
+QUEUES = (
+    "A queue_name makes jobs run one at a time, in order. To choose the workers that run a task, start them with "
+    "runworker --tasks NAME, or give its jobs flags=[...] and use runworker --forbid-flag."
+)
 pytestmark = pytest.mark.django_db
 
 
@@ -68,13 +72,13 @@ def test_a_name_alone_brings_no_defaults() -> None:
         ("prioritty", "Did you mean 'priority'?"),
         ("countdown", "Did you mean run_at=timedelta(seconds=...)?"),
         ("eta", "Did you mean 'run_at'?"),
-        ("queue", "Did you mean 'queue_name'?"),
+        ("queue", QUEUES),
         ("args", 'A job has one payload: add_job(task, {"order": 1}).'),
         (
             "x",
             (
-                "Known options: queue_name, run_at, max_attempts, job_key, job_key_mode, priority, flags, expires, "
-                "using, installation."
+                'Put it into the payload: {"x": ...}. Options: queue_name, run_at, max_attempts, job_key, '
+                "job_key_mode, priority, flags, expires, unique, using, installation."
             ),
         ),
     ],
@@ -87,7 +91,17 @@ def test_an_unknown_option_is_a_type_error__with_the_one_that_was_meant(option: 
     for add in adders:
         with pytest.raises(TypeError) as refused:
             add({}, **{option: 5})
-        assert str(refused.value) == f"add_job: expected a known option, got {option!r}. {way_out}"
+        assert str(refused.value) == f"add_job has no option {option!r}. {way_out}"
+
+
+def test_a_second_positional_argument_is_refused__as_a_job_has_one_payload() -> None:
+    @task
+    def send(payload: Any) -> None: ...
+
+    adders: list[Any] = [send.add_job, partial(add_job, "send"), async_to_sync(send.aadd_job)]
+    for add in adders:
+        with pytest.raises(TypeError, match=r"^add_job takes one payload\. Put all arguments into it: add_job\("):
+            add("a", "b")
 
 
 def test_a_spec_refuses_using_and_says_where_it_belongs() -> None:

@@ -45,7 +45,14 @@ def broken(text: str = "no such order") -> None:
     raise ValueError(text)
 
 
-@task(backoff=timedelta(0), takes_context=True)
+@task(max_attempts=2)
+def picky(word: str) -> str:
+    if not word:
+        raise TypeError("no word")
+    return word
+
+
+@task(backoff=timedelta(0), max_attempts=25, takes_context=True)
 def flaky(context: Any) -> str:
     if context.attempt < 3:
         raise ConnectionError(f"attempt {context.attempt}")

@@ -11,7 +11,7 @@ import pytest
 
 from django_graphile_worker.conf import Settings
 from django_graphile_worker.frozen import Frozen
-from django_graphile_worker.jobs import Job, JobDefaults, JobSpec
+from django_graphile_worker.jobs import JobDefaults, JobSpec
 
 
 class Point(Frozen):
@@ -70,7 +70,7 @@ def test_a_value_is_a_dataclass_for_the_functions_of_dataclasses() -> None:
     assert not is_dataclass(Frozen)
 
 
-@pytest.mark.parametrize("kind", [Settings, Job, JobDefaults, JobSpec])
+@pytest.mark.parametrize("kind", [Settings, JobDefaults, JobSpec])
 def test_no_start_makes_the_methods_that_values_share(kind: type[Frozen]) -> None:
     assert {"__eq__", "__hash__", "__repr__"} & set(vars(kind)) == set()
 

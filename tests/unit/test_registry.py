@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from django_graphile_worker import task
+from django_graphile_worker.checks.tasks import check_tasks
 from django_graphile_worker.exceptions import GraphileWorkerError, InvalidJobError, InvalidTypeError
 from django_graphile_worker.job_options import JobKeyMode
 from django_graphile_worker.registry import Registry, Task, tasks
@@ -132,6 +133,15 @@ def test_options_become_defaults() -> None:
     assert send.cron == ("0 4 * * *", "@hourly")
 
 
+def test_exceptions_may_be_one_class_or_several() -> None:
+    made = task(give_up_on=LookupError, retry_for=[OSError, TimeoutError])(a_function)
+    assert (made.give_up_on, made.retry_for) == ((LookupError,), (OSError, TimeoutError))
+    mistakes: list[Any] = ["LookupError", LookupError("x"), [int]]
+    for wrong in mistakes:
+        with pytest.raises(InvalidTypeError, match=r"^@task\(give_up_on=\.\.\.\): expected exception classes, got"):
+            task(give_up_on=wrong)
+
+
 def test_one_schedule_may_be_a_string() -> None:
     assert task(cron="@daily")(a_function).cron == ("@daily",)
 
@@ -176,9 +186,13 @@ def test_options_are_checked_when_the_decorator_is_written(
     assert str(refused.value) == message
 
 
+QUEUES = (
+    "A queue_name makes jobs run one at a time, in order. To choose the workers that run a task, start them with "
+    "runworker --tasks NAME, or give its jobs flags=[...] and use runworker --forbid-flag."
+)
 OPTIONS = (
-    "identifier, queue_name, max_attempts, job_key, job_key_mode, priority, flags, atomic, backoff, cron, keep_result, "
-    "timeout, expires, limit, fair, schedulable"
+    "identifier, queue_name, max_attempts, job_key, job_key_mode, priority, flags, unique, atomic, backoff, "
+    "give_up_on, retry_for, cron, keep_result, timeout, expires, limit, fair, schedulable"
 )
 
 
@@ -186,7 +200,7 @@ OPTIONS = (
     ("name", "way_out"),
     [
         ("prioritty", "Did you mean 'priority'?"),
-        ("queue", "Did you mean 'queue_name'?"),
+        ("queue", QUEUES),
         ("max_retries", "Did you mean 'max_attempts'?"),
         ("name", "Did you mean 'identifier'?"),
         ("bind", "A task that takes (payload, helpers) gets its job as helpers.job."),
@@ -305,6 +319,16 @@ def test_one_file_under_two_module_names_is_no_duplicate(registry: Registry, mak
     assert registry.duplicates == ()
 
 
+def test_same_names_in_one_module_are_a_duplicate(registry: Registry, make_module: Any) -> None:
+    source = "@task\ndef send(payload): ...\nfirst = send\n@task\ndef send(payload): return 2\n"
+    module = make_module("twice_tasks", source)
+    assert registry.duplicates == ((module.first, module.send),)
+    (message,) = check_tasks()
+    assert message.id == "graphile_worker.E008"
+    assert f"{module.__file__}:2" in message.msg
+    assert f"{module.__file__}:5" in message.msg
+
+
 def test_same_names_in_two_modules_are_a_duplicate(registry: Registry, make_module: Any) -> None:
     one = make_module("one_tasks", "@task\ndef send(payload): ...\n")
     two = make_module("two_tasks", "@task\ndef send(payload): ...\n")
@@ -341,7 +365,12 @@ def test_a_task_has_a_place_for_messages() -> None:
     ("name", "way_out"),
     [
         ("delay", "Did you mean add_job({...})?"),
-        ("apply_async", "Did you mean add_job({...}, run_at=..., queue_name=...)?"),
+        ("apply_async", "Did you mean add_job({...}, run_at=...)?"),
+        (
+            "delay_on_commit",
+            "Did you mean add_job({...})? A job is part of the transaction, and runs after its commit.",
+        ),
+        ("name", "Did you mean 'identifier'?"),
         ("s", "Did you mean JobSpec(task, {...})? For a chain, add the next job at the end of the task."),
         ("add_jbo", "Did you mean 'add_job'?"),
         ("retry", "Did you mean 'raise RetryLater(seconds)'?"),

@@ -8,6 +8,7 @@ from tests.support.log_lines import EVENTS
 
 def test_the_signals_of_a_workers_life_are_there() -> None:
     assert set(EVENTS) == {
+        "pre_add_jobs",
         "worker_started",
         "worker_stopping",
         "worker_stopped",

@@ -10,6 +10,7 @@ from django_graphile_worker.job_options import JobKeyMode
 from django_graphile_worker.jobs import Job, JobSpec
 from django_graphile_worker.payloads import decode, decode_leniently
 from django_graphile_worker.sql.adding.insert_jobs import insert_job
+from django_graphile_worker.sql.adding.unique_jobs import add_unique_jobs
 from django_graphile_worker.sql.codecs import within_python_years as readable
 from django_graphile_worker.sql.function_calls import MOMENT, call_statements, moment
 from django_graphile_worker.sql.jobs import JOB_COLUMNS, job_from, jobs_from
@@ -59,6 +60,8 @@ def add_job(
     cursor: Cursor, spec: JobSpec, payload: str, *, schema: str, notify: bool = True, alone: bool = False
 ) -> Job:
     """Add one job; ``payload`` is the payload of the spec as JSON text. For ``alone`` see ``insert_job``."""
+    if spec.unique is not None:
+        return add_unique_jobs(cursor, [(spec, payload)], schema=schema, notify=notify)[0]
     if spec.job_key is None:
         return insert_job(cursor, spec, payload, schema=schema, notify=notify, alone=alone)
     if spec.job_key_mode is JobKeyMode.UNSAFE_DEDUPE:
@@ -86,8 +89,9 @@ def _add_unless_known(cursor: Cursor, spec: JobSpec, payload: str, *, schema: st
     row = cursor.fetchone()
     _require(row[0], schema)
     if row[_REVISION] > 0 and row[_CAN_READ_NAMES_PLACE]:
-        return jobs_from(cursor, [row], schema=schema)[0]
-    return job_from(row, {("task", row[1]): spec.identifier, ("queue", row[2]): spec.queue_name or ""})
+        return jobs_from(cursor, [row], schema=schema)[0].as_existing()
+    job = job_from(row, {("task", row[1]): spec.identifier, ("queue", row[2]): spec.queue_name or ""})
+    return job.as_existing() if job.revision > 0 else job
 
 
 def _parameters(spec: JobSpec, payload: str) -> tuple[Any, ...]:

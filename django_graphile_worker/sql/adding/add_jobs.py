@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import timedelta
-from json.encoder import encode_basestring as quoted
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker.frozen import Frozen
@@ -12,6 +11,8 @@ from django_graphile_worker.job_options import JobKeyMode
 from django_graphile_worker.jobs import Job, JobSpec
 from django_graphile_worker.sql.adding.add_job import WIDTH, Added, add_job, added_columns, added_job
 from django_graphile_worker.sql.adding.insert_jobs import insert_jobs_call, inserted_jobs
+from django_graphile_worker.sql.adding.specs import Entry, element
+from django_graphile_worker.sql.adding.unique_jobs import add_unique_jobs
 from django_graphile_worker.sql.function_calls import call_statements
 from django_graphile_worker.sql.schema import statement
 
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from django_graphile_worker.sql.cursor import Cursor, Row
 
 
-# A spec, and its payload as JSON text.
-Entry = tuple[JobSpec, str]
 # A statement, and its parameters.
 Call = tuple[str, tuple[Any, ...]]
 
@@ -44,7 +43,7 @@ def batches(entries: Iterable[Entry], *, most_entries: int, most_unkeyed: int, m
     present: JobKeyMode | None = None
     size = 0
     for spec, payload in entries:
-        mode = None if spec.job_key is None else spec.job_key_mode or JobKeyMode.REPLACE
+        mode = _mode(spec)
         is_full = size >= most_characters or len(specs) >= (most_unkeyed if present is None else most_entries)
         if specs and (is_full or not _can_join(mode, present)):
             yield Batch(mode=present, specs=specs, payloads=payloads)
@@ -55,6 +54,13 @@ def batches(entries: Iterable[Entry], *, most_entries: int, most_unkeyed: int, m
         size += len(payload)
     if specs:
         yield Batch(mode=present, specs=specs, payloads=payloads)
+
+
+def _mode(spec: JobSpec) -> JobKeyMode | None:
+    if spec.unique is not None:
+        # Unique jobs are not added with others, either.
+        return JobKeyMode.UNSAFE_DEDUPE
+    return None if spec.job_key is None else spec.job_key_mode or JobKeyMode.REPLACE
 
 
 def _can_join(mode: JobKeyMode | None, present: JobKeyMode | None) -> bool:
@@ -97,8 +103,14 @@ def jobs_of_batch(rows: Sequence[Row], batch: Batch, *, schema: str) -> list[Job
 
 
 def add_one_by_one(cursor: Cursor, batch: Batch, *, schema: str, notify: bool) -> list[Job]:
-    """Add the jobs of a batch whose job key mode only ``add_job`` has."""
-    return [add_job(cursor, *entry, schema=schema, notify=notify) for entry in _entries(batch)]
+    """Add the jobs of a batch whose job key mode only ``add_job`` has, and unique jobs."""
+    jobs: list[Job] = []
+    for is_unique, some in groupby(_entries(batch), key=lambda entry: entry[0].unique is not None):
+        if is_unique:
+            jobs += add_unique_jobs(cursor, list(some), schema=schema, notify=notify)
+        else:
+            jobs += [add_job(cursor, *entry, schema=schema, notify=notify) for entry in some]
+    return jobs
 
 
 def _entries(batch: Batch) -> list[Entry]:
@@ -121,30 +133,5 @@ def _in_order(batch: Batch, rows: Sequence[Row]) -> list[Job]:
 
 
 def _parameters(batch: Batch) -> tuple[str, bool]:
-    document = "[" + ",".join(map(_element, batch.specs, batch.payloads)) + "]"
+    document = "[" + ",".join(map(element, batch.specs, batch.payloads)) + "]"
     return document, batch.mode is JobKeyMode.PRESERVE_RUN_AT
-
-
-def _element(spec: JobSpec, payload: str) -> str:
-    """Return a spec as JSON, with its payload unchanged, and without the options that the spec leaves out."""
-    parts = [f'"i":{quoted(spec.identifier)}', f'"p":{payload}']
-    if spec.queue_name is not None:
-        parts.append(f'"q":{quoted(spec.queue_name)}')
-    if spec.run_at is not None:
-        parts.append(_time(spec))
-    if spec.max_attempts is not None:
-        parts.append(f'"m":{spec.max_attempts}')
-    if spec.job_key is not None:
-        parts.append(f'"k":{quoted(spec.job_key)}')
-    if spec.priority is not None:
-        parts.append(f'"r":{spec.priority}')
-    if spec.flags is not None:
-        parts.append(f'"f":[{",".join(map(quoted, spec.flags))}]')
-    return "{" + ",".join(parts) + "}"
-
-
-def _time(spec: JobSpec) -> str:
-    run_at = spec.run_at
-    if isinstance(run_at, timedelta):
-        return f'"d":{run_at.total_seconds()!r}'
-    return f'"t":"{run_at.isoformat()}"' if run_at is not None else '"t":null'

@@ -8,9 +8,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from django_graphile_worker.frozen import Frozen
+from django_graphile_worker.job_options import DEFAULT_MAX_ATTEMPTS
 from django_graphile_worker.jobs import Job, JobSpec
 from django_graphile_worker.sql.adding.add_jobs import Batch
-from django_graphile_worker.sql.adding.insert_jobs import DEFAULT_MAX_ATTEMPTS, flag_object, has_options, inserted_job
+from django_graphile_worker.sql.adding.insert_jobs import flag_object, has_options, inserted_job
 from django_graphile_worker.sql.codecs import text_array
 from django_graphile_worker.sql.schema import statement
 

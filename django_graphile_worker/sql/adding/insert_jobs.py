@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from django.db import Error
 
 from django_graphile_worker.exceptions import SchemaError
+from django_graphile_worker.job_options import DEFAULT_MAX_ATTEMPTS
 from django_graphile_worker.jobs import Job, JobSpec
 from django_graphile_worker.sql.codecs import int_array, text_array
 from django_graphile_worker.sql.function_calls import MOMENT, moment
@@ -68,9 +69,6 @@ def has_options(spec: JobSpec) -> bool:
         and spec.priority is None
         and not spec.flags
     )
-
-
-DEFAULT_MAX_ATTEMPTS = 25
 
 
 def _parameters(spec: JobSpec, payload: str, notify: bool) -> tuple[Any, ...]:

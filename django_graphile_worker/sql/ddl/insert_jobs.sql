@@ -265,3 +265,131 @@ begin
   end if;
 end
 $function$;
+
+-- Unique jobs. The entry of a key counts while its job waits or runs, and for callers that give a time, while the job was
+-- added within this time. It says nothing about other jobs: whoever ends a job, Node.js for example, need not know it.
+create table :SCHEMA._private_unique_jobs (
+  identifier text not null,
+  unique_key text not null,
+  -- Null only in the transaction that inserts the entry.
+  job_id bigint,
+  added_at timestamptz not null default pg_catalog.clock_timestamp(),
+  -- When a worker looks whether the entry can be deleted.
+  until timestamptz not null default pg_catalog.clock_timestamp(),
+  constraint unique_jobs_pkey primary key (identifier, unique_key)
+);
+create index unique_jobs_until on :SCHEMA._private_unique_jobs (until);
+alter table :SCHEMA._private_unique_jobs enable row level security;
+create policy unique_jobs_by_grant on :SCHEMA._private_unique_jobs using (true) with check (true);
+
+-- Adds those of the jobs that are not there, and returns for each spec the id of its job. An entry is locked until the
+-- end of the transaction: another that adds the same job waits, and then sees the job, or that it was rolled back.
+create function :SCHEMA._private_add_unique_jobs(specs json, is_silent boolean, moment timestamptz)
+returns table (job_id bigint, is_new boolean, added_at timestamptz, run_at timestamptz)
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $function$
+/* gw:add_unique_jobs */
+declare
+  present timestamptz := coalesce(moment, clock_timestamp());
+  notify_before text := coalesce(current_setting('graphile_worker.notify', true), '');
+  spec record;
+  entry :SCHEMA._private_unique_jobs;
+  job :SCHEMA._private_jobs;
+begin
+  -- A role that may only add jobs has no right to the tables: a function that has one adds the jobs for it.
+  if not has_table_privilege(':SCHEMA._private_jobs'::regclass, 'insert') and has_function_privilege(
+    ':SCHEMA._private_keyed_adder_add_unique_jobs(json, boolean, timestamptz)', 'execute'
+  ) then
+    return query
+      select added.*
+      from :SCHEMA._private_keyed_adder_add_unique_jobs(specs, is_silent, moment) as added;
+    return;
+  end if;
+
+  -- The entries are locked in one order, so that two calls never wait for each other.
+  insert into :SCHEMA._private_unique_jobs (identifier, unique_key)
+  select distinct given.i, given.u
+  from json_to_recordset(specs) as given(i text, u text)
+  order by given.i, given.u
+  on conflict on constraint unique_jobs_pkey do update set unique_key = excluded.unique_key;
+
+  if is_silent then
+    perform set_config('graphile_worker.notify', 'off', true);
+  end if;
+  for spec in
+    select given.*
+    from rows from (json_to_recordset(specs)
+      as (i text, p json, q text, t timestamptz, d float8, m int, r int, f text[], u text, w float8))
+      with ordinality as given(i, p, q, t, d, m, r, f, u, w, place)
+    order by given.place
+  loop
+    -- Each statement has its own snapshot, so it sees the job that another transaction has committed meanwhile.
+    select known.* into strict entry
+    from only :SCHEMA._private_unique_jobs as known
+    where known.identifier = spec.i and known.unique_key = spec.u;
+    select jobs.* into job from only :SCHEMA._private_jobs as jobs where jobs.id = entry.job_id;
+    is_new := not case
+      when entry.job_id is null then false
+      when job.id is null then coalesce(entry.added_at > present - spec.w * interval '1 second', false)
+      else job.locked_at is not null or job.attempts < job.max_attempts
+    end;
+    if is_new then
+      job := :SCHEMA.add_job(
+        spec.i, spec.p, spec.q, coalesce(spec.t, now() + spec.d * interval '1 second'), spec.m, null, spec.r, spec.f
+      );
+      update only :SCHEMA._private_unique_jobs as known
+      set job_id = job.id, added_at = present,
+        until = present + greatest(coalesce(spec.w, 0), 600) * interval '1 second'
+      where known.identifier = spec.i and known.unique_key = spec.u;
+      entry.job_id := job.id;
+      entry.added_at := present;
+    end if;
+    job_id := entry.job_id;
+    added_at := entry.added_at;
+    run_at := job.run_at;
+    return next;
+  end loop;
+  perform set_config('graphile_worker.notify', notify_before, true);
+end
+$function$;
+
+create function :SCHEMA._private_keyed_adder_add_unique_jobs(specs json, is_silent boolean, moment timestamptz)
+returns table (job_id bigint, is_new boolean, added_at timestamptz, run_at timestamptz)
+language sql volatile security definer set search_path = pg_catalog, pg_temp as $function$
+/* gw:keyed_adder_add_unique_jobs */
+  select added.* from :SCHEMA._private_add_unique_jobs(specs, is_silent, moment) as added;
+$function$;
+revoke all on function :SCHEMA._private_keyed_adder_add_unique_jobs(json, boolean, timestamptz) from public;
+
+-- Looks at some entries whose time is over, deletes those whose job has ended, and returns how many it looked at. The
+-- others are looked at again in ten minutes.
+create function :SCHEMA._private_forget_unique_jobs(most integer, moment timestamptz)
+returns integer language plpgsql volatile set search_path = pg_catalog, pg_temp as $function$
+/* gw:forget_unique_jobs */
+declare
+  present timestamptz := coalesce(moment, clock_timestamp());
+  number integer := 0;
+  entry record;
+begin
+  for entry in
+    select known.identifier, known.unique_key, known.job_id
+    from only :SCHEMA._private_unique_jobs as known
+    where known.until <= present
+    order by known.until
+    limit most
+    for update skip locked
+  loop
+    number := number + 1;
+    -- A statement of its own: a transaction that has just committed may have added the job of this entry.
+    perform from only :SCHEMA._private_jobs as job
+    where job.id = entry.job_id and (job.locked_at is not null or job.attempts < job.max_attempts);
+    if found then
+      update only :SCHEMA._private_unique_jobs as known set until = present + interval '10 minutes'
+      where known.identifier = entry.identifier and known.unique_key = entry.unique_key;
+    else
+      delete from only :SCHEMA._private_unique_jobs as known
+      where known.identifier = entry.identifier and known.unique_key = entry.unique_key;
+    end if;
+  end loop;
+  return number;
+end
+$function$;

@@ -35,6 +35,7 @@ from django_graphile_worker.worker.outcomes import (
 if TYPE_CHECKING:
     from django_graphile_worker.worker.django_connections.watched_connection import Leftover
     from django_graphile_worker.worker.execution.progress_reports import ProgressReports
+    from django_graphile_worker.worker.execution.retry import RetryRules
     from django_graphile_worker.worker.execution.stops.stop_of_run import StopOfRun
     from django_graphile_worker.worker.execution.time_limits import TimeLimits
 
@@ -56,6 +57,8 @@ class Executor:
         control: JobControl | None = None,
     ) -> None:
         self._settings = settings
+        # None if the settings BACKOFF and GIVE_UP_ON are not set.
+        self._retry_rules: RetryRules | None = None
         self._tasks = tasks
         self._control = control or JobControl()
         self._may_expire = self._control.has_expiring_tasks
@@ -79,7 +82,12 @@ class Executor:
         self._is_cancelled = self._has_forgotten_running = False
 
     def start(self) -> None:
-        """Prepare to run jobs; raise ConfigurationError if a middleware cannot be loaded."""
+        """Prepare to run jobs; raise ConfigurationError if what the settings name cannot be loaded."""
+        if self._settings.backoff is not None or self._settings.give_up_on:
+            # Late import: only failures need it.
+            from django_graphile_worker.worker.execution import retry
+
+            self._retry_rules = retry.RetryRules.of(self._settings)
         lifecycle.start()
         fork_guard.watch()
         self._invoker.load_middleware()
@@ -232,7 +240,7 @@ class Executor:
         """Return True if the worker requested the task to stop, and it asked to run again: that costs no attempt."""
         if not self.aborts.is_set_for(run):
             return False
-        # Late import: only failures need it, and it would take 1 ms of the start.
+        # Late import: only failures need it.
         from django_graphile_worker.worker.execution import retry
 
         return retry.asks_to_run_at_once(error)
@@ -241,18 +249,22 @@ class Executor:
         # Late import: only failures need it.
         from django_graphile_worker.worker.execution import retry
 
+        rules = self._retry_rules or retry.NO_RULES
         outcome = retry.failed(
             run,
             error,
             limit=self._settings.max_error_length,
             is_redacted=self._settings.redact_errors,
             remarks=remarks,
+            rules=rules,
         )
         if outcome.queue_pause is not None:
             self._control.on_queue_pause(run.claim)
         retry_in = retry.retry_in(outcome)
         if retry_in is None:
-            self._send(signals.job_permanently_failed, run, duration=outcome.duration, error=error)
+            given_up_by = retry.option_that_gives_up(run, error, rules)
+            why = {"error": error, "given_up_by": given_up_by}
+            self._send(signals.job_permanently_failed, run, duration=outcome.duration, **why)
         else:
             self._send(signals.job_failed, run, duration=outcome.duration, error=error, retry_in=retry_in)
         return outcome

@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from django.utils.module_loading import import_string
+
 from django_graphile_worker.attempts import final_remark
-from django_graphile_worker.exceptions import BatchFailure, LimitedUntil, PermanentFailure, RetryLater
+from django_graphile_worker.conf import SETTING, Settings
+from django_graphile_worker.exceptions import (
+    BatchFailure,
+    ConfigurationError,
+    LimitedUntil,
+    PermanentFailure,
+    RetryLater,
+    SettingMistake,
+)
+from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.logs.exc_info import LIMITS_READ, redacted_and_cut
 from django_graphile_worker.printable_text import storable_text
+from django_graphile_worker.registry import Task
+from django_graphile_worker.setting_types import is_exception_class
 from django_graphile_worker.worker.execution import error_text, results
 from django_graphile_worker.worker.execution.job_run import JobRun
 from django_graphile_worker.worker.outcomes import Failed, QueuePause
@@ -23,13 +36,54 @@ MAX_DELAY = timedelta(days=36_525).total_seconds()
 _MAX_TRACEBACKS = 10
 
 
+class RetryRules(Frozen):
+    """What the project says about the retries of all tasks; a task may say something else."""
+
+    # Seconds, or a function of the number of attempts and the exception; None for the usual back-off.
+    backoff: float | Callable[..., Any] | None = None
+    # Exceptions that are not retried.
+    give_up_on: tuple[type[BaseException], ...] = ()
+
+    @classmethod
+    def of(cls, settings: Settings) -> RetryRules:
+        """Return the rules of the settings BACKOFF and GIVE_UP_ON; raise ConfigurationError for a wrong path."""
+        backoff, paths = settings.backoff, settings.give_up_on
+        if isinstance(backoff, str):
+            backoff = _loaded(backoff, "BACKOFF", "a function", callable)
+        classes = [_loaded(path, "GIVE_UP_ON", "exception classes", is_exception_class) for path in paths]
+        return cls(backoff=backoff, give_up_on=tuple(classes))
+
+
+def _loaded(value: Any, key: str, expected: str, is_valid: Callable[[Any], bool]) -> Any:
+    try:
+        found = import_string(value) if isinstance(value, str) else value
+    except ImportError as error:
+        found = f"an ImportError ({error})"
+    if is_valid(found):
+        return found
+    message = f'{SETTING}["{key}"]: expected {expected}, got {value!r}, which is {found}.'
+    raise ConfigurationError(mistakes=[SettingMistake(key=key, message=message)])
+
+
+NO_RULES = RetryRules()
+
+
 def failed(
-    run: JobRun, error: BaseException, *, limit: int, is_redacted: bool = True, remarks: Sequence[str] = ()
+    run: JobRun,
+    error: BaseException,
+    *,
+    limit: int,
+    is_redacted: bool = True,
+    remarks: Sequence[str] = (),
+    rules: RetryRules = NO_RULES,
 ) -> Failed:
     """Return the outcome of a run that ended with an exception."""
-    delay, remark = _delay(run, error)
-    is_permanent = _is_permanent(error)
+    given_up_by = option_that_gives_up(run, error, rules)
+    is_permanent = bool(given_up_by) or _is_permanent(error)
+    delay, remark = (None, "") if given_up_by else _delay(run, error, rules)
     final = final_remark(run.claim.attempts, run.claim.max_attempts) if is_permanent else ""
+    if given_up_by:
+        remark = f"Not retried because of {given_up_by}."
     queue_pause = _queue_pause(error)
     if queue_pause is not None and run.claim.queue_id is None:
         remark = "\n".join(filter(None, [remark, "pause_queue=True had no effect, because the job is in no queue."]))
@@ -52,6 +106,28 @@ def failed(
         queue_pause=queue_pause,
         closings=closings,
     )
+
+
+def option_that_gives_up(run: JobRun, error: BaseException, rules: RetryRules) -> str:
+    """Return the option because of which the job is not tried again: if it concerns every cause of the failure.
+
+    Empty if there is none, or if the task itself decided with PermanentFailure.
+    """
+    options = [_given_up_by(run.task, cause, rules) for cause in _causes(error)]
+    return next(filter(None, options), "") if None not in options else ""
+
+
+def _given_up_by(task: Task[Any, Any] | None, cause: BaseException, rules: RetryRules) -> str | None:
+    """Return the option because of which a cause is not retried; empty if the cause itself says so, None if it is."""
+    if _is_final(cause):
+        return ""
+    if isinstance(cause, RetryLater):
+        return None
+    if task is not None and isinstance(cause, task.give_up_on):
+        return "give_up_on"
+    if task is not None and task.retry_for:
+        return None if isinstance(cause, task.retry_for) else "retry_for"
+    return "the setting GIVE_UP_ON" if isinstance(cause, rules.give_up_on) else None
 
 
 def retry_in(outcome: Failed) -> float | None:
@@ -158,17 +234,19 @@ def _closings(run: JobRun, error: BaseException) -> tuple[Sequence[KeyClosing], 
     return (), f"LimitedUntil had no effect on other jobs. The limits of the task are {known}."
 
 
-def _delay(run: JobRun, error: BaseException) -> tuple[float | None, str]:
+def _delay(run: JobRun, error: BaseException, rules: RetryRules) -> tuple[float | None, str]:
     """Return the seconds until the next attempt (None: the usual back-off), and a remark for the error's text."""
     asked = _asked_delay(error)
     if asked is not None:
         return _bounded(asked), ""
-    backoff = run.task.backoff if run.task is not None else None
-    if backoff is None or _is_permanent(error):
+    if _is_permanent(error):
         return None, ""
     try:
-        answer = backoff(run.claim.attempts, error) if callable(backoff) else backoff
-        return (None, "") if answer is None else (_bounded(_seconds(answer)), "")
+        for backoff in (run.task.backoff if run.task is not None else None, rules.backoff):
+            answer = backoff(run.claim.attempts, error) if callable(backoff) else backoff
+            if answer is not None:
+                return _bounded(_seconds(answer)), ""
+        return None, ""
     except BaseException as mistake:  # the back-off, too, is code of the site
         return None, f"The usual back-off is used, as the task's own back-off failed: {error_text.summary(mistake)}"
 

@@ -1,4 +1,5 @@
-"""Deletes what has expired: results, the rows of sessions that waited for them, old days of the history, unused limits.
+"""Deletes what has expired: results, the rows of sessions that waited for them, old days of the history, unused limits,
+and the entries of unique jobs that have ended.
 
 It also makes the partitions of the history for the next days, and indexes the days that are over. Each statement is
 short; after it, the service waits for longer than the statement took.
@@ -112,6 +113,11 @@ class Retention(Service):
         if self._clock() >= self._forget_at and (numbers := self._limit_numbers()) is not None:
             yield from self._forget_limits(numbers)
             self._forget_at = self._clock() + jittered(FORGET_INTERVAL)
+        # Late import: the first job does not wait for it.
+        from django_graphile_worker.sql.adding.unique_jobs import forget_unique_jobs
+
+        while self._execute(forget_unique_jobs, schema=self._database.schema, now=self._now()):
+            yield
 
     def _report_refusal(self, error: BaseException) -> None:
         if not self._is_refusal_reported:

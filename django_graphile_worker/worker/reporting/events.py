@@ -220,7 +220,8 @@ class WorkerEvents:
     def _permanently_failed(self, exhausted: Iterable[Exhausted]) -> None:
         # These jobs ended with their worker, so no executor sends the signal.
         for each in exhausted:
-            self.send(signals.job_permanently_failed, job=each.job, duration=each.seconds, error=each.error)
+            why = {"error": each.error, "given_up_by": ""}
+            self.send(signals.job_permanently_failed, job=each.job, duration=each.seconds, **why)
 
 
 def _about_pause(pause: Pause) -> dict[str, Any]:

@@ -225,6 +225,7 @@ class TestJobKeys:
     def test_unsafe_dedupe_returns_the_job_that_is_there(self) -> None:
         first = add_job("send_email", {"n": 1}, job_key="k", queue_name="mail", flags=["a"], run_at=NOW)
         job = add_job("send_sms", {"n": 2}, job_key="k", queue_name="sms", job_key_mode="unsafe_dedupe")
+        assert job.existed
         assert job == as_job(stored(first))
         assert (job.task_identifier, job.queue_name, job.payload, job.flags) == (
             "send_email",
@@ -239,6 +240,7 @@ class TestJobKeys:
     ) -> None:
         with django_assert_num_queries(1):
             job = add_job("send_sms", {"n": 2}, job_key="k", queue_name=queue_name, job_key_mode="unsafe_dedupe")
+        assert not job.existed
         assert job == as_job(stored(job))
         assert (job.task_identifier, job.queue_name, job.revision) == ("send_sms", queue_name, 0)
 

@@ -177,7 +177,7 @@ class TestByKey:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("5",), r"^job_ids: expected a list of job ids, got '5'"),
+        (("5",), r"^job_ids: expected a list of jobs or job ids, got str"),
         ((["a"],), r"^job_ids: expected"),
         (([0],), r"^job_ids: expected"),
         (([1], {"reason": None}), r"^reason: expected a string, got None"),

@@ -12,6 +12,8 @@ from django_graphile_worker import (
     JobSpec,
     add_job,
     add_jobs,
+    cancel_by_key,
+    cancel_jobs,
     complete_jobs,
     force_unlock_workers,
     get_job,
@@ -19,6 +21,7 @@ from django_graphile_worker import (
     permanently_fail_jobs,
     remove_job,
     reschedule_jobs,
+    retry_jobs,
 )
 from django_graphile_worker.exceptions import InvalidTypeError
 from django_graphile_worker.payloads import RawPayload
@@ -70,6 +73,27 @@ class TestChangingJobs:
         assert (job.key, job.locked_by) == ("k", "w")
         assert list(models.Job.objects.values()) == before
 
+    def test_a_job_stands_for_its_id(self) -> None:
+        one, two = add_jobs([JobSpec("a", max_attempts=2), JobSpec("a")])
+        assert permanently_fail_jobs(one)[0].id == one.id
+        assert get_job(one) == get_job(one.id) != one
+        assert [job.id for job in retry_jobs([one])] == [one.id]
+        assert {job.id for job in reschedule_jobs((one, two.id), priority=3)} == {one.id, two.id}
+        assert cancel_jobs(one).removed == (one.id,)
+        assert [job.id for job in complete_jobs(two.id)] == [two.id]
+
+    def test_no_message_has_the_payload_of_a_job(self) -> None:
+        job: Any = add_job("a", {"card": "4111"})
+        calls: list[Any] = [remove_job, cancel_by_key, lambda value: get_job([value]), lambda value: add_job(value)]  # type: ignore[arg-type]
+        for refused in calls:
+            with pytest.raises(InvalidTypeError) as error:
+                refused(job)
+            assert "4111" not in str(error.value)
+        with pytest.raises(InvalidTypeError) as error:
+            add_job({"card": "4111"})  # type: ignore[arg-type]
+        assert "4111" not in str(error.value)
+        assert repr(job) == f"<Job {job.id}: a>"
+
     def test_get_job_returns_none_when_there_is_none(self) -> None:
         assert get_job(99_999_999) is None
         assert get_job("k") is None
@@ -81,7 +105,7 @@ class TestChangingJobs:
 
     @pytest.mark.parametrize("wanted", [None, 5.0])
     def test_get_job_says_that_it_takes_an_id_or_a_key(self, wanted: Any) -> None:
-        with pytest.raises(InvalidTypeError, match=r"^id_or_key: expected the id of a job \(int\) or its key"):
+        with pytest.raises(InvalidTypeError, match=r"^id_or_key: expected a job, its id \(int\) or its key"):
             get_job(wanted)
 
     def test_complete_jobs_deletes_what_is_not_running(self) -> None:
@@ -166,8 +190,9 @@ class TestChangingJobs:
     @pytest.mark.parametrize(
         ("job_ids", "message"),
         [
-            (5, "job_ids: expected a list of job ids, got 5."),
-            ("12", "job_ids: expected a list of job ids, got '12'."),
+            (5.5, "job_ids: expected a list of jobs or job ids, got float."),
+            ("12", "job_ids: expected a list of jobs or job ids, got str."),
+            ([{"card": "4111"}], "job_ids: expected jobs or job ids, got dict."),
             (
                 [1, "2"],
                 "job_ids: expected a whole number from 1 to 9223372036854775807, got '2' (str).",

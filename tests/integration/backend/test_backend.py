@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from asgiref.sync import async_to_sync
@@ -12,6 +14,7 @@ from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from django_graphile_worker import get_job
+from django_graphile_worker.backend import enqueue_many, validation
 from django_graphile_worker.exceptions import PayloadError
 
 pytestmark = pytest.mark.django_db
@@ -36,6 +39,48 @@ def test_enqueue__adds_a_job_with_the_path_of_the_function(framework: Any) -> No
     assert job.payload == {"args": [1], "kwargs": {"right": 2}}
     assert (result.status, result.args, result.kwargs, result.backend) == ("READY", [1], {"right": 2}, "default")
     assert (result.enqueued_at, result.attempts, len(result.id) < 64) == (job.created_at, 0, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "kwargs", "problem"),
+    [
+        ("add", (), {}, "missing a required argument: 'left'"),
+        ("add", (1, 2, 3), {}, "too many positional arguments"),
+        ("add", (1,), {"wrong": 2}, "got an unexpected keyword argument 'wrong'"),
+        ("about_later", (), {}, "missing a required argument: 'word'"),
+    ],
+)
+def test_enqueue__refuses_arguments_that_the_function_does_not_take(
+    framework: Any, name: str, args: Any, kwargs: Any, problem: str
+) -> None:
+    task = getattr(framework, name)
+    with pytest.raises(TypeError) as refused:
+        task.enqueue(*args, **kwargs)
+    assert str(refused.value) == f"enqueue() of tests.support.django_tasks.{name}: {problem}."
+    with pytest.raises(TypeError, match=r"^calls\[0\]: enqueue\(\) of "):
+        enqueue_many([(task, args, kwargs)])
+
+
+def test_enqueue__takes_what_a_decorator_around_the_function_takes(framework: Any) -> None:
+    def logged_in(function: Any) -> Any:
+        @functools.wraps(function)
+        def call(*args: Any) -> Any:
+            return function("maria", *args)
+
+        return call
+
+    def greet(user: str, word: str) -> None: ...
+
+    task = SimpleNamespace(func=logged_in(greet), takes_context=False, module_path="shop.greet")
+    validation.validate_arguments(cast("Any", task), ["hello"], {})
+    with pytest.raises(TypeError, match="unexpected keyword argument"):
+        validation.validate_arguments(cast("Any", task), [], {"word": "hello"})
+
+
+def test_enqueue__has_one_attempt_unless_somebody_says_more(framework: Any, settings: Any) -> None:
+    settings.GRAPHILE_WORKER = settings.GRAPHILE_WORKER | {"MAX_ATTEMPTS": 4}
+    assert job_of(framework.add.enqueue(1)).max_attempts == 1
+    assert job_of(framework.add.using(max_attempts=3).enqueue(1)).max_attempts == 3
 
 
 def test_enqueue__is_part_of_the_transaction_of_the_caller(framework: Any) -> None:

@@ -60,7 +60,7 @@ def test_last_attempt__fails_the_result(framework: Any, run: Run) -> None:
 
 
 def test_attempt_that_will_be_repeated__leaves_the_result_ready(framework: Any, run: Run) -> None:
-    result = framework.mail.using(max_attempts=2).enqueue()
+    result = framework.picky.enqueue("")
     run()
     result.refresh()
     assert (result.status, result.is_finished, result.attempts) == ("READY", False, 1)
@@ -128,8 +128,8 @@ def test_task_of_another_backend__is_not_run(
 
 
 def test_job_that_is_replaced_under_its_key__begins_again(framework: Any, run: Run) -> None:
-    keyed = framework.mail.using(job_key="k")
-    result = keyed.enqueue()
+    keyed = framework.picky.using(job_key="k")
+    result = keyed.enqueue("")
     run()
     result.refresh()
     assert (result.attempts, len(result.errors)) == (1, 1)
@@ -168,11 +168,15 @@ def test_limits__name_arguments_of_the_function(framework: Any) -> None:
 
 
 def test_call_without_an_argument_that_a_limit_needs__is_refused(framework: Any) -> None:
-    with pytest.raises(PayloadError, match="expected the field 'account', got the fields 'tenant'"):
+    with pytest.raises(TypeError, match="missing a required argument: 'account'"):
         framework.limited.enqueue(tenant="a")
-    with pytest.raises(PayloadError, match="limited, got others"):
-        framework.limited.enqueue(1, 2, 3)
     assert not Job.objects.exists()
+    framework.limited.enqueue(1)
+    with pytest.raises(PayloadError, match="expected the field 'account', got the fields 'tenant'"):
+        add_job(f"{PATH}.limited", {"kwargs": {"tenant": "a"}})
+    with pytest.raises(PayloadError, match="limited, got others"):
+        add_job(f"{PATH}.limited", {"args": [1, 2, 3]})
+    assert Job.objects.count() == 1
 
 
 @pytest.mark.parametrize(

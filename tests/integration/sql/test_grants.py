@@ -136,6 +136,8 @@ class TestAnEnqueueOnlyRole:
             f"_private_keyed_adder_add_jobs({spec}, false)",
             "_private_keyed_adder_add_job('task', null, null, null, null, 'key', null, null, 'replace')",
             "_private_keyed_adder_add_job('task', null, null, null, null, null, null, null, 'replace')",
+            "_private_add_unique_jobs('[]', false, null)",
+            "_private_keyed_adder_add_unique_jobs('[]', false, null)",
         ):
             assert denied(as_role, f"select {{schema}}.{call}"), call
         assert owner.jobs() == []
@@ -196,6 +198,14 @@ class TestAnEnqueueOnlyRoleWithKeys:
             assert [row["key"] for row in rows] == ["new", None, "running"]
         stored = owner.value("select payload from {schema}._private_jobs where key = 'waiting'")
         assert stored == ["secret", 2]
+
+    def test_adds_unique_jobs__and_learns_nothing_of_the_job_that_exists(self, role: str) -> None:
+        secret = add_job("report", {"secret": 1}, unique="k")
+        with transaction.atomic():
+            connection.cursor().execute(f"set local role {role}")
+            assert not add_job("report", {"n": 1}, unique=True).existed
+            found = add_job("report", {"own": 1}, unique="k")
+        assert (found.id, found.existed, found.payload) == (secret.id, True, {"own": 1})
 
     def test_learns_nothing_of_the_job_that_it_replaces(self, owner: WorkerSql, as_role: WorkerSql) -> None:
         secret = {"payload": ["secret"], "flags": ["secret"]}

@@ -19,6 +19,7 @@ from django_graphile_worker.exceptions import InvalidJobError, SchemaError
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.sql.adding import add_jobs as sql_add_jobs
 from django_graphile_worker.sql.adding.insert_jobs import insert_job
+from django_graphile_worker.sql.adding.specs import element
 from django_graphile_worker.sql.function_calls import call_statements
 from django_graphile_worker.sql.schema import statement
 from tests.support.added_rows import rows_after, undone
@@ -66,7 +67,7 @@ def limited(limit: str | None, duration: str) -> Iterator[None]:
 
 def by_the_public_function(given_specs: list[JobSpec]) -> None:
     entries = [(spec, "{}" if spec.payload is None else json.dumps(spec.payload)) for spec in given_specs]
-    document = "[" + ",".join(sql_add_jobs._element(*entry) for entry in entries) + "]"
+    document = "[" + ",".join(element(*entry) for entry in entries) + "]"
     with connection.cursor() as cursor:
         cursor.execute(statement(PUBLIC, schema()), (document, False))
 

@@ -10,6 +10,7 @@ import pytest
 from django.db import connection
 from psycopg import errors
 
+from django_graphile_worker import add_job, complete_jobs
 from django_graphile_worker.sql.records import results
 from django_graphile_worker.worker.maintenance.retention import LOOK_INTERVAL, Retention
 from tests.conftest import RawConnection
@@ -207,3 +208,13 @@ def test_connection__is_open_only_during_a_look(build: Build) -> None:
     assert retention._database.current is None
     finish_look(retention)
     assert retention._database.current is None
+
+
+def test_entries_of_unique_jobs_that_have_ended__go(build: Build, worker_schema: str) -> None:
+    waiting, ended = (add_job("task_of_the_test", {"n": number}, unique=True) for number in range(2))
+    complete_jobs(ended)
+    execute(f"update {worker_schema}._private_unique_jobs set until = now()")
+    finish_look(build().retention)
+    with connection.cursor() as cursor:
+        cursor.execute(f"select job_id from {worker_schema}._private_unique_jobs")
+        assert cursor.fetchall() == [(waiting.id,)]

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from django_graphile_worker.attempts import attempts_made
-from django_graphile_worker.exceptions import PayloadError, PermanentFailure, RetryLater
+from django_graphile_worker.exceptions import ConfigurationError, PayloadError, PermanentFailure, RetryLater
+from django_graphile_worker.signals import job_permanently_failed
 from django_graphile_worker.worker.execution.retry import MAX_DELAY
-from tests.support.slot import Slot, make_task
+from tests.support.slot import Slot, make_task, open_slot
 
 
 def breaks(payload: Any) -> None:
@@ -181,3 +182,101 @@ def test_backoff__is_asked_with_attempts_and_error(slot: Slot) -> None:
 
     assert slot.failure(make_task(breaks, backoff=backoff), attempts=3).delay == 15.0
     assert asked == [(3, error)]
+
+
+class GoneError(LookupError):
+    pass
+
+
+def vanishes(payload: Any) -> None:
+    raise GoneError("order 5")
+
+
+async def vanishes_later(payload: Any) -> None:
+    raise GoneError("order 5")
+
+
+@pytest.mark.parametrize("function", [vanishes, vanishes_later], ids=["def", "async"])
+def test_give_up_on__fails_at_once__and_the_error_says_why(slot: Slot, function: Any) -> None:
+    outcome = slot.failure(make_task(function, give_up_on=(KeyError, LookupError), backoff=timedelta(seconds=5)))
+    assert (outcome.permanent, outcome.delay) == (True, None)
+    assert "Not tried again after attempt 1 of 25.\nNot retried because of give_up_on." in outcome.error
+    assert not slot.failure(make_task(function, give_up_on=(ValueError,))).permanent
+
+
+def test_retry_for__are_the_only_exceptions_that_are_retried(slot: Slot) -> None:
+    assert not slot.failure(make_task(vanishes, retry_for=(LookupError,))).permanent
+    outcome = slot.failure(make_task(vanishes, retry_for=(ConnectionError,)))
+    assert outcome.permanent
+    assert "Not retried because of retry_for." in outcome.error
+    assert slot.failure(make_task(vanishes, retry_for=(LookupError,), give_up_on=(GoneError,))).permanent
+
+    def later(payload: Any) -> None:
+        raise RetryLater(7)
+
+    assert slot.failure(make_task(later, retry_for=(ConnectionError,))).delay == 7.0
+
+
+def test_give_up_on__of_a_batch_if_every_failed_item_is_of_it(slot: Slot) -> None:
+    def items(payload: Any) -> list[Any]:
+        return [{"gone": GoneError("x"), "broken": ValueError("y")}.get(item) for item in payload]
+
+    task = make_task(items, give_up_on=(GoneError,))
+    assert slot.failure(task, '["gone", "fine"]').permanent
+    mixed = slot.failure(task, '["gone", "broken", "fine"]')
+    assert (mixed.permanent, mixed.payload_text) == (False, '["gone","broken"]')
+
+
+def twice_as_long(attempts: int, error: BaseException) -> float | None:
+    return 2.0 * attempts if isinstance(error, GoneError) else None
+
+
+PATH = "tests.unit.worker.execution.test_retry"
+
+
+def test_settings__say_it_for_all_tasks__and_a_task_goes_before_them() -> None:
+    with open_slot(give_up_on=[f"{PATH}.GoneError", ZeroDivisionError], backoff=5) as slot:
+        outcome = slot.failure(vanishes)
+        assert outcome.permanent
+        assert "Not retried because of the setting GIVE_UP_ON." in outcome.error
+        assert not slot.failure(make_task(vanishes, retry_for=(GoneError,))).permanent
+        assert slot.failure(breaks).delay == 5.0
+        assert slot.failure(make_task(breaks, backoff=lambda attempts, error: None)).delay == 5.0
+        assert slot.failure(make_task(breaks, backoff=timedelta(seconds=9))).delay == 9.0
+    with open_slot(backoff=f"{PATH}.twice_as_long") as slot:
+        assert (slot.failure(vanishes, attempts=3).delay, slot.failure(breaks).delay) == (6.0, None)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"give_up_on": ["shop.Gone"]},
+            r"GIVE_UP_ON.*expected exception classes, got 'shop.Gone', which is an Im",
+        ),
+        ({"give_up_on": [f"{PATH}.breaks"]}, r"GIVE_UP_ON.*expected exception classes, got"),
+        ({"give_up_on": "shop.Gone"}, r"GIVE_UP_ON.*expected a list of exception classes, or of their dotted paths"),
+        ({"backoff": f"{PATH}.PATH"}, r"BACKOFF.*expected a function, got"),
+        ({"backoff": -1}, r"BACKOFF.*expected None, a function, the dotted path of a function, or a number of seconds"),
+        ({"max_attempts": 0}, r"MAX_ATTEMPTS.*expected a whole number from 1 to 32767, got 0"),
+    ],
+)
+def test_settings_that_cannot_be_used__are_refused_at_the_start(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message), open_slot(**settings):
+        pass
+
+
+def test_signal_and_log__say_that_the_job_was_given_up(slot: Slot, caplog: pytest.LogCaptureFixture) -> None:
+    seen: list[str] = []
+
+    def remember(given_up_by: str, **kwargs: Any) -> None:
+        seen.append(given_up_by)
+
+    job_permanently_failed.connect(remember)
+    try:
+        slot.failure(make_task(vanishes, give_up_on=(GoneError,)))
+        slot.failure(vanishes, attempts=25)
+    finally:
+        job_permanently_failed.disconnect(remember)
+    assert seen == ["give_up_on", ""]
+    assert "(attempt 1 of 25), not retried because of give_up_on: GoneError: order 5" in caplog.text

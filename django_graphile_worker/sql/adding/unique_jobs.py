@@ -1,0 +1,85 @@
+"""Add unique jobs: no second job while one with the same key waits or runs, or was added within a time."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from json.encoder import encode_basestring as quoted
+from typing import TYPE_CHECKING, NamedTuple
+
+from django_graphile_worker import simulation
+from django_graphile_worker.job_options import Unique
+from django_graphile_worker.jobs import Job, JobSpec
+from django_graphile_worker.payloads import decode_leniently
+from django_graphile_worker.sql.adding.insert_jobs import inserted_job
+from django_graphile_worker.sql.adding.specs import Entry, element
+from django_graphile_worker.sql.jobs import get_job
+from django_graphile_worker.sql.schema import statement
+
+if TYPE_CHECKING:
+    from django_graphile_worker.sql.cursor import Cursor
+
+# How many entries one statement looks at whose jobs may have ended.
+MAX_FORGOTTEN = 1_000
+
+ADD_UNIQUE_JOBS = """/* gw:add_unique_jobs */
+    select added.job_id, added.is_new, added.added_at, added.run_at, now(),
+        has_table_privilege(':SCHEMA._private_jobs'::regclass, 'select')
+    from :SCHEMA._private_add_unique_jobs(%s::json, %s::boolean, %s::timestamptz) as added"""
+
+
+class _Added(NamedTuple):
+    """A row of ADD_UNIQUE_JOBS."""
+
+    id: int
+    is_new: bool
+    added_at: datetime
+    run_at: datetime
+    now: datetime
+    can_read: bool
+
+
+def add_unique_jobs(cursor: Cursor, entries: Sequence[Entry], *, schema: str, notify: bool = True) -> list[Job]:
+    """Add the jobs that are not there, and return the job of each spec."""
+    now = None if simulation.now is None else simulation.now()
+    document = "[" + ",".join(_element(*entry) for entry in entries) + "]"
+    cursor.execute(statement(ADD_UNIQUE_JOBS, schema), (document, not notify, now))
+    rows = [_Added._make(row) for row in cursor.fetchall()]
+    return [_job(cursor, *entry, row, schema) for entry, row in zip(entries, rows, strict=True)]
+
+
+def _job(cursor: Cursor, spec: JobSpec, payload: str, row: _Added, schema: str) -> Job:
+    if row.is_new:
+        return inserted_job(spec, payload, row.id, row.now, row.run_at)
+    known = get_job(cursor, row.id, schema=schema) if row.can_read else None
+    # A job that has ended is known by its id alone.
+    return (known or inserted_job(spec, payload, row.id, row.added_at, row.added_at)).as_existing()
+
+
+def _element(spec: JobSpec, payload: str) -> str:
+    """Return a spec as JSON, with the key under which it is unique, and the seconds for which ended jobs count."""
+    assert spec.unique is not None
+    parts = [element(spec, payload)[:-1], f'"u":{quoted(_key(spec.unique, payload))}']
+    if spec.unique.window is not None:
+        parts.append(f'"w":{spec.unique.window!r}')
+    return ",".join(parts) + "}"
+
+
+def _key(unique: Unique, payload: str) -> str:
+    """Return the text that is compared. The order of the keys of an object does not matter."""
+    if isinstance(unique.key, str):
+        return f"key:{unique.key}"
+    equal = json.dumps(decode_leniently(payload), sort_keys=True, separators=(",", ":"))
+    return f"payload:{hashlib.sha256(equal.encode()).hexdigest()}"
+
+
+FORGET_UNIQUE_JOBS = """/* gw:forget_unique_jobs */
+    select :SCHEMA._private_forget_unique_jobs(%s::integer, %s::timestamptz)"""
+
+
+def forget_unique_jobs(cursor: Cursor, *, schema: str, now: datetime | None = None) -> bool:
+    """Delete entries whose job has ended and whose time is over; return whether there may be more of them."""
+    cursor.execute(statement(FORGET_UNIQUE_JOBS, schema), (MAX_FORGOTTEN, now))
+    return bool(cursor.fetchone()[0] >= MAX_FORGOTTEN)
