@@ -250,5 +250,5 @@ class ListenerCallbacks:
 
     def on_migration(self) -> None:
         # Recovery checks the version of the schema.
-        if self._parts.schema_version.announce():
-            self._parts.recovery.wake()
+        self._parts.schema_version.check_soon()
+        self._parts.recovery.wake()

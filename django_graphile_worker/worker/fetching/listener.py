@@ -72,10 +72,37 @@ FIRST_PROOF_WITHIN = 5.0
 OVERSLEEP = 0.2
 LONGEST_SILENCE_BETWEEN_TRIES = 60.0
 LONGEST_WAIT_FOR_SERVER = 5.0
+# Seconds between two answers to notifications that any role can send without end.
+CONTROL_INTERVAL = 0.1
+MIGRATIONS_INTERVAL = 1.0
 
 
 class SilentListenerError(GraphileWorkerError):
     """LISTEN was accepted, but notifications do not arrive."""
+
+
+class PacedAnswer:
+    """A call that notifications ask for: made at once, but not more often than this. The last request is answered, too."""
+
+    def __init__(self, call: Callable[[], None], interval: float) -> None:
+        self._call = call
+        self._interval = interval
+        self._is_requested = False
+        self._not_before = -math.inf
+
+    def request(self, now: float) -> None:
+        self._is_requested = True
+        self.give_if_due(now)
+
+    def give_if_due(self, now: float) -> None:
+        if self.seconds_left(now) <= 0:
+            self._is_requested = False
+            self._not_before = now + self._interval
+            self._call()
+
+    def seconds_left(self, now: float) -> float:
+        """Return the seconds until the call is due; infinity if nothing asks for it."""
+        return self._not_before - now if self._is_requested else math.inf
 
 
 class Listener:
@@ -97,8 +124,10 @@ class Listener:
         self._on_listening = events.on_listening
         self._on_reconnected = events.on_reconnected
         self._on_lost = events.on_lost
-        self._on_migration = events.on_migration
-        self._on_control = events.on_control
+        self._answers = {
+            MIGRATIONS_CHANNEL: PacedAnswer(events.on_migration, MIGRATIONS_INTERVAL),
+            CONTROL_CHANNEL: PacedAnswer(events.on_control, CONTROL_INTERVAL),
+        }
         # Seconds within which a notification must arrive; None where no proof can be requested.
         self._proof_within = proof_within
         self._clock = clock
@@ -120,6 +149,7 @@ class Listener:
         deadline = self._clock() + seconds
         try:
             self._listen()
+            self._give_answers()
             while not self._has_jobs and (remaining := deadline - self._clock()) > 0:
                 if self._rest(min(remaining, self._until_next_look()), unless):
                     break
@@ -200,6 +230,7 @@ class Listener:
 
     def _look(self) -> None:
         """Read the notifications that have arrived. The claim itself reads notifications that arrive during it."""
+        self._give_answers()
         if self._connection is None:
             self._listen()
             return
@@ -219,14 +250,16 @@ class Listener:
                 self._prove()
             else:
                 self._must_ask = True
-        elif channel == MIGRATIONS_CHANNEL:
-            # Any session may notify, so the recovery queries the version of the schema.
-            self._on_migration()
-        elif channel == CONTROL_CHANNEL:
-            if payload == self._database.schema:
-                self._on_control()
+        elif channel in self._answers:
+            # Any session may notify, so the worker queries what has changed.
+            if channel == MIGRATIONS_CHANNEL or payload == self._database.schema:
+                self._answers[channel].request(self._clock())
         elif not payload.startswith(self._sender) and announces_jobs(payload):
             self._has_jobs = True
+
+    def _give_answers(self) -> None:
+        for answer in self._answers.values():
+            answer.give_if_due(self._clock())
 
     def _prove(self) -> None:
         if not self.is_healthy:
@@ -236,9 +269,9 @@ class Listener:
 
     def _until_next_look(self) -> float:
         """Return the seconds until the listener must act, if no notification arrives."""
-        if self._connection is None:
-            return max(self._try_again_at - self._clock(), 0.0)
-        return max(self._longest_silence - self._silence, 0.0)
+        now = self._clock()
+        due = self._try_again_at - now if self._connection is None else self._longest_silence - self._silence
+        return max(min(due, *(answer.seconds_left(now) for answer in self._answers.values())), 0.0)
 
     @property
     def _longest_silence(self) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 
@@ -11,9 +10,6 @@ from psycopg import errors
 from django_graphile_worker.exceptions import BreakingMigrationError
 from django_graphile_worker.sql.migrations_ledger import breaking_migration
 from django_graphile_worker.worker.database.connection import Database
-
-# Seconds between two announcements that are checked at once.
-SHORTEST_INTERVAL = 10.0
 
 
 class SchemaVersion:
@@ -27,19 +23,10 @@ class SchemaVersion:
         self._on_refused = on_refused
         self._is_refused = False
         self._check_at = 0.0
-        self._announced_at = -math.inf
 
-    def announce(self) -> bool:
-        """Make the next check due: a migration was announced, or its announcement may have been missed.
-
-        Return whether to check at once. Any role that may connect can announce migrations without end: after an
-        announcement, others wait for the next round of recovery.
-        """
-        self._check_at, now = 0.0, time.monotonic()
-        if now < self._announced_at + SHORTEST_INTERVAL:
-            return False
-        self._announced_at = now
-        return True
+    def check_soon(self) -> None:
+        """Make the next check due: a migration was announced, or its announcement may have been missed."""
+        self._check_at = 0.0
 
     def check_if_due(self, database: Database) -> None:
         """Report, once, a schema that this version does not support."""
@@ -50,7 +37,7 @@ class SchemaVersion:
         try:
             error = self.find_error(database)
         except BaseException:
-            self._check_at = 0.0
+            self.check_soon()
             raise
         if error is not None and not self._is_refused:
             self._is_refused = True

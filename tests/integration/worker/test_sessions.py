@@ -134,7 +134,7 @@ def test_recovery__is_one_statement_when_no_worker_is_dead(worker: Parts) -> Non
 def test_recovery__checks_the_schema_after_a_migration_was_announced(worker: Parts) -> None:
     worker.recovery.step()
     said = overhear(worker.recovery._database)
-    worker.schema_version.announce()
+    worker.schema_version.check_soon()
     worker.recovery.step()
     worker.recovery.step()
     assert said.count("breaking-migration") == 1

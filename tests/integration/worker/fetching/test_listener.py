@@ -8,6 +8,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+import psycopg
 import pytest
 
 from django_graphile_worker import add_job
@@ -121,6 +122,44 @@ def test_jobs_that_a_worker_returns_are_news_for_other_workers(runner: Build, li
     other.releaser.step()
     assert other.fetcher.was_woken()
     assert listener.wait(WAIT_TIMEOUT if notify else 0.2, unless=never) is notify
+
+
+@pytest.mark.parametrize(("channel", "part"), [("worker:migrate", "recovery"), ("jobs:control", "heartbeat")])
+def test_notifications_without_end__are_answered_at_an_interval(
+    runner: Build,
+    channel: str,
+    part: str,
+    raw_connection: Callable[..., psycopg.Connection[Any]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A role that may only connect can send them. What was announced last is answered as well, without another."""
+    now = [0.0]
+    stepped = runner()
+    listener, woken = stepped.listener, getattr(stepped, part)
+    assert listener is not None
+    monkeypatch.setattr(listener, "_clock", lambda: now[0])
+    listener.wait(0, unless=never)
+    session, answers = raw_connection(), []
+
+    def is_answered() -> bool:
+        listener._look()
+        woken.forget_wake()
+        session.execute(f"notify \"{channel}\", '{stepped.recovery._database.schema}'".encode())
+        listener._wakeup.wait(WAIT_TIMEOUT, unless=never)
+        listener._look()
+        return bool(woken.was_woken())
+
+    for _ in range(20):
+        answers.append(is_answered())
+        now[0] += 0.001
+    assert answers == [True] + [False] * 19
+    now[0] += 1.0
+    listener._look()
+    assert woken.was_woken()
+    woken.forget_wake()
+    now[0] += 1.0
+    listener._look()
+    assert not woken.was_woken()
 
 
 def test_a_call_ends_the_wait(listener: Listener, wait_until: Wait) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import psycopg
@@ -82,35 +82,9 @@ def test_announced_migration__is_checked_at_once(
 ) -> None:
     version.check_if_due(worker.recovery._database)
     break_schema()
-    assert version.announce()
+    version.check_soon()
     version.check_if_due(worker.recovery._database)
     assert len(refusals) == 1
-
-
-def test_announcements_without_end__do_not_keep_the_worker_busy(
-    worker: Parts, refusals: list[str], clock: Clock, raw_connection: Callable[..., psycopg.Connection[Any]]
-) -> None:
-    """A role that may only connect can send them. A migration among them is found in the next round."""
-    assert worker.listener is not None
-    worker.schema_version._on_refused = lambda error: refusals.append(str(error))
-    worker.listener.wait(0, unless=never)
-    session, woken = raw_connection(), []
-    for _ in range(20):
-        session.execute("notify \"worker:migrate\", '{}'")
-        worker.listener.wait(0.05, unless=never)
-        woken.append(worker.recovery.was_woken())
-        worker.recovery.forget_wake()
-        worker.recovery.step()
-    assert woken.count(True) == 1
-    break_schema()
-    session.execute("notify \"worker:migrate\", '{}'")
-    worker.listener.wait(0.05, unless=never)
-    worker.recovery.step()
-    assert len(refusals) == 1
-    clock.now += 10.0
-    session.execute("notify \"worker:migrate\", '{}'")
-    worker.listener.wait(0.05, unless=never)
-    assert worker.recovery.was_woken()
 
 
 def test_check_that_fails__is_due_again(
