@@ -33,8 +33,9 @@ _GROUP = re.compile(r"(?:[^\W\d][\w.]*+)?+[\[({]")
 # Inside a group: strings, brackets, and the beginning of a line of a traceback, where a group that was cut has ended.
 _PARTS_OF_GROUP = re.compile(rf"""{_STRINGS}|[\[({{\])}}]|\n(?=  File "|[A-Za-z_])""")
 _EXCEPTION = re.compile(r"(?:Error|Exception|Warning|Failure|Interrupt)$")
-# user:password@host in a URL.
-_LOGIN = re.compile(r"(?P<before>://[^\s:/@]*+:)[^\s@/]++(?=@)")
+# user:password@host in a URL, or https://token@host.
+_LOGIN = re.compile(r"(?P<before>https?://(?=[^\s:/@]*+@)|://[^\s:/@]*+:)[^\s/]+(?=@)")
+_PRIVATE_KEY = re.compile(r"-----BEGIN (?:[A-Z]++ ){0,3}?PRIVATE KEY.*?(?:-----END [A-Z ]*+-----|\Z)", re.DOTALL)
 
 
 def is_secret(key: object) -> bool:
@@ -55,7 +56,7 @@ def redact(value: Any, level: int = 0) -> Any:
 
 def redact_text(text: str) -> str:
     """Return a text with each value of a ``secret=value`` hidden; the name of an exception does not count as a key."""
-    text = _LOGIN.sub(rf"\g<before>{HIDDEN}", text)
+    text = _PRIVATE_KEY.sub(HIDDEN, _LOGIN.sub(rf"\g<before>{HIDDEN}", text))
     parts: list[str] = []
     done = kept = 0
     for found in _SEPARATOR.finditer(text):

@@ -27,7 +27,8 @@ def worth_logging(error: BaseException | None, *, is_final: bool = False) -> Bas
     if error is None or (isinstance(error, RetryLater) and not is_final):
         return None
     chain = list(_linked(error))
-    if any(_safe_text(each) != _text(each) for each in chain):
+    # What follows after the longest chain has not been read: the copy ends there.
+    if len(chain) == _LONGEST_CHAIN or any(_safe_text(each) != _text(each) for each in chain):
         error = _copied(error)
     return error if all(map(_is_writable, _linked(error))) else None
 
@@ -92,7 +93,9 @@ def _copied(error: BaseException, level: int = 0) -> BaseException:
     copy.__traceback__ = error.__traceback__
     if level < _LONGEST_CHAIN:
         copy.__cause__ = error.__cause__ and _copied(error.__cause__, level + 1)
-        copy.__context__ = error.__context__ and _copied(error.__context__, level + 1)
+        # Beside a cause, a traceback shows no context. To copy both would double the copies at each level.
+        if error.__context__ is not None and error.__cause__ is None:
+            copy.__context__ = _copied(error.__context__, level + 1)
     copy.__suppress_context__ = error.__suppress_context__
     return copy
 

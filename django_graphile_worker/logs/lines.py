@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from django_graphile_worker import conf
@@ -102,25 +102,35 @@ def log_exception(
     logger: logging.Logger,
     level: int,
     template: str,
-    arguments: Sequence[object],
-    attributes: Mapping[str, object],
-    error: BaseException | None,
+    *arguments: object,
+    error: BaseException,
+    attributes: Mapping[str, object] | None = None,
+    is_final: bool = True,
 ) -> None:
     """Log a line with an exception whose text nobody has checked.
 
-    A plain formatter of the project writes the ``exc_text`` of a record. Its lines are indented, so that none of them
-    looks like a record, and control characters are escaped.
+    A plain formatter of the project writes the ``exc_text`` of a record.
     """
-    if error is None or not logger.isEnabledFor(level):
+    if not logger.isEnabledFor(level):
+        return
+    # Late import: the start of a worker has no error to log.
+    from django_graphile_worker.logs.exc_info import worth_logging
+
+    exception = worth_logging(error, is_final=is_final)
+    if exception is None:
         logger.log(level, template, *arguments, extra=attributes)
         return
-    exc_info = (type(error), error, error.__traceback__)
+    exc_info = (type(exception), exception, exception.__traceback__)
     record = logger.makeRecord(
-        logger.name, level, __file__, 0, template, tuple(arguments), exc_info, "log_exception", attributes
+        logger.name, level, __file__, 0, template, arguments, exc_info, "log_exception", attributes
     )
-    text = logging.Formatter().formatException(exc_info)
-    record.exc_text = "\n".join(f"  {escaped(line)}" for line in text.split("\n"))
+    record.exc_text = indented(logging.Formatter().formatException(exc_info))
     logger.handle(record)
+
+
+def indented(block: str) -> str:
+    """Return the lines of a traceback so that none looks like a line of the log, or controls a terminal."""
+    return "\n".join(f"  {escaped(line)}" for line in block.split("\n"))
 
 
 def write(logger: logging.Logger, level: int, template: str, arguments: Mapping[str, Any]) -> None:

@@ -169,13 +169,10 @@ def _log_run(
     if error is None:
         _jobs.log(level, template, *arguments, extra=attributes)
         return
-    # Late import: a worker that starts has no error to log yet, and starts faster without it.
-    from django_graphile_worker.logs.exc_info import worth_logging
-
     text = error_text(error)
     attributes |= {"error": text, "retry_in": retry_in}
-    exception = worth_logging(error, is_final=retry_in is None)
-    log_exception(_jobs, level, f"{template}: %s", [*arguments, text], attributes, exception)
+    line = f"{template}: %s"
+    log_exception(_jobs, level, line, *arguments, text, error=error, attributes=attributes, is_final=retry_in is None)
 
 
 def _name(job: Job | JobFacts) -> tuple[str, int]:

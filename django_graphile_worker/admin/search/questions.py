@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain, islice
 
 from django.utils.translation import gettext as _
 
@@ -16,6 +17,8 @@ from django_graphile_worker.sql.inspection.job_search.criteria import like_patte
 from django_graphile_worker.suggestions import close_matches
 
 MOST_CLOSE = 5
+# Each takes up to a tenth of a second where there are thousands of names, which anybody who adds jobs can make.
+MAX_QUESTIONS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +41,12 @@ class Question:
 
 
 def questions(query: SearchQuery, names: DatabaseNames) -> list[Question]:
-    """Return a question for each unknown word, and for each task and queue that does not exist."""
-    return [
-        *(_question(query, word, names) for word in query.unknown_words),
-        *(_question_of_name(query, term, names) for term in _unknown_names(query.expression.root, names)),
-    ]
+    """Return a question for each of the first unknown words, and tasks and queues that do not exist."""
+    unknown = chain(
+        (_question(query, word, names) for word in query.unknown_words),
+        (_question_of_name(query, term, names) for term in _unknown_names(query.expression.root, names)),
+    )
+    return list(islice(unknown, MAX_QUESTIONS))
 
 
 def _unknown_names(node: Node | None, names: DatabaseNames) -> Iterator[SearchTerm]:

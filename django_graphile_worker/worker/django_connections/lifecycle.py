@@ -15,6 +15,8 @@ from django.core.cache import caches
 from django.db import connections
 from django.db.backends.signals import connection_created
 
+from django_graphile_worker.logs.lines import log_exception
+
 if TYPE_CHECKING:
     from django_graphile_worker.worker.django_connections.watched_connection import Leftover, WatchedConnection
 
@@ -74,7 +76,8 @@ def _end(watched: WatchedConnection) -> Leftover | None:
 
 def _discard(watched: WatchedConnection, error: Exception) -> None:
     """Close a connection that cannot be checked. The job is not responsible for that."""
-    logger.warning("A connection to %r is closed: it could not be checked.", watched.wrapper.alias, exc_info=error)
+    line = "A connection to %r is closed: it could not be checked."
+    log_exception(logger, logging.WARNING, line, watched.wrapper.alias, error=error)
     watched.discard()
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from django.db import InterfaceError, OperationalError, transaction
 
 from django_graphile_worker.conf import Settings
+from django_graphile_worker.logs.lines import log_exception
 from django_graphile_worker.sql.releases import complete_in_transaction
 from django_graphile_worker.worker import fork_guard
 from django_graphile_worker.worker.execution.job_run import JobRun, LostAtomicClaimError
@@ -88,7 +89,8 @@ def _run(
                 error.add_note(_IN_DOUBT)
             raise
         # After the commit only an on_commit hook of the task can raise, and the job has succeeded.
-        logger.exception("%s #%s was committed, then an on_commit hook failed.", run.identifier, run.claim.id)
+        line = "%s #%s was committed, then an on_commit hook failed."
+        log_exception(logger, logging.ERROR, line, run.identifier, run.claim.id, error=error)
     return result
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker import conf, signals
 from django_graphile_worker.exceptions import LeftoverStateError, TaskStopped
+from django_graphile_worker.logs.lines import log_exception
 from django_graphile_worker.registry import Task
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.worker import fork_guard
@@ -279,7 +280,7 @@ class Executor:
             # Late import: only failures need it.
             from django_graphile_worker.worker.execution import retry
 
-            logger.error("Job %s could not be run.", run.claim.id, exc_info=error)
+            log_exception(logger, logging.ERROR, "Job %s could not be run.", run.claim.id, error=error)
             return retry.failed(run, error, limit=self._settings.max_error_length)
         except BaseException:  # for example, no memory is left for the text
             return Failed(run.claim, run.duration, f"The worker could not run it: {type(error).__name__}")

@@ -8,7 +8,7 @@ from typing import Any
 
 from django_graphile_worker import signals
 from django_graphile_worker.logs import success_lines
-from django_graphile_worker.logs.lines import JobFacts
+from django_graphile_worker.logs.lines import JobFacts, log_exception
 from django_graphile_worker.worker import fork_guard
 from django_graphile_worker.worker.django_connections import lifecycle
 from django_graphile_worker.worker.execution.job_run import JobRun
@@ -44,8 +44,8 @@ class JobSignals:
             job = _facts(run) if signal.has_only_conditional_receiver else run.job
             about = {"worker_id": run.claim.worker_id, **self._about, "job": job}
             signal.send_robust(sender=self._sender, **about, **arguments)
-        except BaseException:  # send_robust lets SystemExit pass
-            logger.exception("A receiver tried to end the worker.")
+        except BaseException as error:  # send_robust lets SystemExit pass
+            log_exception(logger, logging.ERROR, "A receiver tried to end the worker.", error=error)
         fork_guard.end_child(self._generation)
         # What receivers left on the connections of this thread is cleaned up, and does not count against the job.
         lifecycle.end()

@@ -82,7 +82,7 @@ class SilentListenerError(GraphileWorkerError):
 
 
 class PacedAnswer:
-    """A call that notifications ask for: made at once, but not more often than this. The last request is answered, too."""
+    """What notifications ask for: done at once, but only once in an interval. The last request counts, too."""
 
     def __init__(self, call: Callable[[], None], interval: float) -> None:
         self._call = call

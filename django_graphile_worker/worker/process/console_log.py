@@ -16,8 +16,8 @@ from typing import Any, TextIO
 from django.utils.termcolors import make_style
 
 from django_graphile_worker.logs import success_lines
+from django_graphile_worker.logs.lines import indented
 from django_graphile_worker.logs.success_lines import SuccessLine
-from django_graphile_worker.printable_text import escaped
 from django_graphile_worker.worker import fork_guard
 from django_graphile_worker.worker.process.line_writer import LineWriter
 
@@ -217,8 +217,8 @@ class Formatter(logging.Formatter):
         # Late import: a worker that starts has no exception to write.
         from django_graphile_worker.worker.execution.error_text import trace
 
-        # The text of an error may contain control sequences, which a terminal would execute.
-        return "\n".join(map(escaped, trace(ei[1]).split("\n")))
+        text = trace(ei[1])
+        return indented(text) if text else ""
 
     def _time(self, created: float) -> str:
         second, text = self._second

@@ -426,3 +426,9 @@ def test_redaction_reads_a_long_text_once() -> None:
     for text_ in ("a" * 200_000, "a=" * 100_000, "://" * 60_000, '"' * 200_000, "token" * 40_000):
         redact_text(text_)
     assert time.process_time() - began < 5
+
+
+def test_page__asks_about_few_of_the_words_that_nothing_has(admin_client: Client) -> None:
+    """Each is compared with all names, of which anybody who adds jobs can make thousands."""
+    page = admin_client.get(pages.JOBS, {"q": " ".join(f"task:word{number}" for number in range(15))})
+    assert len(page.context["questions"]) == 5

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from django_graphile_worker.exceptions import RetryLater
+from django_graphile_worker.logs.lines import log_exception
 from tests.support.log_lines import make_job, send
 
 
@@ -122,3 +123,29 @@ def test_logged_exception__is_itself_where_nothing_is_to_be_hidden(
     send("job_failed", job=make_job(), error=error, duration=0.1, retry_in=1.0, worker_id="w", database="default")
     assert caplog.records[0].exc_info
     assert caplog.records[0].exc_info[1] is error
+
+
+def test_long_chain_of_causes__is_copied_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Each link is the cause and the context of the next: copying both would take a million copies of the first."""
+    error: Exception = ValueError("password=hunter2")
+    for number in range(25):
+        try:
+            try:
+                raise error
+            except Exception as cause:
+                raise KeyError(number) from cause
+        except KeyError as raised:
+            error = raised
+    send("job_failed", job=make_job(), error=error, duration=0.1, retry_in=None, worker_id="w", database="default")
+    assert "KeyError: 24" in _formatted(caplog)
+    assert "hunter2" not in _formatted(caplog)
+
+
+def test_other_exceptions__have_no_secrets_and_cannot_be_mistaken_for_records(caplog: pytest.LogCaptureFixture) -> None:
+    logger = logging.getLogger("django_graphile_worker.worker")
+    error = _raised(ValueError("password=hunter2\n12:00 noop #1 succeeded \x1b[31m"))
+    log_exception(logger, logging.ERROR, "Job %s could not be run.", 1, error=error)
+    first, *others = _formatted(caplog).splitlines()
+    assert "Job 1 could not be run." in first
+    assert all(line.startswith("  ") for line in others)
+    assert not re.search("hunter2|\x1b", "".join(others))

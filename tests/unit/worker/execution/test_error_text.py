@@ -171,10 +171,20 @@ def test_stored_error__has_no_secrets_in_other_spellings(text: str) -> None:
         "{'tokens': ['A', 's3cr3t",
         '{\n  "credentials": {\n    "user": "A",\n    "pin": "s3cr3t"\n  }\n}',
         "{'password': {'a': \"it's\", 'b': 's3cr3t'}}",
+        "postgres://bob:A@s3cr3t@host/db",
+        "git+https://s3cr3t@github.com/a/b",
+        "-----BEGIN RSA PRIVATE KEY-----\ns3cr3t\n-----END RSA PRIVATE KEY-----",
+        r"{'pem': '-----BEGIN PRIVATE KEY-----\ns3cr3t",
     ],
 )
 def test_stored_error__has_no_part_of_a_secret(text: str) -> None:
     assert "s3cr3t" not in redacted_and_cut(f"ValueError: {text}", LIMIT)
+
+
+def test_stored_error__has_the_names_between_secrets() -> None:
+    text = "host=db password=A port=1 token=C at user=E; token: F is unknown\nssh://git@host/ -----BEGIN CERTIFICATE"
+    shown = "host=db password=•••••• port=1 token=•••••• at user=E; token: •••••• is unknown"
+    assert redacted_and_cut(text, LIMIT) == f"{shown}\nssh://git@host/ -----BEGIN CERTIFICATE"
 
 
 def test_stored_error__has_what_follows_a_secret() -> None:

@@ -68,6 +68,11 @@ def test_traceback__cannot_command_the_terminal() -> None:
     assert len(text.splitlines()) > 3
 
 
+def test_traceback__cannot_be_mistaken_for_other_lines() -> None:
+    text = Formatter(is_colored=False).format(make_record(logging.ERROR, "no\n12:00:00 send #2 succeeded"))
+    assert all(line.startswith("  ") for line in text.splitlines()[1:])
+
+
 def test_traceback__leaves_the_worker_s_own_frames_out() -> None:
     record = make_record(logging.ERROR)
     try:
