@@ -25,6 +25,8 @@ from django_graphile_worker.job_options import (
     valid_unique,
 )
 
+KEY_AND_UNIQUE = "A job has either a job_key or unique. A key of its own: unique='...'."
+
 
 class Job(Frozen):
     """A job as it was when it was read from the database."""
@@ -146,6 +148,8 @@ class JobDefaults(Frozen):
             flags=valid_flags(flags),
             unique=valid_unique(unique),
         )
+        if self.unique is not None and self.job_key is not None:
+            raise InvalidJobError(KEY_AND_UNIQUE)
 
     def job_key_for(self, payload: Any) -> str | None:
         return self.job_key(payload) if callable(self.job_key) else self.job_key
@@ -224,7 +228,7 @@ class JobSpec(Frozen):
             )
         if unique is not None and (option := valid_unique(unique)):
             if job_key is not None:
-                raise InvalidJobError("A job has either a job_key or unique. A key of its own: unique='...'.")
+                raise InvalidJobError(KEY_AND_UNIQUE)
             vars(self)["unique"] = option.for_payload(payload)
 
 

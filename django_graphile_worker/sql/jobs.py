@@ -68,6 +68,7 @@ def job_from(row: Row, names: dict[tuple[str, int], str]) -> Job:
 
 _FROM_JOBS = f"select {JOB_COLUMNS} from :SCHEMA._private_jobs as job where job."
 GET_JOB_BY_ID = f"/* gw:get_job */ {_FROM_JOBS}id = %s::bigint"
+GET_JOBS_BY_ID = f"/* gw:get_jobs */ {_FROM_JOBS}id = any(%s::bigint[])"
 GET_JOB_BY_KEY = f"/* gw:get_job */ {_FROM_JOBS}key = %s::text"
 
 
@@ -76,6 +77,12 @@ def get_job(cursor: Cursor, id_or_key: int | str, *, schema: str) -> Job | None:
     text = GET_JOB_BY_KEY if isinstance(id_or_key, str) else GET_JOB_BY_ID
     cursor.execute(statement(text, schema), [id_or_key])
     return next(iter(jobs_from(cursor, cursor.fetchall(), schema=schema)), None)
+
+
+def get_jobs(cursor: Cursor, job_ids: Sequence[int], *, schema: str) -> dict[int, Job]:
+    """Return those of the jobs that exist, by their ids."""
+    cursor.execute(statement(GET_JOBS_BY_ID, schema), [list(job_ids)])
+    return {job.id: job for job in jobs_from(cursor, cursor.fetchall(), schema=schema)}
 
 
 REMOVE_JOB = recorded_call_statements("remove_job", JOB_COLUMNS, "remove_job", first="%(key)s::text")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from json.encoder import encode_basestring as quoted
 from typing import TYPE_CHECKING, NamedTuple
@@ -15,7 +15,7 @@ from django_graphile_worker.jobs import Job, JobSpec
 from django_graphile_worker.payloads import decode_leniently
 from django_graphile_worker.sql.adding.insert_jobs import inserted_job
 from django_graphile_worker.sql.adding.specs import Entry, element
-from django_graphile_worker.sql.jobs import get_job
+from django_graphile_worker.sql.jobs import get_jobs
 from django_graphile_worker.sql.schema import statement
 
 if TYPE_CHECKING:
@@ -47,15 +47,17 @@ def add_unique_jobs(cursor: Cursor, entries: Sequence[Entry], *, schema: str, no
     document = "[" + ",".join(_element(*entry) for entry in entries) + "]"
     cursor.execute(statement(ADD_UNIQUE_JOBS, schema), (document, not notify, now))
     rows = [_Added._make(row) for row in cursor.fetchall()]
-    return [_job(cursor, *entry, row, schema) for entry, row in zip(entries, rows, strict=True)]
+    # One statement for all of them: most of a large call may be there.
+    existing = [row.id for row in rows if not row.is_new and row.can_read]
+    known = get_jobs(cursor, existing, schema=schema) if existing else {}
+    return [_job(*entry, row, known) for entry, row in zip(entries, rows, strict=True)]
 
 
-def _job(cursor: Cursor, spec: JobSpec, payload: str, row: _Added, schema: str) -> Job:
+def _job(spec: JobSpec, payload: str, row: _Added, known: Mapping[int, Job]) -> Job:
     if row.is_new:
         return inserted_job(spec, payload, row.id, row.now, row.run_at)
-    known = get_job(cursor, row.id, schema=schema) if row.can_read else None
     # A job that has ended is known by its id alone.
-    return (known or inserted_job(spec, payload, row.id, row.added_at, row.added_at)).as_existing()
+    return (known.get(row.id) or inserted_job(spec, payload, row.id, row.added_at, row.added_at)).as_existing()
 
 
 def _element(spec: JobSpec, payload: str) -> str:

@@ -8,6 +8,7 @@ import psycopg
 import pytest
 from asgiref.sync import async_to_sync
 from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
 
 from django_graphile_worker import (
     InvalidJobError,
@@ -160,6 +161,19 @@ class TestManyAndTransactions:
             transaction.set_rollback(True)
         assert entries(worker_schema) == 0
         assert not add_job("report", unique=True).existed
+
+    def test_jobs_that_are_there_are_read_together(self) -> None:
+        specs = [JobSpec("report", {"shop": number}, unique=True) for number in range(50)]
+        first = add_jobs(specs)
+        with CaptureQueriesContext(connection) as queries:
+            again = add_jobs(specs)
+        assert again == first
+        # To add, to read the jobs, and to read the names of their tasks and queues.
+        assert len([each for each in queries.captured_queries if "gw:" in each["sql"]]) == 3
+
+    def test_a_task_with_a_job_key_and_unique_is_refused_where_it_is_defined(self) -> None:
+        with pytest.raises(InvalidJobError, match="either a job_key or unique"):
+            task("report", job_key="k", unique=True)
 
     @pytest.mark.parametrize("value", [5, b"k", {"key": "k"}])
     def test_other_values_are_refused(self, value: Any) -> None:
