@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from django.conf import settings
@@ -13,6 +13,7 @@ from django.utils.module_loading import import_string
 from django_graphile_worker import conf
 from django_graphile_worker.exceptions import ConfigurationError, SettingMistake
 from django_graphile_worker.routing import Place, all_places
+from django_graphile_worker.setting_types import is_exception_class
 
 SETTINGS_PAGE = "https://github.com/django-graphile-worker/django-graphile-worker/blob/main/docs/reference/settings.md"
 
@@ -78,7 +79,7 @@ def _is_test_run() -> bool:
 
 
 def check_dotted_paths(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
-    """Check that the worker can import MIDDLEWARE and FORBIDDEN_FLAGS when it starts."""
+    """Check that the worker can import what settings name by its path when it starts."""
     return [message for place in valid_places() for message in _check_dotted_paths_of(place)]
 
 
@@ -88,21 +89,38 @@ def _check_dotted_paths_of(place: Place) -> list[CheckMessage]:
     if isinstance(settings.forbidden_flags, str):
         name = setting_name(place, "FORBIDDEN_FLAGS")
         messages += _check_callables([settings.forbidden_flags], name, "graphile_worker.E011")
+    if isinstance(settings.backoff, str):
+        messages += _check_callables([settings.backoff], setting_name(place, "BACKOFF"), "graphile_worker.E025")
+    paths = [each for each in settings.give_up_on if isinstance(each, str)]
+    messages += _check_exceptions(paths, setting_name(place, "GIVE_UP_ON"), "graphile_worker.E026")
     return messages
 
 
 def _check_callables(paths: Iterable[str], name: str, message_id: str) -> Iterator[CheckMessage]:
-    for path in paths:
-        try:
-            value = import_string(path)
-        except ImportError as error:
-            got = f"{path!r}, which cannot be imported: {error}"
-        else:
-            if callable(value):
-                continue
-            got = f"{path!r}, which is {value!r}"
+    for got in _mistaken_paths(paths, callable):
         yield Error(
             f"{name}: expected the dotted path of a callable, got {got}.",
             hint="Use the path of the module, a dot, and the name of the callable: 'shop.jobs.measure'.",
             id=message_id,
         )
+
+
+def _check_exceptions(paths: Iterable[str], name: str, message_id: str) -> Iterator[CheckMessage]:
+    for got in _mistaken_paths(paths, is_exception_class):
+        yield Error(
+            f"{name}: expected dotted paths of exception classes, got {got}.",
+            hint="Use the path of the module, a dot, and the name of the class: 'shop.errors.OutOfStock'.",
+            id=message_id,
+        )
+
+
+def _mistaken_paths(paths: Iterable[str], is_valid: Callable[[object], bool]) -> Iterator[str]:
+    """Yield each path that cannot be used, and why."""
+    for path in paths:
+        try:
+            value = import_string(path)
+        except ImportError as error:
+            yield f"{path!r}, which cannot be imported: {error}"
+        else:
+            if not is_valid(value):
+                yield f"{path!r}, which is {value!r}"

@@ -133,6 +133,23 @@ class TestDottedPaths:
             )
         ]
 
+    def test_backoff_and_exceptions_that_cannot_be_imported(self, configure: Any) -> None:
+        configure(BACKOFF="no_such_module.later", GIVE_UP_ON=[KeyError, "builtins.KeyError", "builtins.len"])
+        assert found() == [
+            Error(
+                'GRAPHILE_WORKER["BACKOFF"]: expected the dotted path of a callable, got '
+                "'no_such_module.later', which cannot be imported: No module named 'no_such_module'.",
+                hint="Use the path of the module, a dot, and the name of the callable: 'shop.jobs.measure'.",
+                id="graphile_worker.E025",
+            ),
+            Error(
+                'GRAPHILE_WORKER["GIVE_UP_ON"]: expected dotted paths of exception classes, got '
+                "'builtins.len', which is <built-in function len>.",
+                hint="Use the path of the module, a dot, and the name of the class: 'shop.errors.OutOfStock'.",
+                id="graphile_worker.E026",
+            ),
+        ]
+
     def test_forbidden_flags_need_no_path(self, configure: Any) -> None:
         configure(FORBIDDEN_FLAGS=["a.b"])
         assert found() == []
