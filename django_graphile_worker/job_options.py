@@ -44,8 +44,8 @@ class Unique:
     and have ended.
     """
 
-    # A function gets the payload.
-    key: str | Callable[[Any], str] | None = None
+    # A function gets the payload, that of a Django task the arguments of the call.
+    key: str | Callable[..., str] | None = None
     for_: timedelta | float | None = None
 
     def __post_init__(self) -> None:

@@ -26,7 +26,7 @@ from django_graphile_worker.backend.runnable import register, registered_identif
 from django_graphile_worker.backend.task_class import GraphileTask, as_graphile_task, validate_options
 from django_graphile_worker.backend.task_results import enqueued_result, stored_result, with_values
 from django_graphile_worker.exceptions import PayloadError
-from django_graphile_worker.jobs import JobSpec
+from django_graphile_worker.jobs import Job, JobSpec
 from django_graphile_worker.printable_text import quoted
 from django_graphile_worker.sql.records.task_results import StoredTask, stored_task
 from django_graphile_worker.task_labels import is_path, split_identifier
@@ -80,13 +80,14 @@ class GraphileWorkerBackend(BaseTaskBackend):
             max_attempts=spec.max_attempts,
             job_key=spec.job_key,
             job_key_mode=spec.job_key_mode,
+            unique=spec.unique,
             priority=spec.priority,
             flags=spec.flags,
             expires=spec.expires,
             using=options.database,
             installation=options.installation,
         )
-        return self.added(task, call, job_id=job.id, added_at=job.created_at)
+        return self.added(task, call, job)
 
     def prepare(self, task: Task[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Call, JobSpec]:
         """Return a call and its job to be; raise before any statement if the task or an argument is not valid."""
@@ -104,6 +105,7 @@ class GraphileWorkerBackend(BaseTaskBackend):
             max_attempts=own.max_attempts if own.max_attempts is not None else options.max_attempts,
             job_key=own.job_key_for(call.args, call.kwargs),
             job_key_mode=own.job_key_mode,
+            unique=own.unique_for(call.args, call.kwargs),
             # Django's larger numbers run sooner, ours later.
             priority=-call.priority,
             flags=own.flags,
@@ -111,10 +113,12 @@ class GraphileWorkerBackend(BaseTaskBackend):
         )
         return call, spec
 
-    def added(self, task: Task[P, R], call: Call, *, job_id: int, added_at: Any) -> TaskResult[P, R]:
-        """Return the result of a job that was added, and send ``task_enqueued``."""
-        result = enqueued_result(task, call, job_id=job_id, added_at=added_at, alias=self.alias)
-        task_enqueued.send(sender=type(self), task_result=result)
+    def added(self, task: Task[P, R], call: Call, job: Job) -> TaskResult[P, R]:
+        """Return the result of a job that was added, and send ``task_enqueued``; or that of the job that was there."""
+        result = enqueued_result(task, call, job_id=job.id, added_at=job.created_at, alias=self.alias)
+        # What became of a job that was there is not read: the role may not be allowed to. refresh() reads it.
+        if not job.existed:
+            task_enqueued.send(sender=type(self), task_result=result)
         return result
 
     def get_result(self, result_id: str) -> TaskResult[..., Any]:

@@ -55,10 +55,7 @@ def enqueue_many(calls: Iterable[TaskCall]) -> list[TaskResult[..., Any]]:
                 [prepared[index].spec for index in indexes], using=place.using, installation=place.installation
             )
         added |= dict(zip(indexes, jobs, strict=True))
-    return [
-        each.backend.added(each.task, each.call, job_id=added[index].id, added_at=added[index].created_at)
-        for index, each in enumerate(prepared)
-    ]
+    return [each.backend.added(each.task, each.call, added[index]) for index, each in enumerate(prepared)]
 
 
 aenqueue_many = async_variant(enqueue_many)

@@ -24,7 +24,7 @@ from django_graphile_worker.backend.task_class import (
     refuse_unknown_options,
 )
 from django_graphile_worker.expiry import Expires
-from django_graphile_worker.job_options import JobKeyModeOption
+from django_graphile_worker.job_options import JobKeyModeOption, Unique
 from django_graphile_worker.registry import Exceptions
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ class TaskOptions(TypedDict, total=False):
     retry_for: Exceptions
     job_key: JobKey | None
     job_key_mode: JobKeyModeOption | None
+    unique: Unique | str | bool | None
     flags: Iterable[str] | None
     atomic: bool
     keep_result: KeepResult | None

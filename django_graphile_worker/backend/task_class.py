@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from datetime import datetime, timedelta
+from inspect import signature
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from django.utils.module_loading import import_string
@@ -12,7 +15,7 @@ from django.utils.module_loading import import_string
 from django_graphile_worker.backend.compat import InvalidTask, Task
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError, to_delay
 from django_graphile_worker.expiry import Expires, valid_expires
-from django_graphile_worker.job_options import JobKeyModeOption
+from django_graphile_worker.job_options import JobKeyModeOption, Unique, valid_unique
 from django_graphile_worker.jobs import JobDefaults
 from django_graphile_worker.registry import Exceptions, task_limits, valid_exceptions, valid_keep_result, valid_timeout
 from django_graphile_worker.suggestions import did_you_mean
@@ -49,6 +52,7 @@ OPTIONS = (
     "retry_for",
     "job_key",
     "job_key_mode",
+    "unique",
     "flags",
     "atomic",
     "keep_result",
@@ -89,6 +93,8 @@ class GraphileTask(_Task[P, R]):
     # At most one waiting job has this key. A function gets the arguments of the call.
     job_key: JobKey | None = field(default=None, compare=False)
     job_key_mode: JobKeyModeOption | None = field(default=None, compare=False)
+    # No second job while an equal one waits or runs. A function as its key gets the arguments of the call.
+    unique: Unique | str | bool | None = field(default=None, compare=False)
     flags: Iterable[str] | None = field(default=None, compare=False)
     # Whether the task and the end of its job are one transaction.
     atomic: bool = field(default=False, compare=False)
@@ -130,6 +136,7 @@ class GraphileTask(_Task[P, R]):
         max_attempts: int | None = None,
         job_key: str | None = None,
         job_key_mode: JobKeyModeOption | None = None,
+        unique: Unique | str | bool | None = None,
         flags: Iterable[str] | None = None,
         expires: Expires | None = None,
     ) -> GraphileTask[P, R]:
@@ -142,19 +149,37 @@ class GraphileTask(_Task[P, R]):
             "max_attempts": max_attempts,
             "job_key": job_key,
             "job_key_mode": job_key_mode,
+            "unique": unique,
             "flags": flags,
             "expires": expires,
         }
         return replace(self, **{name: value for name, value in changes.items() if value is not None})
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the path and what is data; functions and limits, which may have functions, come from that path."""
+        """Pickle the path and what is data; functions and limits, which may have functions, come from there."""
         values = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in ("limit", "fair")}
-        return _unpickled, (self.module_path, {name: value for name, value in values.items() if not callable(value)})
+        data = {name: value for name, value in values.items() if not callable(getattr(value, "key", value))}
+        return _unpickled, (self.module_path, data)
 
     def job_key_for(self, args: tuple[Any, ...] | list[Any], kwargs: dict[str, Any]) -> str | None:
         """Return the key of a job with these arguments."""
         return self.job_key(*args, **kwargs) if callable(self.job_key) else self.job_key
+
+    def unique_for(self, args: tuple[Any, ...] | list[Any], kwargs: dict[str, Any]) -> Unique | None:
+        """Return under which key a job with these arguments is unique: without a key, that of the arguments."""
+        unique = valid_unique(self.unique)
+        if unique is None:
+            return None
+        if unique.key is None:
+            return Unique(self._key_of_arguments(args, kwargs), unique.for_)
+        return Unique(unique.key(*args, **kwargs), unique.for_) if callable(unique.key) else unique
+
+    def _key_of_arguments(self, args: tuple[Any, ...] | list[Any], kwargs: dict[str, Any]) -> str:
+        # Not the payload, which also has the priority and the time: f(1) and f(number=1) are the same call.
+        context = (None,) if self.takes_context else ()
+        bound = signature(self.func, follow_wrapped=False).bind(*context, *args, **kwargs)
+        text = json.dumps(bound.arguments, sort_keys=True)
+        return f"arguments:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
 def _unpickled(path: str, values: dict[str, Any]) -> Task[..., Any]:
@@ -186,6 +211,7 @@ def validate_options(task: GraphileTask[Any, Any]) -> None:
             max_attempts=task.max_attempts,
             job_key=task.job_key,
             job_key_mode=task.job_key_mode,
+            unique=task.unique,
             flags=task.flags,
         )
         backoff_of(task)

@@ -13,9 +13,10 @@ from asgiref.sync import async_to_sync
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from django_graphile_worker import get_job
+from django_graphile_worker import Unique, get_job
 from django_graphile_worker.backend import enqueue_many, validation
 from django_graphile_worker.exceptions import PayloadError
+from django_graphile_worker.testing import run_jobs
 
 pytestmark = pytest.mark.django_db
 # A worker sees committed jobs only.
@@ -202,3 +203,49 @@ def test_asynchronous_calls__do_the_same(framework: Any) -> None:
 
     result, found = async_to_sync(use)()
     assert (result, result.kwargs) == (found, {"right": 2})
+
+
+class TestUnique:
+    def test_the_same_call_is_one_job_whatever_its_time_and_priority(self, framework: Any) -> None:
+        unique = framework.add.using(unique=True)
+        first = unique.enqueue(1, right=2)
+        again = unique.using(run_after=timedelta(hours=1), priority=5).enqueue(left=1, right=2)
+        others = [unique.enqueue(1, right=3), unique.using(unique=False).enqueue(1, right=2)]
+        assert again.id == first.id
+        assert len({first.id, *(other.id for other in others)}) == 3
+
+    def test_a_function_gets_the_arguments_of_the_call(self, framework: Any) -> None:
+        unique = framework.add.using(unique=Unique(key=lambda left, right=0: f"left:{left}"))
+        assert unique.enqueue(1, right=2).id == unique.enqueue(1, right=3).id != unique.enqueue(2).id
+
+    def test_task_enqueued_is_sent_for_new_jobs_only(self, framework: Any) -> None:
+        from django_graphile_worker.backend.compat import task_enqueued
+
+        sent: list[Any] = []
+
+        def receiver(task_result: Any, **kwargs: Any) -> None:
+            sent.append(task_result.id)
+
+        task_enqueued.connect(receiver)
+        try:
+            unique = framework.add.using(unique=True)
+            first = unique.enqueue(1)
+            results = enqueue_many([(unique, [1]), (unique, [2]), (unique, [2])])
+        finally:
+            task_enqueued.disconnect(receiver)
+        assert [result.id for result in results] == [first.id, results[1].id, results[1].id]
+        assert sent == [first.id, results[1].id]
+
+    def test_within_its_window_the_result_of_the_ended_job_is_returned(self, framework: Any) -> None:
+        unique = framework.add.using(unique=Unique(for_=60))
+        first = unique.enqueue(1, right=2)
+        run_jobs()
+        again = unique.enqueue(1, right=2)
+        again.refresh()
+        assert (again.id, again.status, again.return_value) == (first.id, "SUCCESSFUL", 3)
+
+    def test_a_job_key_and_unique_are_refused(self, framework: Any) -> None:
+        from django_graphile_worker.backend.compat import InvalidTask
+
+        with pytest.raises(InvalidTask, match="either a job_key or unique"):
+            framework.report.using(unique=True)

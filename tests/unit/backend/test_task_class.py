@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from django_graphile_worker import Unique
+
 
 @pytest.mark.parametrize("name", ["add", "report", "mail", "limited"])
 def test_task__is_pickled_by_the_path_of_its_function(framework: Any, name: str) -> None:
@@ -34,3 +36,9 @@ def test_job_key__gets_the_arguments(framework: Any) -> None:
     assert framework.report.job_key_for([7], {"title": "x"}) == "report:7"
     assert framework.report.using(job_key="mine").job_key_for([7], {}) == "mine"
     assert framework.add.job_key_for([7], {}) is None
+
+
+def test_unique_with_a_function__comes_from_the_path_when_it_is_unpickled(framework: Any) -> None:
+    changed = framework.add.using(unique=Unique(key=lambda left, right=0: str(left)))
+    assert pickle.loads(pickle.dumps(changed)).unique is None
+    assert pickle.loads(pickle.dumps(framework.add.using(unique=Unique("k", 60)))).unique == Unique("k", 60)
