@@ -254,7 +254,7 @@ class TestALongAction:
         done = Job.objects.filter(priority=5).count()
         assert 0 < done < 45
         assert messages(answer) == [f"Stopped after {done} jobs.", f"{done} jobs were rescheduled. Undo…"]
-        assert not query("select 1 from {schema}._private_action_steps where done_at is null")
+        assert not execute("select 1 from {schema}._private_action_steps where done_at is null")
 
     def test_of_two_operators_is_counted_and_stopped_for_each(
         self, admin_page: Client, client_with: Any, one_step_a_request: None
