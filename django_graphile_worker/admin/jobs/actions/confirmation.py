@@ -26,7 +26,7 @@ class Confirmation:
 
     action: Action
     counts: Mapping[State, int]
-    # Whether there are more than could be collected in one request.
+    # Whether there may be more than could be collected in one request.
     is_minimum: bool = False
 
     @property
@@ -45,7 +45,7 @@ class Confirmation:
             return str(text) % {"job": name_of_one, "action": self.action.title}
         number = formatting.number(self.total)
         if self.is_minimum:
-            number = _("more than %(number)s") % {"number": number}
+            number = _("at least %(number)s") % {"number": number}
         return str(self.action.question % {"count": self.total, "number": number})
 
     def explanation(self, name_of_one: str) -> str:

@@ -273,7 +273,7 @@ class TestConfirmation:
         for _ in range(5):
             make_job("send")
         asked = act_on_all(admin_page, "delete", "task:send", state="ready")
-        assert asked.context["title"] == "Delete more than 2 jobs?"
+        assert asked.context["title"] == "Delete at least 2 jobs?"
 
     def test_of_a_job_that_has_started_does_not_say_that_it_is_deleted(self, admin_page: Client) -> None:
         job_id = make_job("send", locked_by="worker")
