@@ -125,8 +125,14 @@ class LimitedJobs:
     def forget(self, seconds: float) -> int:
         """Delete what was not used for so long; return the number of statements."""
         with self.connection.cursor() as cursor:
-            steps = sweeping.forget(cursor, schema=self.schema, numbers=self.numbers, seconds=seconds)
-            return 1 + sum(1 for _ in steps)
+            statements, after = 2, None
+            while sweeping.forget_lanes(cursor, schema=self.schema, seconds=seconds):
+                statements += 1
+            while after := sweeping.forget_keys(
+                cursor, schema=self.schema, numbers=self.numbers, seconds=seconds, after=after
+            ):
+                statements += 1
+            return statements
 
     def count(self, table: str, condition: str = "true") -> int:
         return int(self.value(f"select count(*) from {{schema}}.{table} where {condition}"))

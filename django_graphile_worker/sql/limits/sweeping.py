@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -51,20 +51,19 @@ def sweep(
     return Swept(*cursor.fetchone())
 
 
-def forget(cursor: Any, *, schema: str, numbers: Mapping[str, str], seconds: float) -> Iterator[None]:
-    """Delete lanes that have been empty for so long, then keys that nothing needs: a batch with each step."""
-    parameters = {"seconds": seconds, "most": MAX_FORGOTTEN}
-    while True:
-        cursor.execute(statement(FORGET_LANES, schema), parameters)
-        (found,) = cursor.fetchone()
-        if found < MAX_FORGOTTEN:
-            break
-        yield
-    after = None
-    while True:
-        windows = {"limit_names": numbers["limit_names"], "rate_windows": numbers["rate_windows"]}
-        cursor.execute(statement(FORGET_KEYS, schema), {**parameters, **windows, "after": after})
-        (after,) = cursor.fetchone()
-        if after is None:
-            return
-        yield
+def forget_lanes(cursor: Any, *, schema: str, seconds: float) -> bool:
+    """Delete some of the lanes that have been empty for so long; return True if there may be more."""
+    cursor.execute(statement(FORGET_LANES, schema), {"seconds": seconds, "most": MAX_FORGOTTEN})
+    (found,) = cursor.fetchone()
+    return bool(found >= MAX_FORGOTTEN)
+
+
+def forget_keys(
+    cursor: Any, *, schema: str, numbers: Mapping[str, str], seconds: float, after: int | None
+) -> int | None:
+    """Delete those of the keys behind ``after`` that nothing needs; return the key to continue behind, or None."""
+    parameters = {"seconds": seconds, "most": MAX_FORGOTTEN, "after": after}
+    windows = {"limit_names": numbers["limit_names"], "rate_windows": numbers["rate_windows"]}
+    cursor.execute(statement(FORGET_KEYS, schema), {**parameters, **windows})
+    (next_key,) = cursor.fetchone()
+    return None if next_key is None else int(next_key)

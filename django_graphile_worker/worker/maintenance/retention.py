@@ -153,8 +153,15 @@ class Retention(Service):
         # Late import: few workers have limited tasks.
         from django_graphile_worker.sql.limits import sweeping
 
-        with self._database.cursor() as cursor:
-            yield from sweeping.forget(cursor, schema=self._database.schema, numbers=numbers, seconds=UNUSED_FOR)
+        # Behind a pooler each statement is a transaction of its own: the keys that it locks are soon free again.
+        schema, after = self._database.schema, None
+        while self._execute(sweeping.forget_lanes, schema=schema, seconds=UNUSED_FOR):
+            yield
+        while True:
+            after = self._execute(sweeping.forget_keys, schema=schema, numbers=numbers, seconds=UNUSED_FOR, after=after)
+            if after is None:
+                return
+            yield
 
     def _execute(self, act: Callable[..., Any], **arguments: Any) -> Any:
         with self._database.cursor() as cursor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -10,9 +11,12 @@ import pytest
 from django.db import connection
 from psycopg import errors
 
-from django_graphile_worker import add_job, complete_jobs
+from django_graphile_worker import add_job, complete_jobs, conf
+from django_graphile_worker.sql.limits import sweeping
 from django_graphile_worker.sql.records import results
-from django_graphile_worker.worker.maintenance.retention import LOOK_INTERVAL, Retention
+from django_graphile_worker.worker.database import connection as database_connection
+from django_graphile_worker.worker.database.connection import Database
+from django_graphile_worker.worker.maintenance.retention import FORGET_INTERVAL, LOOK_INTERVAL, Retention
 from tests.conftest import RawConnection
 from tests.support import records
 from tests.support.factories import make_failed_job, make_job
@@ -218,3 +222,29 @@ def test_entries_of_unique_jobs_that_have_ended__go(build: Build, worker_schema:
     with connection.cursor() as cursor:
         cursor.execute(f"select job_id from {worker_schema}._private_unique_jobs")
         assert cursor.fetchall() == [(waiting.id,)]
+
+
+def test_unused_keys_behind_a_pooler__are_locked_for_one_step_only(
+    worker_schema: str, monkeypatch: pytest.MonkeyPatch, raw_connection: Callable[..., RawConnection]
+) -> None:
+    """Claims and sorters need the locks of the keys, and each step is followed by a pause."""
+    monkeypatch.setattr(database_connection, "set_up_session", lambda *arguments, **options: False)
+    monkeypatch.setattr(sweeping, "MAX_FORGOTTEN", 2)
+    execute(
+        f'insert into "{worker_schema}"._private_limit_keys (limit_name, key_text, created_at)'
+        " select 'tenant', number::text, now() - interval '1 day' from generate_series(1, 6) as number"
+    )
+    times = itertools.count(step=2 * FORGET_INTERVAL)
+    retention = Retention(
+        database=Database("default", conf.current(), part="test"),
+        history=None,
+        is_used=True,
+        now=lambda: None,
+        limit_numbers=lambda: {"limit_names": "{}", "rate_windows": "{}"},
+        clock=lambda: float(next(times)),
+        on_refused=lambda *arguments: None,
+    )
+    other, keys = raw_connection(), f'select count(*) from "{worker_schema}"._private_limit_keys'
+    left = [other.execute(keys).fetchone() for _ in retention._look()]
+    retention.close()
+    assert left[-3:] == [(4,), (2,), (0,)]
