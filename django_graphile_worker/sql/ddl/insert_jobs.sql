@@ -278,7 +278,7 @@ create table :SCHEMA._private_unique_jobs (
   until timestamptz not null default pg_catalog.clock_timestamp(),
   constraint unique_jobs_pkey primary key (identifier, unique_key)
 );
-create index unique_jobs_until on :SCHEMA._private_unique_jobs (until);
+create index if not exists unique_jobs_until on :SCHEMA._private_unique_jobs (until);
 alter table :SCHEMA._private_unique_jobs enable row level security;
 create policy unique_jobs_by_grant on :SCHEMA._private_unique_jobs using (true) with check (true);
 

@@ -388,13 +388,10 @@ begin
             blocked := blocked || held_keys[place];
             waits := waits || case
                 when lane_queues[lane] > 0 and (
-                    lane_queues[lane] = any (used_queues) or not lane_ids[lane] = any (first_lanes)) then (
-                    -- Whoever frees the queue makes its first lane ready. Should nobody do it, the lane is looked at
-                    -- again, the more rarely the longer it waits.
-                    select moment + least(greatest(
-                        case when not lane = any (claimed_lanes) then moment - l.blocked_at end,
-                        interval '0.25 seconds'), interval '1 minute')
-                    from only :SCHEMA._private_limit_lanes as l where l.id = lane_ids[lane])
+                    lane_queues[lane] = any (used_queues) or not lane_ids[lane] = any (first_lanes))
+                    -- Whoever frees the queue makes its first lane ready, and the sweep if nobody did. The time is for what
+                    -- both miss: thousands of lanes of held queues must not come before others again and again.
+                    then moment + (0.5 + random()) * interval '1 minute'
                 when lane = any (busy_lanes) and not lane = any (claimed_lanes) then moment + interval '0.1 seconds' end;
         end loop;
         update only :SCHEMA._private_limit_lanes as lane

@@ -367,7 +367,7 @@ as $$
 begin
     update only :SCHEMA._private_limit_lanes as lane
     set state = 1, blocked_by = null, ready_at = null,
-        -- Of a lane that waits for its queue, the time says how often it is looked at.
+        -- A lane that is looked at again, and still waits for its queue, has waited since then.
         blocked_at = case when lane.state = 3 then lane.blocked_at end,
         turn = case when lane.turn_key is null then lane.turn else coalesce((
             select k.served_at from only :SCHEMA._private_limit_keys as k where k.id = lane.turn_key offset 0

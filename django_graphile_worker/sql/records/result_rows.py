@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # its savepoints, whose ids are not lower than its own. The id of a transaction has 64 bits, an xmin only the lower 32.
 IS_UNCOMMITTED = """
     case when (job.xmin::text::bigint - own.id) & 4294967295::bigint < 1073741824::bigint
-        then pg_xact_status((own.id + ((job.xmin::text::bigint - own.id) & 4294967295::bigint))::text::xid8)
+        then pg_xact_status((own.id + ((job.xmin::text::bigint - own.id) & 4294967295::bigint))::text::pg_catalog.xid8)
             = 'in progress'::text
         else false
     end"""

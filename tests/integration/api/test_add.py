@@ -198,7 +198,7 @@ def test_parameters_may_be_bound_by_the_server(notify: bool, settings: Any) -> N
     assert add_jobs([JobSpec("a", {"n": 1}, run_at=timedelta(1), flags=["a"])])[0].flags == {"a"}
     (moved,) = reschedule_jobs([job.id], run_at=timedelta(0), priority=1)
     assert moved.priority == 1
-    assert permanently_fail_jobs([job.id], "no")[0].last_error == "no"
+    assert (permanently_fail_jobs([job.id], "no")[0].last_error or "").startswith("no\n")
     force_unlock_workers(["w"])
     assert cleanup(failed_jobs_older_than=timedelta(0)).jobs == 1
     assert remove_job("k") is None

@@ -132,7 +132,8 @@ def test_only_functions_for_roles_run_with_their_owners_rights__and_only_with_a_
 
     lending = {row["proname"]: row["is_public"] for row in rows if row["prosecdef"]}
     names = ("_private_adder_add_job", "_private_adder_add_jobs")
-    of_adders = (*names, *(name.replace("_adder", "_keyed_adder") for name in names))
+    keyed = (*(name.replace("_adder", "_keyed_adder") for name in names), "_private_keyed_adder_add_unique_jobs")
+    of_adders = (*names, *keyed)
     of_workers = (
         "_private_make_history_partitions_v1",
         "_private_drop_history_v1",

@@ -339,16 +339,21 @@ def test_a_queue__runs_one_limited_job_at_a_time(account: LimitedJobs) -> None:
     assert len(account.claim_all()) == 1
 
 
-def test_a_held_queue__is_looked_at_again_the_more_rarely_the_longer_it_waits(account: LimitedJobs) -> None:
-    account.add(1, account=1, options="queue_name => 'q'")
+def test_lanes_of_held_queues__do_not_come_before_others_again_and_again(account: LimitedJobs) -> None:
+    for number in range(30):
+        account.add(2, account=number, options=f"queue_name => 'q{number % 20}'")
     account.sort_all()
     account.execute("update {schema}._private_job_queues set locked_by = 'node', locked_at = now()")
-    waits = []
-    for seconds in (0, 1, 10, 100):
-        held = account.claim(**at(seconds))
-        assert (held.claims, held.has_more) == ([], False)
-        waits.append(held.seconds_until_next)
-    assert waits == [0.25, 1, 10, 60]
+    assert account.claim_all(4, **at(0)) == []
+    for seconds in (1, 5, 20):
+        account.add(1, account=f"fresh {seconds}")
+        account.sort_all()
+        fresh = account.claim(4, **at(seconds))
+        assert field_of(fresh.claims, "account") == [f"fresh {seconds}"]
+
+    account.execute("update {schema}._private_job_queues set locked_by = null, locked_at = null")
+    assert account.sweep() == 20
+    assert len(account.claim_all(4)) == 20
 
 
 def test_forbidden_flags__are_not_claimed_and_hide_nothing(account: LimitedJobs) -> None:
