@@ -173,6 +173,8 @@ class Heartbeat(Service):
             return server_time is not None
         except BaseException:
             self._contact_since = math.inf
+            # The next step must be a beat, too: the listener may wait for the proof of this one.
+            self._must_beat = True
             raise
 
     def _until_next_step(self, now: float) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -181,6 +182,26 @@ def test_a_failed_read_of_control_costs_no_proof(
     assert worker.heartbeat._last_beat > before
     assert len(list(listener.notifies(timeout=WAIT_TIMEOUT, stop_after=1))) == 1
     site.rollback()
+
+
+def test_a_beat_on_a_lost_connection__sends_its_proof_on_the_next(
+    runner: Build, raw_connection: Callable[..., Any]
+) -> None:
+    """The listener, whose connection was lost, too, asks for the proof and hears nothing until then."""
+    worker = runner()
+    worker.heartbeat._hears_requests = lambda: False
+    worker.heartbeat.step()
+    listener, lost = raw_connection(), worker.heartbeat._database.current
+    assert lost is not None
+    listener.execute(f'listen "{worker.proof_channel()}"'.encode())
+    listener.execute("select pg_terminate_backend(%s, 5000)", [lost.info.backend_pid])
+    # As if the last read of what is asked of the worker were long ago.
+    worker.heartbeat._last_read = -math.inf
+    worker.heartbeat.wake()
+    with pytest.raises(psycopg.OperationalError):
+        worker.heartbeat.step()
+    worker.heartbeat.step()
+    assert len(list(listener.notifies(timeout=WAIT_TIMEOUT, stop_after=1))) == 1
 
 
 def test_a_full_queue_of_notifications_costs_no_beat(runner: Build, monkeypatch: pytest.MonkeyPatch) -> None:
