@@ -16,7 +16,9 @@ class ReplaceFunctions(SchemaOperation):
     """An operation that runs files of sql/ddl with newer functions, and backwards files with the earlier functions.
 
     graphile-worker may have replaced a function since the schema was adopted. Forwards, the operation records the text
-    of such a function, and migrating back to zero restores it; backwards, such a function stays unchanged.
+    of such a function, and migrating back to zero restores it; backwards, such a function stays unchanged. In an
+    adopted schema, backwards, it restores the functions as they were found, and drops nothing that they replace: a
+    transaction of another session may still be running the newer functions.
     """
 
     def __init__(self, name: str, forwards: Iterable[str], backwards: Iterable[str]) -> None:
@@ -40,6 +42,9 @@ class ReplaceFunctions(SchemaOperation):
     def uninstall(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
         if self._is_installed(schema_editor, schema):
             with schema_editor.connection.cursor() as cursor:
+                if installer.restore_found_functions(schema_editor.execute, cursor, schema=schema):
+                    catalog.forget_part(schema_editor.execute, self.name, schema=schema)
+                    return
                 foreign = installer.foreign_functions(cursor, schema=schema)
             self.write_uninstall(schema_editor, schema)
             for function in foreign:

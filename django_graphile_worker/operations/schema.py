@@ -47,7 +47,7 @@ class InstallWorkerSchema(SchemaOperation):
             if found is None:
                 return
             if found.is_adopted:
-                installer.undo_adoption(schema_editor.execute, cursor, found, schema=schema)
+                installer.undo_adoption(schema_editor.execute, cursor, schema=schema)
                 return
             locks.lock_jobs(cursor, schema=schema)
             check_no_job_is_lost(catalog.count_waiting_jobs(cursor, schema=schema), schema)

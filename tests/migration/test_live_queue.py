@@ -149,7 +149,7 @@ ADD_JOB = """create or replace function {schema}.add_job(identifier text, payloa
 
 
 class Adder:
-    """A session that adds jobs with the SQL function, with keys and without."""
+    """A session that adds jobs with the SQL functions, with keys and without, several in each transaction."""
 
     def __init__(self, site: Site, stop: threading.Event) -> None:
         self.site = site
@@ -163,7 +163,9 @@ class Adder:
             worker = WorkerSql(connection, self.site.schema)
             while not self.stop.is_set():
                 try:
-                    worker.query("select {schema}.add_job('task', job_key => %s)", "key" if self.added % 2 else None)
+                    with connection.transaction():
+                        for key in (None, None, "key"):
+                            worker.query("select {schema}.add_job('task', job_key => %s)", key)
                 except psycopg.Error as error:
                     self.errors.append(error)
                 self.added += 1

@@ -1,7 +1,7 @@
 /* gw:install */
 -- A job that a worker holds loses its key and its remaining attempts, so that it does not run again, and the marker
 -- says why to whoever ends the claim. The caller has locked the row.
-create function :SCHEMA._private_cancel_job(job :SCHEMA._private_jobs, kind text)
+create or replace function :SCHEMA._private_cancel_job(job :SCHEMA._private_jobs, kind text)
 returns :SCHEMA._private_jobs language plpgsql volatile set search_path = pg_catalog, pg_temp as $function$
 /* gw:cancel_job */
 begin
@@ -156,7 +156,7 @@ $function$;
 
 -- For roles that may add jobs and read nothing. They run with the rights of the owner of the tables, under which
 -- add_job then does its work; whoever is granted EXECUTE learns no more than what is returned.
-create function :SCHEMA._private_adder_add_job(
+create or replace function :SCHEMA._private_adder_add_job(
   identifier text,
   payload json,
   queue_name text,
@@ -171,7 +171,7 @@ create function :SCHEMA._private_adder_add_job(
 $function$;
 
 -- A job that waits under the key may be of another role: of its payload, error, flags and lock nothing is returned.
-create function :SCHEMA._private_keyed_adder_add_job(
+create or replace function :SCHEMA._private_keyed_adder_add_job(
   identifier text,
   payload json,
   queue_name text,

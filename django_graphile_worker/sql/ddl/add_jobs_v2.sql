@@ -72,7 +72,7 @@ $function$;
 -- inserting, and to wait for it now would close a ring: then everything is given up and begun again, if the caller can.
 --
 -- Returns how many of the jobs are due.
-create function :SCHEMA._private_put_jobs_once(
+create or replace function :SCHEMA._private_put_jobs_once(
   specs :SCHEMA.job_spec[],
   ids bigint[],
   fresh_keys text[],
@@ -388,7 +388,7 @@ end
 $function$;
 
 -- For roles that may add jobs and read nothing: see _private_adder_add_job.
-create function :SCHEMA._private_adder_add_jobs(specs :SCHEMA.job_spec[])
+create or replace function :SCHEMA._private_adder_add_jobs(specs :SCHEMA.job_spec[])
 returns setof :SCHEMA._private_jobs language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $function$
 /* gw:adder_add_jobs */
 begin
@@ -400,7 +400,7 @@ begin
 end
 $function$;
 
-create function :SCHEMA._private_keyed_adder_add_jobs(specs :SCHEMA.job_spec[], job_key_preserve_run_at boolean)
+create or replace function :SCHEMA._private_keyed_adder_add_jobs(specs :SCHEMA.job_spec[], job_key_preserve_run_at boolean)
 returns setof :SCHEMA._private_jobs language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $function$
 /* gw:keyed_adder_add_jobs */
 declare

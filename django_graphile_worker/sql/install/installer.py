@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -26,7 +25,6 @@ FUNCTION_SETS = (
     (WORKER_SCHEMA, FUNCTION_FILES),
     ("functions_v2", ("job_rules_v2.sql", "add_job_v2.sql", "add_jobs_v2.sql", "job_management_v2.sql")),
 )
-_CREATE_FUNCTION = re.compile(r"^create function", re.MULTILINE)
 
 
 def make(run: Run, *, schema: str, is_schema_made: bool) -> None:
@@ -84,7 +82,7 @@ def restore_functions(run: Run, cursor: Cursor, *, schema: str) -> None:
     """Restore the public functions. Raise a database error 42P13 if a foreign function cannot be replaced."""
     installed = [files for part, files in FUNCTION_SETS if catalog.part(cursor, part, schema=schema) is not None]
     for filename in installed[-1] if installed else ():
-        run(_CREATE_FUNCTION.sub("create or replace function", ddl(filename, schema)), None)
+        run(ddl(filename, schema), None)
 
 
 def drop_functions(run: Run, functions: Iterable[Function], *, schema: str) -> None:
@@ -93,13 +91,29 @@ def drop_functions(run: Run, functions: Iterable[Function], *, schema: str) -> N
         run(f"/* gw:uninstall */ drop function {quoted(schema)}.{quoted(function.name)}({function.arguments});", None)
 
 
-def undo_adoption(run: Run, cursor: Cursor, part: Part, *, schema: str) -> None:
-    """Leave an adopted schema as it was found, except for functions that graphile-worker has replaced since."""
+def restore_found_functions(run: Run, cursor: Cursor, *, schema: str) -> bool:
+    """Restore the functions that an adopted schema had, where they are still ours; return False if it was made here."""
+    found = catalog.part(cursor, WORKER_SCHEMA, schema=schema)
+    if found is None or not found.is_adopted:
+        return False
     for function in catalog.functions(cursor, schema=schema):
         if function.is_ours:
-            run(part.found_functions[function.name], None)
-    run(ddl("job_rules_drop.sql", schema), None)
+            run(found.found_functions[function.name], None)
+    return True
+
+
+def undo_adoption(run: Run, cursor: Cursor, *, schema: str) -> None:
+    """Leave an adopted schema as it was found, except for functions that graphile-worker has replaced since.
+
+    An earlier transaction has restored the functions, but a transaction that called them before may call them again,
+    and PostgreSQL may still run the texts that it knows. Such transactions hold locks: wait for them. The order of the
+    locks is that of adding a job.
+    """
+    restore_found_functions(run, cursor, schema=schema)
     run(ddl("installation_drop.sql", schema), None)
+    locks.lock_jobs(cursor, schema=schema)
+    for filename in ("add_jobs_v2_drop.sql", "add_job_v2_drop.sql", "job_rules_drop.sql"):
+        run(ddl(filename, schema), None)
 
 
 def keep_foreign_functions(run: Run, cursor: Cursor, *, schema: str) -> None:
