@@ -43,11 +43,10 @@ def sqlstate(error: BaseException) -> str | None:
 
 def not_installed(alias: str, schema: str) -> str:
     option = "" if alias == DEFAULT_DB_ALIAS else f" --database {alias}"
-    app = "" if apps.is_installed("django_graphile_worker") else 'Add "django_graphile_worker" to INSTALLED_APPS. '
     return (
         f"The database {alias!r} has no worker schema {schema!r}, or an incomplete one. "
-        f'{app}Run "manage.py migrate graphile_worker{option}". If the schema was dropped or renamed after a migrate, '
-        f'"manage.py check --database {alias}" says what to do.'
+        f'{_install_app()}Run "manage.py migrate graphile_worker{option}". If the schema was dropped or renamed after '
+        f'a migrate, "manage.py check --database {alias}" says what to do.'
     )
 
 
@@ -55,9 +54,13 @@ def foreign_functions(alias: str, schema: str, got: str) -> str:
     option = "" if alias == DEFAULT_DB_ALIAS else f" --database {alias}"
     return (
         f"Expected the functions of django-graphile-worker in the worker schema {schema!r} in the database {alias!r}, "
-        f'got: {got}. Run "manage.py migrate graphile_worker{option}"; if it has nothing to do, another program has '
-        f'replaced them: run "manage.py graphile_worker repair{option}".'
+        f'got: {got}. {_install_app()}Run "manage.py migrate graphile_worker{option}"; if it has nothing to do, '
+        f'another program has replaced them: run "manage.py graphile_worker repair{option}".'
     )
+
+
+def _install_app() -> str:
+    return "" if apps.is_installed("django_graphile_worker") else 'Add "django_graphile_worker" to INSTALLED_APPS. '
 
 
 def not_permitted(alias: str, schema: str, got: str) -> str:

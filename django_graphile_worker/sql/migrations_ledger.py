@@ -46,7 +46,7 @@ def refuse_breaking_migration(cursor: Cursor, *, schema: str) -> None:
 
 def error_of(latest: int, schema: str) -> BreakingMigrationError:
     return BreakingMigrationError(
-        f"The schema {schema!r} belongs to a newer graphile-worker: expected no breaking migration after "
-        f"{LEDGER}, got {latest}. Upgrade django-graphile-worker to a version that supports it, or choose another name "
-        f'with GRAPHILE_WORKER["SCHEMA"].'
+        f"The schema {schema!r} belongs to a newer graphile-worker, or to graphile_worker for Rust: expected no "
+        f"breaking migration after {LEDGER}, got {latest}. Upgrade django-graphile-worker to a version that supports "
+        f'it, or choose another name with GRAPHILE_WORKER["SCHEMA"].'
     )

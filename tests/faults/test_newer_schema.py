@@ -10,7 +10,7 @@ import pytest
 from tests.faults.processes import Fleet, Wait
 from tests.faults.world import World
 
-SENTENCE = r"belongs to a newer graphile-worker: expected no breaking migration after 20, got 21\. Upgrade"
+SENTENCE = r"for Rust: expected no breaking migration after 20, got 21\. Upgrade"
 REFUSED = 57
 
 

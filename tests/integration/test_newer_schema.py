@@ -13,7 +13,7 @@ from django_graphile_worker import Worker, add_job
 from django_graphile_worker.exceptions import BreakingMigrationError, SchemaError
 from tests.support.operating import execute, operate
 
-SENTENCE = "belongs to a newer graphile-worker: expected no breaking migration after 20, got 21. Upgrade"
+SENTENCE = "for Rust: expected no breaking migration after 20, got 21. Upgrade"
 # As graphile_worker for Rust has it: the same arguments, another text, and an error of its own.
 RUST_ADD_JOB = """create or replace function {schema}.add_job(
   identifier text, payload json default null::json, queue_name text default null::text,

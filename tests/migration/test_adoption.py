@@ -76,7 +76,7 @@ def test_migrate_to_zero__keeps_functions_that_were_replaced_since(site: Site, f
         ("delete from {schema}.migrations", r"expected its migration 20, got 0\."),
         (
             "insert into {schema}.migrations values (21, now(), true), (22, now(), false)",
-            r"newer graphile-worker: expected no breaking migration after 20, got 21\. Upgrade django-graphile-worker",
+            r"for Rust: expected no breaking migration after 20, got 21\. Upgrade django-graphile-worker",
         ),
         ("drop table {schema}._private_known_crontabs", "got one without _private_known_crontabs"),
         (
