@@ -64,6 +64,10 @@ class Registry:
         """Return the identifiers that the database can store; a system check reports the others."""
         return tuple(name for name in self.identifiers() if _is_valid_identifier(name))
 
+    def every(self) -> dict[str, timedelta]:
+        """Return the intervals of the tasks that have one, by identifier."""
+        return {task.identifier: task.every for task in self if task.every and _is_valid_identifier(task.identifier)}
+
     @property
     def duplicates(self) -> tuple[tuple[Task[Any, Any], ...], ...]:
         """Groups of different functions that share an identifier."""
@@ -116,6 +120,7 @@ def task(
     give_up_on: Exceptions = (),
     retry_for: Exceptions = (),
     cron: str | Sequence[str] | None = None,
+    every: timedelta | float | None = None,
     keep_result: timedelta | float | bool | None = None,
     timeout: timedelta | float | bool | None = None,
     expires: timedelta | float | None = None,
@@ -135,6 +140,7 @@ def task(
     give_up_on: Exceptions = (),
     retry_for: Exceptions = (),
     cron: str | Sequence[str] | None = None,
+    every: timedelta | float | None = None,
     keep_result: timedelta | float | bool | None = None,
     timeout: timedelta | float | bool | None = None,
     expires: timedelta | float | None = None,
@@ -156,6 +162,7 @@ def task(
         "give_up_on": valid_exceptions(give_up_on, name="@task(give_up_on=...)"),
         "retry_for": valid_exceptions(retry_for, name="@task(retry_for=...)"),
         "cron": schedules,
+        "every": _valid_every(every, schedules),
         "keep_result": valid_keep_result(keep_result),
         "timeout": valid_timeout(timeout),
         "expires": valid_task_expires(expires),
@@ -200,8 +207,8 @@ def _refuse_unknown_options(given: Iterable[str]) -> None:
     # Late import: only a mistake needs suggestions.
     from django_graphile_worker.suggestions import TASK_OPTIONS, did_you_mean
 
-    options = ["identifier", *defaults, "atomic", "backoff", "give_up_on", "retry_for", "cron", "keep_result"]
-    options += ["timeout", "expires", "limit", "fair", "schedulable"]
+    options = ["identifier", *defaults, "atomic", "backoff", "give_up_on", "retry_for", "cron", "every"]
+    options += ["keep_result", "timeout", "expires", "limit", "fair", "schedulable"]
     way_out = did_you_mean(unknown[0], options, TASK_OPTIONS) or f"Known options: {', '.join(options)}."
     raise InvalidTypeError(f"@task: expected a known option, got {unknown[0]!r}. {way_out}")
 
@@ -231,6 +238,17 @@ def _cron_lines(cron: object) -> tuple[str, ...]:
             f"@task(cron=...): expected a schedule like '0 4 * * *', or a list of them, got {cron!r}."
         )
     return lines
+
+
+def _valid_every(every: object, cron: tuple[str, ...]) -> timedelta | None:
+    if every is None:
+        return None
+    interval = to_delay(every, name="@task(every=...)", expected="a timedelta or a number of seconds")
+    if not timedelta(seconds=1) <= interval <= timedelta(seconds=LONGEST_DURATION):
+        raise InvalidJobError(f"@task(every=...): expected 1 second to ten years, got {every!r}.")
+    if cron:
+        raise InvalidTypeError("@task: expected cron or every, got both. Make a Schedule for one of them.")
+    return interval
 
 
 def _valid_backoff(backoff: Backoff | None) -> timedelta | Callable[..., Any] | None:

@@ -131,6 +131,8 @@ cron_missed = Event("worker_id", "database", "identifier", "number", "first_tick
 
 # The worker has seen schedules for the first time, and enabled schedules have tasks that the project does not have.
 schedule_tasks_not_found = Event("worker_id", "database", "tasks")
+# The worker begins to fire schedules, and schedules that people made have the names of tasks with an interval.
+schedule_names_taken = Event("worker_id", "database", "names")
 # Schedules of the database. Of several workers, the worker that handles the ticks sends the signal, after the commit.
 schedule_fired = Event("worker_id", "database", "schedule_id", "name", "task", "ticks", "job_ids")
 # The ticks got no job because the last run was not over: reason is "overlap".

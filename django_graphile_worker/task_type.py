@@ -103,6 +103,7 @@ class Task(Generic[P, R, Payload]):
         give_up_on: tuple[type[BaseException], ...] = (),
         retry_for: tuple[type[BaseException], ...] = (),
         cron: tuple[str, ...] = (),
+        every: timedelta | None = None,
         keep_result: float | bool | None = None,
         keeps_payload: bool = False,
         timeout: float | bool | None = None,
@@ -120,6 +121,7 @@ class Task(Generic[P, R, Payload]):
         self.give_up_on = give_up_on
         self.retry_for = retry_for
         self.cron = cron
+        self.every = every
         # Seconds; True for the setting KEEP_RESULTS or a day, False for never, None for the setting.
         self.keep_result = keep_result
         # Whether the payload is kept with the result.

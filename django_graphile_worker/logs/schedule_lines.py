@@ -30,6 +30,9 @@ RECEIVERS: dict[str, Callable[..., None]] = {
     "schedule_tasks_not_found": _line(
         logging.WARNING, "schedules have tasks that this project does not have, and are not fired here: %(tasks)s"
     ),
+    "schedule_names_taken": _line(
+        logging.WARNING, "@task(every=...) is not fired: schedules of the database have the names of tasks: %(names)s"
+    ),
     "schedule_fired": _line(logging.INFO, "schedule %(name)s added jobs of %(task)s: %(job_ids)s, for %(ticks)s"),
     "schedule_skipped": _line(
         logging.INFO, "schedule %(name)s added no job of %(task)s for %(ticks)s: the last run is not over"

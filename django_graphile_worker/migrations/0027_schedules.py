@@ -59,6 +59,7 @@ class Migration(migrations.Migration):
                 ("paused_until", models.DateTimeField(blank=True, null=True, verbose_name="paused until")),
                 ("description", models.TextField(blank=True, default="", verbose_name="description")),
                 ("changed_by", models.TextField(default="", editable=False, verbose_name="changed by")),
+                ("is_from_code", models.BooleanField(default=False, editable=False)),
                 ("created_at", models.DateTimeField(editable=False, null=True)),
                 ("changed_at", models.DateTimeField(editable=False, null=True)),
                 ("revision", models.IntegerField(editable=False, null=True)),

@@ -64,7 +64,8 @@ class ScheduleQuerySet(models.QuerySet["Schedule"]):
 class Schedule(models.Model):
     """A recurring or single task that people and programs define in the database.
 
-    Exactly one of ``cron``, ``interval`` and ``run_at`` tells when it fires. The fields from ``changed_by`` on belong
+    Exactly one of ``cron``, ``interval`` and ``run_at`` tells when it fires. Workers write those of tasks with
+    ``@task(every=...)``, for which ``is_from_code`` is true. The fields from ``changed_by`` on belong
     to the database and the workers: what is saved in them is ignored.
     """
 
@@ -103,6 +104,7 @@ class Schedule(models.Model):
     paused_until = models.DateTimeField(_("paused until"), null=True, blank=True)
     description = models.TextField(_("description"), default="", blank=True)
     changed_by = models.TextField(_("changed by"), default="", editable=False)
+    is_from_code = models.BooleanField(default=False, editable=False)
     created_at = models.DateTimeField(null=True, editable=False)
     changed_at = models.DateTimeField(null=True, editable=False)
     revision = models.IntegerField(null=True, editable=False)

@@ -109,6 +109,7 @@ def _rounds(parts: Parts, registry: Registry) -> Rounds:
         database=database_of(parts.place.using, settings, part="schedules"),
         schema=settings.schema,
         tasks=KnownTasks(registry, any_task_finder()),
+        every=parts.every,
         now=parts.now,
         notify=settings.notify,
         send=parts.events.send,

@@ -25,6 +25,8 @@ from django_graphile_worker.worker.service import Service
 from django_graphile_worker.worker.work_units import WorkUnit, interrupted
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from django_graphile_worker.crontab import CronItem
     from django_graphile_worker.worker.control.control_reader import ControlReader
     from django_graphile_worker.worker.control.deadlines import RunRecords
@@ -117,6 +119,7 @@ class Parts:
         tasks: Mapping[str, Task[Any, Any]],
         registry: Registry,
         cron_items: Sequence[CronItem] | None = (),
+        every: Mapping[str, timedelta] | None = None,
         version: str = "",
     ) -> None:
         self.place = place
@@ -125,6 +128,8 @@ class Parts:
         self.tasks = tasks
         self.registry = registry
         self.cron_items = tuple(cron_items or ())
+        # The intervals of tasks in the code, whose schedules this worker writes.
+        self.every = dict(every or {})
         # Whether this worker adds the jobs of recurring tasks, those of the code and those of schedules.
         self.fires = cron_items is not None
         self.version = version

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from psycopg.errors import UniqueViolation
@@ -25,6 +25,8 @@ from django_graphile_worker.worker.task_selection import selected_tasks, task_fi
 from django_graphile_worker.worker.wiring import build_parts
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from django_graphile_worker.crontab import CronItem
     from django_graphile_worker.worker.delayed_start import DelayedStart
 
@@ -55,6 +57,7 @@ class Runner:
         *,
         registry: Registry = registered_tasks,
         cron_items: Sequence[CronItem] | None = (),
+        every: Mapping[str, timedelta] | None = None,
         version: str = "",
     ) -> None:
         self.place = place
@@ -73,6 +76,7 @@ class Runner:
             find_task=task_finder(place.settings),
             registry=registry,
             cron_items=cron_items,
+            every=every,
             version=version,
             sender=type(self),
             on_refused=lambda error: self.on_refused(error),

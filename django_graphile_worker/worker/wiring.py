@@ -42,6 +42,8 @@ from django_graphile_worker.worker.reporting.statistics_buffer import Statistics
 from django_graphile_worker.worker.reporting.statistics_recorder import StatisticsRecorder
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from django_graphile_worker.crontab import CronItem
     from django_graphile_worker.worker.fetching.new_tasks import NewTasks
     from django_graphile_worker.worker.maintenance.cron import Cron
@@ -62,17 +64,18 @@ def build_parts(
     find_task: FindTask | None = None,
     registry: Registry,
     cron_items: Sequence[CronItem] | None = (),
+    every: Mapping[str, timedelta] | None = None,
     version: str = "",
     sender: type[Any],
     on_refused: Callable[[BreakingMigrationError], None] = lambda error: None,
 ) -> Parts:
     """Build the parts of one worker, in an order in which each part is built after the parts that it uses.
 
-    ``cron_items`` is None for a worker that fires neither a crontab nor schedules. ``sender`` is the sender of the
-    worker's signals. ``on_refused`` is called once, when the worker cannot continue with the schema: then the caller
-    must stop the worker.
+    ``cron_items`` is None for a worker that fires neither a crontab nor schedules, ``every`` has the intervals of tasks
+    in the code. ``sender`` is the sender of the worker's signals. ``on_refused`` is called once, when the worker cannot
+    continue with the schema: then the caller must stop the worker.
     """
-    parts = Parts(place, tasks=tasks, registry=registry, cron_items=cron_items, version=version)
+    parts = Parts(place, tasks=tasks, registry=registry, cron_items=cron_items, every=every, version=version)
     _build_reporting(parts, sender)
     _build_execution(parts, _new_tasks(find_task))
     parts.task_reports = None if find_task is None else late_parts.task_reports_of(parts)
@@ -90,6 +93,8 @@ def build_parts(
     parts.retention = _build_retention(parts)
     parts.statistics = _build_statistics(parts)
     parts.cron = _build_cron(parts) if parts.cron_items else None
+    if parts.every:
+        late_parts.scheduler_of(parts, registry)
     parts.unserved_tasks = UnservedTasks(
         database=_database(parts, "unserved-tasks"),
         timeout=parts.settings.worker_timeout,

@@ -63,7 +63,11 @@ class ScheduleWorld:
         return dict(row[0])
 
     def worker(
-        self, *identifiers: str, registry: Registry | None = None, clock: Callable[[], float] = time.monotonic
+        self,
+        *identifiers: str,
+        registry: Registry | None = None,
+        every: dict[str, timedelta] | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> tuple[Rounds, FlakySource]:
         """Return the rounds of a new worker that knows these tasks, and its source of cursors."""
         source = FlakySource(self._connect())
@@ -71,6 +75,7 @@ class ScheduleWorld:
             database=source,
             schema=self.schema,
             tasks=KnownTasks(registry or registry_of(*(identifiers or ("report",))), None),
+            every=every,
             now=lambda: self.now,
             notify=True,
             send=lambda signal, **about: self.signals.append((signal, about)),

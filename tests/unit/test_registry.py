@@ -165,6 +165,17 @@ def a_function(payload: Any) -> None: ...
             "@task(cron=...): expected a schedule like '0 4 * * *', or a list of them, got [].",
         ),
         (
+            {"every": "30s"},
+            InvalidTypeError,
+            "@task(every=...): expected a timedelta or a number of seconds, got '30s'.",
+        ),
+        ({"every": 0.5}, InvalidJobError, "@task(every=...): expected 1 second to ten years, got 0.5."),
+        (
+            {"every": 30, "cron": "0 4 * * *"},
+            InvalidTypeError,
+            "@task: expected cron or every, got both. Make a Schedule for one of them.",
+        ),
+        (
             {"backoff": "5"},
             InvalidTypeError,
             "@task(backoff=...): expected a timedelta, a number of seconds or a callable, got '5'.",
@@ -192,7 +203,7 @@ QUEUES = (
 )
 OPTIONS = (
     "identifier, queue_name, max_attempts, job_key, job_key_mode, priority, flags, unique, atomic, backoff, "
-    "give_up_on, retry_for, cron, keep_result, timeout, expires, limit, fair, schedulable"
+    "give_up_on, retry_for, cron, every, keep_result, timeout, expires, limit, fair, schedulable"
 )
 
 

@@ -39,6 +39,7 @@ def test_the_signals_of_a_workers_life_are_there() -> None:
         "cron_backfilled",
         "cron_missed",
         "schedule_tasks_not_found",
+        "schedule_names_taken",
         "schedule_fired",
         "schedule_skipped",
         "schedule_missed",

@@ -72,17 +72,17 @@ class SchedulePermissionsAdmin(PageAdmin):
         return self._has_model_permission(request, "add")
 
     def has_change_permission(self, request: HttpRequest, obj: Schedule | None = None) -> bool:
-        return self._has_model_permission(request, "change") and self.may_touch(request, obj)
+        return self._has_model_permission(request, "change") and self.may_edit(request, obj)
 
     def has_delete_permission(self, request: HttpRequest, obj: Schedule | None = None) -> bool:
         return self._has_model_permission(request, "delete") and (
-            self.may_touch(request, obj) or self.may_stop(request, obj)
+            self.may_edit(request, obj) or self.may_stop(request, obj)
         )
 
     def has_disable_permission(self, request: HttpRequest, obj: Schedule | None = None) -> bool:
         """Return whether the user may disable a schedule; to enable it, the user needs the permission to change it."""
         return self._has_model_permission(request, "change") and (
-            self.may_touch(request, obj) or self.may_stop(request, obj)
+            self.may_edit(request, obj) or self.may_stop(request, obj)
         )
 
     def has_run_permission(self, request: HttpRequest, obj: Schedule | None = None) -> bool:
@@ -93,7 +93,7 @@ class SchedulePermissionsAdmin(PageAdmin):
 
     def has_duplicate_permission(self, request: HttpRequest, obj: Schedule | None = None) -> bool:
         """Return whether the user may add a copy of a schedule."""
-        return self.has_add_permission(request) and self.sees_schedules(request) and self.may_touch(request, obj)
+        return self.has_add_permission(request) and self.sees_schedules(request) and self.may_edit(request, obj)
 
     def has_item_permission(self, request: HttpRequest, action: str, identifier: str) -> bool:
         """Return whether the user may ``run`` or ``pause`` an item of the crontab with this task."""
@@ -103,13 +103,25 @@ class SchedulePermissionsAdmin(PageAdmin):
         return self.has_app_permission(request, "view_payload")
 
     def may_touch(self, request: HttpRequest, obj: Schedule | None) -> bool:
-        """Return whether the user may schedule the task that a schedule has."""
-        return obj is None or may_schedule(request.user, obj.task)
+        """Return whether the user may schedule the task that a schedule has.
+
+        If the code has scheduled a task that is not schedulable, the user needs no permission of the task.
+        """
+        if obj is None or (obj.is_from_code and task_permission(obj.task) is None):
+            return True
+        return may_schedule(request.user, obj.task)
+
+    def may_edit(self, request: HttpRequest, obj: Schedule | None) -> bool:
+        """Return whether the user may change the definition: that of a schedule of the code is in the code."""
+        return obj is None or (not obj.is_from_code and may_schedule(request.user, obj.task))
 
     def may_stop(self, request: HttpRequest, obj: Schedule | None) -> bool:
         """Return whether the user may end a schedule whose task is not schedulable in the admin."""
         return (
-            obj is not None and task_permission(obj.task) is None and bool(getattr(request.user, "is_superuser", False))
+            obj is not None
+            and not obj.is_from_code
+            and task_permission(obj.task) is None
+            and bool(getattr(request.user, "is_superuser", False))
         )
 
     def permitted(self, request: HttpRequest, schedules: Sequence[Schedule], check: Any) -> list[Schedule]:

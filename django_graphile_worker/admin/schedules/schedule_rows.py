@@ -110,7 +110,7 @@ class RowMaker:
             description=_cut(schedule.description),
             words=timing.words,
             pattern=_pattern(schedule),
-            tags=(_("queue %(name)s") % {"name": schedule.queue_name},) if schedule.queue_name else (),
+            tags=tuple(_tags(schedule)),
             badges=tuple(self._badges(schedule, timing, is_failing=is_failing)),
             next_times=timing.next_times,
             last_run=formatting.relative_time(schedule.last_tick, self._now) if schedule.last_tick else "",
@@ -192,6 +192,13 @@ class RowMaker:
 
 def _due(time: datetime, now: datetime) -> SafeString:
     return format_html(_("was due {time}"), time=formatting.relative_time(time, now))
+
+
+def _tags(schedule: Schedule) -> Iterator[str]:
+    if schedule.is_from_code:
+        yield _("in the code")
+    if schedule.queue_name:
+        yield _("queue %(name)s") % {"name": schedule.queue_name}
 
 
 def _tags_of_item(item: CodeItem) -> Iterator[str]:

@@ -41,6 +41,8 @@ create table :SCHEMA._private_schedules (
   description text not null default '',
   -- From the setting graphile_worker.changed_by of the transaction; empty for programs.
   changed_by text not null default '',
+  -- Whether workers have written it, because a task has it in its code.
+  is_from_code boolean not null default false,
 
   created_at timestamptz not null,
   changed_at timestamptz not null,
@@ -143,7 +145,7 @@ returns jsonb
 language sql stable
 set search_path = pg_catalog, pg_temp set timezone = 'UTC' set intervalstyle = 'iso_8601'
 as $$
-select to_jsonb(schedule) - array['id', 'changed_by', 'created_at', 'changed_at', 'revision', 'anchor_at', 'counts_from',
+select to_jsonb(schedule) - array['id', 'changed_by', 'is_from_code', 'created_at', 'changed_at', 'revision', 'anchor_at', 'counts_from',
   'former_times', 'next_at', 'last_tick', 'last_job_id', 'last_missed_at']
 $$;
 

@@ -23,7 +23,7 @@ _TIMES = ("next_at", "counts_from", "paused_until", "last_tick", "anchor_at", "r
 _PERIOD = ("after", "until")
 _DURATIONS = ("interval", "missed_within")
 _TEXTS = ("name", "task", "cron", "time_zone", "queue_name", "job_key", "missed", "overlap")
-_NUMBERS = ("id", "revision", "priority", "max_attempts")
+_NUMBERS = ("id", "revision", "priority", "max_attempts", "is_from_code")
 
 
 def _time(column: str) -> str:
@@ -88,6 +88,7 @@ class DueSchedule(Frozen):
     queue_name: str | None
     priority: int | None
     max_attempts: int | None
+    is_from_code: bool
     job_key: str | None
     # As text of JSON.
     payload: str

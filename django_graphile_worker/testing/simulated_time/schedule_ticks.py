@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any
 
-from django_graphile_worker import registry, simulation
+from django_graphile_worker import conf, registry, simulation
 from django_graphile_worker.routing import Place
 from django_graphile_worker.sql.schedules import simulated
 from django_graphile_worker.testing.in_process.caller_database import CallerDatabase
@@ -31,6 +31,7 @@ class ScheduleTicks:
             database=self,
             schema=place.settings.schema,
             tasks=KnownTasks(registry.tasks, any_task_finder()),
+            every=registry.tasks.every() if place.installation == conf.DEFAULT else {},
             now=now,
             notify=place.settings.notify,
             send=lambda signal, **arguments: self._events.send(signal, **arguments),

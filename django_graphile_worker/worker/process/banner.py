@@ -42,7 +42,7 @@ def _facts(runner: Runner, *, once: bool) -> list[tuple[str, str]]:
 def _recurring(runner: Runner) -> str:
     if not runner.parts.fires:
         return "left to other workers"
-    return _listed([item.name for item in runner.parts.cron_items]) or "none in code"
+    return _listed([*(item.name for item in runner.parts.cron_items), *runner.parts.every]) or "none in code"
 
 
 def _tasks(runner: Runner) -> str:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
 
 import psycopg
 
@@ -12,32 +11,28 @@ from django_graphile_worker import __version__, conf
 from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.logs import receivers
 from django_graphile_worker.project_crontab import collect
+from django_graphile_worker.registry import tasks as registered_tasks
 from django_graphile_worker.routing import Place
 from django_graphile_worker.worker.runner import Question, Runner, never
 from django_graphile_worker.worker.shutdown import LOOK_INTERVAL
 from django_graphile_worker.worker.stop_request import Ending
 
-if TYPE_CHECKING:
-    from django_graphile_worker.crontab import CronItem
-
 
 def build_runners(places: Iterable[Place], *, with_cron: bool = True) -> list[Runner]:
     """Return one runner for each place; without cron, they fire neither a crontab nor schedules."""
-    places = list(places)
-    crontabs = _crontabs(places) if with_cron else (None,) * len(places)
-    return [Runner(place, cron_items=items, version=__version__) for place, items in zip(places, crontabs, strict=True)]
-
-
-def _crontabs(places: Iterable[Place]) -> Iterator[tuple[CronItem, ...]]:
-    """Yield the crontab items for each place.
-
-    The items of an installation belong to the first of its databases: otherwise each database would fire them.
-    """
+    if not with_cron:
+        return [Runner(place, cron_items=None, version=__version__) for place in places]
+    runners: list[Runner] = []
     seen: set[str] = set()
     for place in places:
+        # The items of an installation belong to the first of its databases: otherwise each database would fire them.
         is_first = place.installation not in seen
         seen.add(place.installation)
-        yield collect(place.settings, with_tasks=place.installation == conf.DEFAULT) if is_first else ()
+        with_tasks = is_first and place.installation == conf.DEFAULT
+        items = collect(place.settings, with_tasks=with_tasks) if is_first else ()
+        every = registered_tasks.every() if with_tasks else {}
+        runners.append(Runner(place, cron_items=items, every=every, version=__version__))
+    return runners
 
 
 def start_all(runners: Sequence[Runner], should_stop: Question = never, *, waits: bool = False) -> None:

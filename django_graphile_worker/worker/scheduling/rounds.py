@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 import psycopg
@@ -18,6 +18,7 @@ from django.conf import settings
 
 from django_graphile_worker import signals
 from django_graphile_worker.sql.codecs import naive
+from django_graphile_worker.sql.schedules import from_code
 from django_graphile_worker.sql.schedules.due import Due, DueSchedule, read_due
 from django_graphile_worker.sql.schedules.firing import FIRST_WAIT, SHORT_WAIT, Fired, Move, fire
 from django_graphile_worker.sql.schedules.summaries import named_tasks
@@ -35,6 +36,9 @@ LONGEST_ROUND = 2.0
 # Seconds until schedules that another session has locked are looked for again. They double.
 LOCKED_WAIT = 0.4
 LONGEST_LOCKED_WAIT = 2.0
+# Seconds until a worker looks again whether the schedules of its tasks exist: another may have deleted them while this
+# one was suspended.
+WRITE_INTERVAL = 60.0
 # Errors that are not about one schedule: the server is gone or read-only, the role has no rights, the schema is not
 # that of this version.
 OF_ALL = (
@@ -66,12 +70,15 @@ class Rounds:
         now: Callable[[], datetime | None],
         notify: bool,
         send: Callable[..., None],
+        every: Mapping[str, timedelta] | None = None,
         on_trouble: Trouble | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._database = database
         self._schema = schema
         self._tasks = tasks
+        # The intervals of tasks in the code.
+        self._every = every or {}
         self._now = now
         self._notify = notify
         self._send = send
@@ -81,11 +88,14 @@ class Rounds:
         self._refusals = Refusals(clock)
         self._locked_wait = LOCKED_WAIT
         self._has_begun = False
+        self._write_at = -math.inf
         # When the next schedule is due, as the last round has found it.
         self.next_at: datetime | None = None
 
     def run(self) -> float:
         """Fire what is due; return the seconds until the next round."""
+        if self._every and self._clock() >= self._write_at:
+            self._write_code_schedules()
         if not self._has_begun:
             self._report_unknown_tasks()
         if self._turns.wait > 0:
@@ -106,6 +116,19 @@ class Rounds:
 
     def close(self) -> None:
         self._database.close()
+
+    def _write_code_schedules(self) -> None:
+        """Write the schedules of tasks with an interval. An interval that differs is that of newer or older code.
+
+        The code that starts last wins, as a deploy expects.
+        """
+        with self._database.cursor() as cursor:
+            taken = from_code.write(
+                cursor, self._every, schema=self._schema, with_changes=not self._has_begun, now=self._now()
+            )
+        if taken and not self._has_begun:
+            self._send(signals.schedule_names_taken, names=tuple(taken))
+        self._write_at = self._clock() + WRITE_INTERVAL
 
     def _report_unknown_tasks(self) -> None:
         with self._database.cursor() as cursor:
@@ -144,11 +167,18 @@ class Rounds:
         return jittered(wait)
 
     def _move_of(self, due: DueSchedule, now: datetime) -> Move | None:
+        is_ours = not due.is_from_code or due.name in self._every
         try:
-            return move_of(due, self._tasks.get(due.task), now)
+            move = move_of(due, self._tasks.get(due.task) if is_ours else None, now)
         except Exception as error:
             self._note_failure(due, error)
             return None
+        if move is not None and move.task_is_unknown and due.is_from_code:
+            # No worker has it in its code any more.
+            with self._database.cursor() as cursor:
+                from_code.delete(cursor, due, schema=self._schema)
+            return None
+        return move
 
     def _fire_all(self, due: Due, began: float) -> Outcome:
         """Fire schedules part by part.

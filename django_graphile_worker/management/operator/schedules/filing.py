@@ -23,7 +23,8 @@ class Export(Verb):
     summary = "Write schedules as JSON, for 'schedules import'."
     description = (
         "The file has the schedules by name, and of each only what differs from the defaults: the same schedules give "
-        "the same file. What workers have recorded, such as the last time, is not in it."
+        "the same file. What workers have recorded, such as the last time, is not in it, and neither are the schedules "
+        "of @task(every=...)."
     )
     examples = ("> schedules.json", "nightly-report sync-stock")
 
@@ -32,7 +33,7 @@ class Export(Verb):
 
     def run(self, console: Console, options: Options) -> None:
         using, names = database_of(console), options["names"]
-        found = find_all(console, names) if names else Schedule.objects.using(using).all()
+        found = find_all(console, names) if names else Schedule.objects.using(using).filter(is_from_code=False)
         console.say(schedule_file.text_of(found))
 
 

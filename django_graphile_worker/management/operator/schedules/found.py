@@ -50,6 +50,15 @@ def find_all(console: Console, names: Sequence[str]) -> list[Schedule]:
     return [found[name] for name in dict.fromkeys(names)]
 
 
+def refuse_from_code(schedule: Schedule) -> None:
+    """Raise CommandError for a schedule that workers write: they would write it again."""
+    if schedule.is_from_code:
+        raise CommandError(
+            f"Expected a schedule of the database, got {quoted(schedule.name)}, which is @task(every=...) in the code: "
+            f"change it there. It can be paused, resumed and run here."
+        )
+
+
 def _way_out(console: Console, name: str) -> str:
     if name in {item.name for item in code_items(console)}:
         return " A recurring task of the code has this name: graphile_worker crontab shows, pauses and resumes it."

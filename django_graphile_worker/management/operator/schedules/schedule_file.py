@@ -104,7 +104,7 @@ def difference(entries: Sequence[Entry], present: Mapping[str, Schedule], *, del
     if mistakes:
         lines = "\n".join(shown(mistake) for mistake in mistakes)
         raise CommandError(f"Nothing was imported. Correct these mistakes:\n{lines}")
-    others = [schedule for name, schedule in sorted(present.items()) if name not in named]
+    others = [each for name, each in sorted(present.items()) if name not in named and not each.is_from_code]
     found.deleted, found.kept = (others, 0) if deletes_others else ([], len(others))
     return found
 

@@ -10,7 +10,13 @@ from django.core.management.base import CommandError, CommandParser
 from django_graphile_worker.management.operator import pause_targets, times
 from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.schedules.checking import changing
-from django_graphile_worker.management.operator.schedules.found import add_names, database_of, find, find_all
+from django_graphile_worker.management.operator.schedules.found import (
+    add_names,
+    database_of,
+    find,
+    find_all,
+    refuse_from_code,
+)
 from django_graphile_worker.management.operator.schedules.moments import parse_moment
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.models import Schedule
@@ -93,6 +99,7 @@ class Enable(ByNames):
     enables = True
 
     def change(self, console: Console, schedule: Schedule, options: Options) -> str | None:
+        refuse_from_code(schedule)
         if schedule.is_enabled is self.enables:
             return None
         schedule.is_enabled = self.enables
@@ -118,6 +125,7 @@ class Delete(ByNames):
     examples = ("nightly-report",)
 
     def change(self, console: Console, schedule: Schedule, options: Options) -> str | None:
+        refuse_from_code(schedule)
         schedule.delete()
         return "is deleted"
 

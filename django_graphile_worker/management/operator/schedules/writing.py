@@ -9,7 +9,7 @@ from django_graphile_worker.management.operator.schedules import texts
 from django_graphile_worker.management.operator.schedules.checking import changing, refuse_mistakes
 from django_graphile_worker.management.operator.schedules.definition_options import TIMES, add_definition, values_of
 from django_graphile_worker.management.operator.schedules.entries import is_same
-from django_graphile_worker.management.operator.schedules.found import add_names, database_of, find
+from django_graphile_worker.management.operator.schedules.found import add_names, database_of, find, refuse_from_code
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.models import Schedule
 from django_graphile_worker.printable_text import quoted, shown
@@ -74,6 +74,7 @@ class Edit(Verb):
 
     def run(self, console: Console, options: Options) -> None:
         using, schedule = database_of(console), find(console, options["name"])
+        refuse_from_code(schedule)
         values = values_of(options, zone=schedule.time_zone, now=console.now())
         if options["rename"] is not None:
             values["name"] = options["rename"]

@@ -135,3 +135,17 @@ def test_items_of_the_crontab__need_the_permission_of_a_schedulable_task(name: s
         request.user = User.objects.get(pk=user.pk)
         assert page.has_item_permission(request, "run", name) == expected
         assert not page.has_item_permission(request, "pause", name)
+
+
+@pytest.mark.parametrize("name", ["open", "plain"])
+def test_schedule_of_the_code__can_be_paused_and_run_but_not_changed(name: str) -> None:
+    schedule = Schedule(name=name, task=name, is_from_code=True)
+    users = [_user(*ALL_OF_THE_MODEL, "graphile_worker.schedule:open"), _user(is_superuser=True)]
+    for user in users:
+        permitted = {check for check, is_permitted in _checks(user, schedule).items() if is_permitted}
+        assert permitted == {"run", "pause"}
+
+
+def test_schedule_of_the_code__needs_the_permission_of_its_task() -> None:
+    checks = _checks(_user(*ALL_OF_THE_MODEL), Schedule(name="open", task="open", is_from_code=True))
+    assert not any(checks.values())

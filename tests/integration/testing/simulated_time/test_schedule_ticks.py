@@ -46,6 +46,13 @@ class TestSchedules(TestCase):
             run_jobs()
         assert [(moment - START).total_seconds() for moment in ticks.times] == [80, 100, 120, 150, 180]
 
+    def test_interval_of_a_task__is_counted_from_the_start_of_the_clock(self) -> None:
+        with own_tasks(ticks := Ticks(), every=20), clock(START) as now:
+            run_jobs()
+            now.advance(seconds=65)
+            run_jobs()
+        assert [(moment - START).total_seconds() for moment in ticks.times] == [20, 40, 60]
+
     def test_schedule_of_another_time__begins_with_the_clock(self) -> None:
         with own_tasks(ticks := Ticks()):
             make(missed="once")

@@ -78,3 +78,14 @@ def test_definition_that_cannot_be_read__is_shown_and_can_be_stopped() -> None:
     with pytest.raises(CommandError, match="cron: "):
         operate("schedules", "enable", "a")
     assert operate("schedules", "delete", "a").out == "a is deleted.\n"
+
+
+def test_schedule_of_the_code__is_paused_and_run_but_changed_only_in_the_code() -> None:
+    Schedule.objects.filter(name="a").update(is_from_code=True)
+    for words in (("edit", "a", "--every", "1m"), ("disable", "a"), ("delete", "a")):
+        with pytest.raises(CommandError, match=r"got 'a', which is @task\(every=\.\.\.\) in the code: change it there"):
+            operate("schedules", *words)
+    assert operate("schedules", "pause", "a").out == "a is paused until it is resumed.\n"
+    assert operate("schedules", "resume", "a").out == "a is resumed from now on.\n"
+    assert operate("schedules", "run", "a", "--json").json["name"] == "a"
+    assert [each["name"] for each in operate("schedules", "export").json["schedules"]] == ["b"]
