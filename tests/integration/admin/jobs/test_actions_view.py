@@ -275,6 +275,25 @@ class TestConfirmation:
         asked = act_on_all(admin_page, "delete", "task:send", state="ready")
         assert asked.context["title"] == "Delete at least 2 jobs?"
 
+    def test_of_many_jobs_is_asked_within_the_time_of_a_request(
+        self, admin_page: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Here each statement that collects or counts jobs takes three of the ten seconds."""
+        monkeypatch.setattr(collecting, "STEP", 2)
+        monkeypatch.setattr(collecting, "MOST_READ", 2)
+        recorder = StatementRecorder()
+
+        def seconds() -> float:
+            return 3.0 * sum("gw:collect */" in each or "gw:count-collected" in each for each in recorder.statements)
+
+        monkeypatch.setattr(bulk_progress, "monotonic", seconds)
+        for _ in range(20):
+            make_job("send")
+        with connection.execute_wrapper(recorder):
+            asked = act_on_all(admin_page, "delete", "task:send", state="ready")
+        assert asked.context["title"] == "Delete at least 2 jobs?"
+        assert 0 < seconds() <= bulk_progress.LONGEST_REQUEST
+
     def test_of_a_job_that_has_started_does_not_say_that_it_is_deleted(self, admin_page: Client) -> None:
         job_id = make_job("send", locked_by="worker")
         asked = act(admin_page, "delete", job_id)
