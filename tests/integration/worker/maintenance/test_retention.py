@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from django.db import connection
 from psycopg import errors
 
-from django_graphile_worker import add_job, complete_jobs, conf
+from django_graphile_worker import Limit, add_job, complete_jobs, conf, task
 from django_graphile_worker.sql.limits import sweeping
 from django_graphile_worker.sql.records import results
 from django_graphile_worker.worker.database import connection as database_connection
@@ -222,6 +223,22 @@ def test_entries_of_unique_jobs_that_have_ended__go(build: Build, worker_schema:
     with connection.cursor() as cursor:
         cursor.execute(f"select job_id from {worker_schema}._private_unique_jobs")
         assert cursor.fetchall() == [(waiting.id,)]
+
+
+def test_unused_keys__are_deleted_by_a_worker_with_limits(build: Build, worker_schema: str) -> None:
+    keys = f'"{worker_schema}"._private_limit_keys'
+    execute(f"insert into {keys} (limit_name, key_text, created_at) values ('tenant', 'x', now() - interval '1 day')")
+    task("limited", limit=Limit("account:{account}", concurrency=1))(task_of_the_test)
+    worker, left = build(), []
+    # It finds its tasks when it claims.
+    worker.fetcher.step()
+    for forget_at in (math.inf, -math.inf):
+        worker.retention._forget_at = forget_at
+        finish_look(worker.retention)
+        with connection.cursor() as cursor:
+            cursor.execute(f"select count(*) from {keys}")
+            left += cursor.fetchall()
+    assert left == [(1,), (0,)]
 
 
 def test_unused_keys_behind_a_pooler__are_locked_for_one_step_only(
