@@ -74,13 +74,16 @@ class TestErrors:
             '"manage.py check --database default" says what to do.'
         )
 
-    def test_a_missing_app_is_named_first(self) -> None:
+    @pytest.mark.parametrize("schema", ["not_there", "of_another_program"])
+    def test_a_missing_app_is_named_first(self, schema: str) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("create schema of_another_program")
         with (
-            override_settings(GRAPHILE_WORKER={"SCHEMA": "not_there"}),
+            override_settings(GRAPHILE_WORKER={"SCHEMA": schema}),
             modify_settings(INSTALLED_APPS={"remove": ["django_graphile_worker"]}),
         ):
             with pytest.raises(SchemaError) as refused, transaction.atomic():
-                add_job("a")
+                add_job("a", job_key="k")
         assert 'Add "django_graphile_worker" to INSTALLED_APPS. Run "manage.py migrate' in str(refused.value)
 
     def test_what_the_database_refuses_is_an_invalid_job(self, monkeypatch: pytest.MonkeyPatch) -> None:
