@@ -199,8 +199,9 @@ def test_sessions_that_add_jobs__have_no_error_while_the_queue_is_migrated_back(
     assert [str(error) for each in adders for error in each.errors] == []
 
 
-def test_transaction_that_has_added_a_job__adds_others_while_the_queue_is_migrated_back(
-    site: Site, foreign: WorkerSql, wait_until: Wait
+@pytest.mark.parametrize("first", ["add_job('task')", "remove_job('no such key')"])
+def test_transaction_that_has_called_a_function__adds_jobs_while_the_queue_is_migrated_back(
+    site: Site, foreign: WorkerSql, wait_until: Wait, first: str
 ) -> None:
     """PostgreSQL may run the texts of functions that a transaction knows until it ends."""
     foreign.query(ADD_JOB)
@@ -211,7 +212,7 @@ def test_transaction_that_has_added_a_job__adds_others_while_the_queue_is_migrat
         holding = WorkerSql(holder, site.schema)
         holding.query(ADD_KEYED)
         holder.commit()
-        holding.query("select {schema}.add_job('task')")
+        holding.query(f"select {{schema}}.{first}")
         waits = "select exists (select from pg_stat_activity where %s = any(pg_blocking_pids(pid)))"
         with migrating(site, "0001") as under_way:
             wait_until(lambda: foreign.value(waits, holder.info.backend_pid) or under_way.done())
