@@ -204,7 +204,8 @@ def test_project_without_time_zones__exports_and_imports_the_same(file: Any, set
 
 
 def test_import__refuses_the_name_of_a_schedule_of_the_code(file: Any) -> None:
-    Schedule.objects.create(name="nightly", task="send_report", interval=timedelta(seconds=30), is_from_code=True)
+    Schedule.objects.create(name="nightly", task="send_report", interval=timedelta(seconds=30))
+    Schedule.objects.update(is_from_code=True)
     with pytest.raises(CommandError, match=r"got 'nightly', which is @task\(every=\.\.\.\) in the code"):
         operate("schedules", "import", file(NIGHTLY))
     assert Schedule.objects.get().cron is None
