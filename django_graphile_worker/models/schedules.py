@@ -134,6 +134,9 @@ class Schedule(models.Model):
         """Save the definition; raise ValidationError if it is not valid. Workers use it within two seconds."""
         kwargs["using"] = using = self._alias(kwargs.get("using"))
         self.refuse_mistakes()
+        if self._state.adding:
+            # A copy of a schedule of the code: workers would delete it.
+            self.is_from_code = False
         with at_simulated_time(using):
             super().save(*args, **kwargs)
         self._former_task = self.task

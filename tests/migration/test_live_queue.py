@@ -148,6 +148,12 @@ ADD_JOB = """create or replace function {schema}.add_job(identifier text, payloa
   insert into {schema}._private_jobs (task_id, max_attempts) values (1, 1) returning * $$"""
 
 
+ADD_JOBS = """create or replace function {schema}.add_jobs(specs {schema}.job_spec[],
+  job_key_preserve_run_at boolean default false) returns setof {schema}._private_jobs language sql as $$
+  insert into {schema}._private_jobs (task_id, max_attempts) values (1, 1) returning * $$"""
+ADD_KEYED = "select {schema}.add_jobs(array[('task', null, null, null, null, 'key', null, null)::{schema}.job_spec])"
+
+
 class Adder:
     """A session that adds jobs with the SQL functions, with keys and without, several in each transaction."""
 
@@ -191,6 +197,28 @@ def test_sessions_that_add_jobs__have_no_error_while_the_queue_is_migrated_back(
             each.thread.join(60)
 
     assert [str(error) for each in adders for error in each.errors] == []
+
+
+@pytest.mark.parametrize("first", ["add_job('task')", "remove_job('no such key')"])
+def test_transaction_that_has_called_a_function__adds_jobs_while_the_queue_is_migrated_back(
+    site: Site, foreign: WorkerSql, wait_until: Wait, first: str
+) -> None:
+    """PostgreSQL may run the texts of functions that a transaction knows until it ends."""
+    foreign.query(ADD_JOB)
+    foreign.query(ADD_JOBS)
+    site.migrate()
+    site.migrate("0006")
+    with site.connect(autocommit=False) as holder:
+        holding = WorkerSql(holder, site.schema)
+        holding.query(ADD_KEYED)
+        holder.commit()
+        holding.query(f"select {{schema}}.{first}")
+        waits = "select exists (select from pg_stat_activity where %s = any(pg_blocking_pids(pid)))"
+        with migrating(site, "0001") as under_way:
+            wait_until(lambda: foreign.value(waits, holder.info.backend_pid) or under_way.done())
+            holding.query(ADD_KEYED)
+            holder.commit()
+            under_way.result(60)
 
 
 def test_repair__builds_what_the_migrations_build() -> None:

@@ -173,8 +173,8 @@ def _skipped(action: ScheduleAction, selection: Selection) -> list[str]:
     found = []
     if selection.forbidden:
         text = ngettext(
-            "%(number)s schedule is left out: you may not schedule its task.",
-            "%(number)s schedules are left out: you may not schedule their tasks.",
+            "%(number)s schedule is left out: it is in code, or you may not schedule its task.",
+            "%(number)s schedules are left out: they are in code, or you may not schedule their tasks.",
             selection.forbidden,
         )
         found.append(text % {"number": formatting.number(selection.forbidden)})

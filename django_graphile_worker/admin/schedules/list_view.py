@@ -109,18 +109,19 @@ class ScheduleListAdmin(SchedulePermissionsAdmin):
             state=query.state,
             words=query.words,
             task=query.task,
+            is_from_code=query.source == CODE if query.source else None,
             unknown_tasks=tuple(sorted(problems.unknown_tasks)),
             # The outcome of a run tells about its job, which a user that sees only some jobs may not see.
             sees_outcomes=self.sees_outcomes(request, alias),
-            within=self._within(request, query, alias),
+            within=self._within(request, alias),
         )
 
     def sees_outcomes(self, request: HttpRequest, alias: str) -> bool:
         """Return whether the user may see all jobs: how a run ended tells about its job."""
         return self.visible_ids(request, alias) is None
 
-    def _within(self, request: HttpRequest, query: ListQuery, alias: str) -> Subquery | None:
-        if query.source == CODE or not self.sees_schedules(request):
+    def _within(self, request: HttpRequest, alias: str) -> Subquery | None:
+        if not self.sees_schedules(request):
             return NO_IDS
         return ids_subquery(self.get_queryset(request), alias)
 

@@ -50,6 +50,7 @@ class Row:
     key: str
     # None for an item of the crontab.
     id: int | None
+    is_in_code: bool
     name: str
     url: str
     task: str
@@ -102,6 +103,7 @@ class RowMaker:
         return Row(
             key=f"schedule-{schedule.pk}",
             id=schedule.pk,
+            is_in_code=schedule.is_from_code,
             name=schedule.name,
             url=self._page.url(self._request, "schedule", "change", schedule.pk),
             task=schedule.task,
@@ -110,7 +112,7 @@ class RowMaker:
             description=_cut(schedule.description),
             words=timing.words,
             pattern=_pattern(schedule),
-            tags=tuple(_tags(schedule)),
+            tags=(_("queue %(name)s") % {"name": schedule.queue_name},) if schedule.queue_name else (),
             badges=tuple(self._badges(schedule, timing, is_failing=is_failing)),
             next_times=timing.next_times,
             last_run=formatting.relative_time(schedule.last_tick, self._now) if schedule.last_tick else "",
@@ -124,6 +126,7 @@ class RowMaker:
         return Row(
             key=f"item-{item.name}",
             id=None,
+            is_in_code=True,
             name=item.name,
             url="",
             task=item.item.task,
@@ -192,13 +195,6 @@ class RowMaker:
 
 def _due(time: datetime, now: datetime) -> SafeString:
     return format_html(_("was due {time}"), time=formatting.relative_time(time, now))
-
-
-def _tags(schedule: Schedule) -> Iterator[str]:
-    if schedule.is_from_code:
-        yield _("in the code")
-    if schedule.queue_name:
-        yield _("queue %(name)s") % {"name": schedule.queue_name}
 
 
 def _tags_of_item(item: CodeItem) -> Iterator[str]:

@@ -7,27 +7,36 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django_graphile_worker.sql.codecs import text_array
-from django_graphile_worker.sql.cron.crontabs import microseconds_of
+from django_graphile_worker.sql.cron.crontabs import BOUNDED_WAIT, microseconds_of
 from django_graphile_worker.sql.schedules.changes import set_now
 from django_graphile_worker.sql.schedules.due import DueSchedule
 from django_graphile_worker.sql.schema import statement
 
+# A program may have given it another task.
 READ = f"""/* gw:schedules-from-code */
-select schedule.name, schedule.is_from_code, {microseconds_of('schedule."interval"')}
+select schedule.name, schedule.is_from_code,
+    case when schedule.task = schedule.name then {microseconds_of('schedule."interval"')} end
 from only :SCHEMA._private_schedules as schedule where schedule.name = any (%(names)s::text[])"""
 
 # Another worker may write the same row at this moment, and a person may take the name.
-WRITE = """/* gw:write-schedules-from-code */
+WRITE = f"""/* gw:write-schedules-from-code */
+with bound as materialized (select {BOUNDED_WAIT} as milliseconds)
 insert into :SCHEMA._private_schedules as schedule (name, task, "interval", overlap, is_from_code)
 select given.name, given.name, given.seconds * interval '1 second', 'skip', true
-from rows from (pg_catalog.unnest(%(names)s::text[]), pg_catalog.unnest(%(seconds)s::float8[])) as given(name, seconds)
-on conflict (name) do update set "interval" = excluded."interval" where schedule.is_from_code"""
+from bound cross join rows from (pg_catalog.unnest(%(names)s::text[]), pg_catalog.unnest(%(seconds)s::float8[]))
+    as given(name, seconds)
+where bound.milliseconds is not null
+order by given.name
+on conflict (name) do update set task = excluded.task, "interval" = excluded."interval", cron = null, run_at = null
+where schedule.is_from_code"""
 
-# Only if no worker has fired or changed it since it was read.
+# Only if no worker has fired or changed it since it was read, and no session has locked it.
 DELETE = """/* gw:delete-schedule-from-code */
 delete from only :SCHEMA._private_schedules as schedule
-where schedule.id = %(id)s and schedule.is_from_code and schedule.revision = %(revision)s
-    and schedule.next_at = %(next_at)s"""
+where schedule.id = (
+    select due.id from only :SCHEMA._private_schedules as due
+    where due.id = %(id)s and due.is_from_code and due.revision = %(revision)s and due.next_at = %(next_at)s
+    for update skip locked)"""
 
 
 def write(
@@ -35,7 +44,8 @@ def write(
 ) -> list[str]:
     """Write the missing schedules of tasks; with ``with_changes``, also those that have another interval.
 
-    Return the names that schedules of people have: they stay as they are.
+    Return the names that schedules of people have: they stay as they are. Raise LockNotAvailable if another session has
+    locked one of the schedules.
     """
     cursor.execute(statement(READ, schema), {"names": text_array(every)})
     found = {

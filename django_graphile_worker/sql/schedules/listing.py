@@ -54,7 +54,8 @@ CONDITIONS: Mapping[ScheduleState, str] = {
 # Every word must be in the name, the task or the description.
 _MATCHES = """(cardinality(%(words)s::text[]) = 0
         or lower(concat_ws(' ', schedule.name, schedule.task, schedule.description)) like all (%(words)s::text[]))
-    and (%(task)s::text = '' or schedule.task = %(task)s::text)"""
+    and (%(task)s::text = '' or schedule.task = %(task)s::text)
+    and schedule.is_from_code = coalesce(%(is_from_code)s::boolean, schedule.is_from_code)"""
 
 _FROM = f"""from :SCHEMA._private_schedules as schedule
     cross join (select clock_timestamp() as now) as clock
@@ -164,6 +165,8 @@ class ScheduleCriteria(Frozen):
     state: ScheduleState = ScheduleState.ANY
     words: tuple[str, ...] = ()
     task: str = ""
+    # Whether they are those that workers write for tasks of the code; None for both kinds.
+    is_from_code: bool | None = None
     # The tasks of schedules that the project does not have.
     unknown_tasks: tuple[str, ...] = ()
     # Whether the user may see how runs ended.
@@ -176,6 +179,7 @@ class ScheduleCriteria(Frozen):
         return {
             "words": [f"%{_escaped(word)}%" for word in self.words],
             "task": self.task,
+            "is_from_code": self.is_from_code,
             "unknown_tasks": list(self.unknown_tasks),
             "sees_outcomes": self.sees_outcomes,
         }

@@ -88,6 +88,7 @@ class Rounds:
         self._refusals = Refusals(clock)
         self._locked_wait = LOCKED_WAIT
         self._has_begun = False
+        self._has_written = False
         self._write_at = -math.inf
         # When the next schedule is due, as the last round has found it.
         self.next_at: datetime | None = None
@@ -122,12 +123,17 @@ class Rounds:
 
         The code that starts last wins, as a deploy expects.
         """
-        with self._database.cursor() as cursor:
-            taken = from_code.write(
-                cursor, self._every, schema=self._schema, with_changes=not self._has_begun, now=self._now()
-            )
-        if taken and not self._has_begun:
+        try:
+            with self._database.cursor() as cursor:
+                taken = from_code.write(
+                    cursor, self._every, schema=self._schema, with_changes=not self._has_written, now=self._now()
+                )
+        except psycopg.errors.LockNotAvailable:
+            # The next round tries again: the other schedules must not wait for whoever is changing one of these.
+            return
+        if taken and not self._has_written:
             self._send(signals.schedule_names_taken, names=tuple(taken))
+        self._has_written = True
         self._write_at = self._clock() + WRITE_INTERVAL
 
     def _report_unknown_tasks(self) -> None:

@@ -275,3 +275,13 @@ def test_runs__tell_what_became_of_the_last_ticks() -> None:
     assert (latest.run_by, latest.kind, latest.outcome, latest.job_id) == ("tom", "by_hand", "waiting", first_job)
     assert (first.run_by, first.outcome, first.schedule_id) == ("maria", "replaced", schedule.pk)
     assert schedule.runs(number=1) == [latest]
+
+
+def test_copy_of_a_schedule_of_the_code__is_one_of_the_database() -> None:
+    schedule = make("poll")
+    Schedule.objects.update(is_from_code=True)
+    schedule.refresh_from_db()
+    schedule.save()
+    schedule.pk, schedule.name, schedule._state.adding = None, "copy", True
+    schedule.save()
+    assert dict(Schedule.objects.values_list("name", "is_from_code")) == {"poll": True, "copy": False}

@@ -53,10 +53,14 @@ def find_all(console: Console, names: Sequence[str]) -> list[Schedule]:
 def refuse_from_code(schedule: Schedule) -> None:
     """Raise CommandError for a schedule that workers write: they would write it again."""
     if schedule.is_from_code:
-        raise CommandError(
-            f"Expected a schedule of the database, got {quoted(schedule.name)}, which is @task(every=...) in the code: "
-            f"change it there. It can be paused, resumed and run here."
-        )
+        raise CommandError(of_code(schedule))
+
+
+def of_code(schedule: Schedule) -> str:
+    return (
+        f"Expected a schedule of the database, got {quoted(schedule.name)}, which is @task(every=...) in the code: "
+        f"change it there. It can be paused, resumed and run here."
+    )
 
 
 def _way_out(console: Console, name: str) -> str:

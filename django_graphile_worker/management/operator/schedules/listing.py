@@ -132,7 +132,7 @@ def _row(console: Console, schedule: Schedule, runs: list[Run], now: datetime, *
         texts.state_cell(states.state_of(schedule, now, is_failing=is_failing), console.style),
         "" if following is None else times.relative(following, now),
         _last(console, runs[0], now) if runs else "",
-        DATABASE,
+        CODE if schedule.is_from_code else DATABASE,
     ]
 
 

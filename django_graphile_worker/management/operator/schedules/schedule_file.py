@@ -20,6 +20,7 @@ from django_graphile_worker.management.operator.schedules.entries import (
     is_same,
     read_entry,
 )
+from django_graphile_worker.management.operator.schedules.found import of_code
 from django_graphile_worker.models import Schedule
 from django_graphile_worker.printable_text import quoted, shown
 
@@ -111,6 +112,8 @@ def difference(entries: Sequence[Entry], present: Mapping[str, Schedule], *, del
 
 def _compare(found: Difference, entry: Entry, before: Schedule | None) -> list[str]:
     """Add an entry to the difference, and return its mistakes."""
+    if before is not None and before.is_from_code:
+        return [of_code(before)]
     wanted = defaults() | entry.values
     if before is not None and "paused_until" not in entry.values:
         # A file that does not mention the pause does not end it.

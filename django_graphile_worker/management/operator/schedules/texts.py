@@ -149,6 +149,7 @@ def as_dict(schedule: Schedule, now: datetime, *, is_failing: bool = False) -> d
         "is_enabled": schedule.is_enabled,
         "paused_until": schedule.paused_until,
         "description": schedule.description,
+        "is_from_code": schedule.is_from_code,
         "changed_by": schedule.changed_by,
         "changed_at": schedule.changed_at,
         "created_at": schedule.created_at,

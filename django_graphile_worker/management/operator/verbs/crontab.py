@@ -89,7 +89,7 @@ class Crontab(Verb):
         count: int,
     ) -> None:
         if not items:
-            console.note("This project has no recurring tasks.")
+            console.note("This project has no crontab. Tasks with every=... are in: graphile_worker schedules.")
         blocks = [_block(console, item, known.get(item.name), now, count) for item in items]
         blocks += [_other_item(item, now) for item in others]
         console.say("\n\n".join(blocks))

@@ -301,7 +301,7 @@ class TestPermissions:
         allow(client, "billing")
         asked = act(client, "disable", *ids)
         assert "Disable 2 schedules?" in text(asked)
-        assert "1 schedule is left out: you may not schedule its task." in text(asked)
+        assert "1 schedule is left out: it is in code, or you may not schedule its task." in text(asked)
         act(client, "disable", *ids, confirmed="1")
         assert [*Schedule.objects.filter(is_enabled=True).values_list("name", flat=True)] == ["not"]
 

@@ -107,6 +107,12 @@ class TestFilters:
         assert both == sorted(both)
         assert {"count_orders", "plain"} <= set(both)
 
+    def test_source__of_a_schedule_that_workers_have_written_is_the_code(self, admin_page: Client) -> None:
+        execute("update {schema}._private_schedules set is_from_code = true where name = 'plain'")
+        rows = admin_page.get(pages.SCHEDULES, {"source": "code"}).context["rows"]
+        assert [(row.name, row.is_in_code) for row in rows] == [("count_orders", True), ("plain", True)]
+        assert "plain" not in names(admin_page)
+
     def test_order__is_reversed_by_a_second_click(self, admin_page: Client) -> None:
         execute("update {schema}._private_schedules set last_tick = now() - id * interval '1 minute'")
         execute("update {schema}._private_schedules set next_at = now() + id * interval '1 minute'")

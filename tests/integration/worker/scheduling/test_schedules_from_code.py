@@ -14,6 +14,7 @@ from tests.support.schedule_world import MINUTE, NOON, SECOND, ScheduleWorld
 pytestmark = pytest.mark.django_db(transaction=True)
 
 HALF_MINUTE = {"poll": 30 * SECOND}
+DISABLE = "update {}.{} set is_enabled = false where name = 'poll'"
 
 
 @pytest.fixture
@@ -114,6 +115,51 @@ def test_a_schedule_of_a_person__keeps_its_name(world: ScheduleWorld) -> None:
     row = world.row("poll")
     assert (row["is_from_code"], row["cron"], row["task"]) == (False, "0 4 * * *", "report")
     assert (signals.schedule_names_taken, {"names": ("poll",)}) in world.signals
+
+
+@pytest.mark.parametrize("change", ["cron = '0 4 * * *', \"interval\" = null", "task = 'report'"])
+def test_a_schedule_that_a_program_has_changed__is_written_again(world: ScheduleWorld, change: str) -> None:
+    world.settle(world.worker("poll", "report", every=HALF_MINUTE)[0])
+    world.execute(f"update :S._private_schedules set {change}")
+    world.settle(world.worker("poll", "report", every=HALF_MINUTE)[0])
+    row = world.row("poll")
+    assert (row["task"], row["cron"], row["interval"]) == ("poll", None, "00:00:30")
+
+
+@pytest.mark.parametrize("text", ["insert into {}.{} (name, task, cron) values ('poll', 'x', '@daily')", DISABLE])
+def test_a_name_that_another_session_has_locked__delays_no_other_schedule(
+    world: ScheduleWorld, raw_connection: Callable[..., RawConnection], worker_schema: str, text: str
+) -> None:
+    world.add("hand", interval="30 seconds")
+    if text == DISABLE:
+        world.settle(world.worker("poll", every={"poll": MINUTE})[0])
+    rounds, _ = world.worker("poll", "report", every=HALF_MINUTE)
+    other = raw_connection(autocommit=False)
+    other.execute(text.format(worker_schema, "_private_schedules").encode())
+    world.settle(rounds)
+    world.now = NOON + 31 * SECOND
+    world.settle(rounds)
+    assert len(world.jobs("hand")) == 1
+    other.rollback()
+    world.settle(rounds)
+    assert world.row("poll")["interval"] == "00:00:30"
+
+
+def test_a_locked_schedule_that_no_code_has__delays_no_other_schedule(
+    world: ScheduleWorld, raw_connection: Callable[..., RawConnection], worker_schema: str
+) -> None:
+    world.settle(world.worker("poll", every=HALF_MINUTE)[0])
+    world.add("hand", interval="30 seconds")
+    rounds, _ = world.worker("poll", "report")
+    world.settle(rounds)
+    other = raw_connection(autocommit=False)
+    other.execute(DISABLE.format(worker_schema, "_private_schedules").encode())
+    world.now = NOON + 5 * MINUTE
+    world.settle(rounds)
+    assert len(world.jobs("hand")) == 1
+    other.rollback()
+    world.settle(rounds)
+    assert names(world) == ["hand"]
 
 
 def test_a_minute_with_nothing_to_do__notifies_nobody(world: ScheduleWorld) -> None:

@@ -333,6 +333,8 @@ class TestPermissions:
         assert "its task is not schedulable" in text(admin_page.get(change_url(schedule)))
         values = form_values(revision=schedule.revision)
         assert admin_page.post(change_url(schedule), values).status_code == 403
+        Schedule.objects.update(is_from_code=True)
+        assert "This schedule is in code, with @task(every=…)" in text(admin_page.get(change_url(schedule)))
 
     def test_the_page_needs_the_permission_to_view(self, client_of: Any) -> None:
         schedule = make_schedule()

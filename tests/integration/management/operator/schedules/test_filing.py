@@ -201,3 +201,11 @@ def test_project_without_time_zones__exports_and_imports_the_same(file: Any, set
     finally:
         settings.USE_TZ, settings.TIME_ZONE = True, "UTC"
         connection.ensure_timezone()
+
+
+def test_import__refuses_the_name_of_a_schedule_of_the_code(file: Any) -> None:
+    Schedule.objects.create(name="nightly", task="send_report", interval=timedelta(seconds=30))
+    Schedule.objects.update(is_from_code=True)
+    with pytest.raises(CommandError, match=r"got 'nightly', which is @task\(every=\.\.\.\) in the code"):
+        operate("schedules", "import", file(NIGHTLY))
+    assert Schedule.objects.get().cron is None

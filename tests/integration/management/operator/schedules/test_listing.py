@@ -31,6 +31,9 @@ def test_list__shows_schedules_and_the_recurring_tasks_of_the_code() -> None:
     told = operate("schedules", "--json").json
     assert len(told["schedules"][0]["next"]) == 5
     assert told["code"][0]["identifier"] == "prune"
+    assert told["schedules"][0]["is_from_code"] is False
+    Schedule.objects.update(is_from_code=True)
+    assert [line.split()[-1] for line in operate("schedules").out.splitlines()] == ["FROM", "code", "code"]
 
 
 def test_list__filters_by_task_state_and_text() -> None:
