@@ -11,7 +11,7 @@ from django.db import connections, models
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from django_graphile_worker import conf, simulation
+from django_graphile_worker import conf, registry, simulation
 from django_graphile_worker.model_fields import TimestampField
 from django_graphile_worker.models.schedule_changes import at_simulated_time, changed_by
 from django_graphile_worker.models.tables import table
@@ -141,6 +141,11 @@ class Schedule(models.Model):
             super().save(*args, **kwargs)
         self._former_task = self.task
         self.refresh_from_db(using=using, fields=OF_THE_DATABASE)
+
+    @property
+    def is_in_code(self) -> bool:
+        """Whether a task of this project has it in its code: workers would write it again."""
+        return self.is_from_code and self.name in registry.tasks.every()
 
     @property
     def is_paused(self) -> bool:

@@ -75,8 +75,10 @@ class SchedulePermissionsAdmin(PageAdmin):
         return self._has_model_permission(request, "change") and self.may_edit(request, obj)
 
     def has_delete_permission(self, request: HttpRequest, obj: Schedule | None = None) -> bool:
+        # What no code has any more, workers delete only if it is due.
+        is_left_over = obj is not None and obj.is_from_code and not obj.is_in_code
         return self._has_model_permission(request, "delete") and (
-            self.may_edit(request, obj) or self.may_stop(request, obj)
+            is_left_over or self.may_edit(request, obj) or self.may_stop(request, obj)
         )
 
     def has_disable_permission(self, request: HttpRequest, obj: Schedule | None = None) -> bool:

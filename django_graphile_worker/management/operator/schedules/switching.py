@@ -125,7 +125,8 @@ class Delete(ByNames):
     examples = ("nightly-report",)
 
     def change(self, console: Console, schedule: Schedule, options: Options) -> str | None:
-        refuse_from_code(schedule)
+        if schedule.is_in_code:
+            refuse_from_code(schedule)
         schedule.delete()
         return "is deleted"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -137,15 +138,26 @@ def test_items_of_the_crontab__need_the_permission_of_a_schedulable_task(name: s
         assert not page.has_item_permission(request, "pause", name)
 
 
+def _of_code(name: str, every: timedelta | None) -> Schedule:
+    known = registry.tasks.get(name)
+    assert known is not None
+    known.every = every
+    return Schedule(name=name, task=name, is_from_code=True)
+
+
 @pytest.mark.parametrize("name", ["open", "plain"])
 def test_schedule_of_the_code__can_be_paused_and_run_but_not_changed(name: str) -> None:
-    schedule = Schedule(name=name, task=name, is_from_code=True)
-    users = [_user(*ALL_OF_THE_MODEL, "graphile_worker.schedule:open"), _user(is_superuser=True)]
-    for user in users:
+    schedule = _of_code(name, timedelta(minutes=1))
+    for user in (_user(*ALL_OF_THE_MODEL, "graphile_worker.schedule:open"), _user(is_superuser=True)):
         permitted = {check for check, is_permitted in _checks(user, schedule).items() if is_permitted}
         assert permitted == {"run", "pause"}
 
 
 def test_schedule_of_the_code__needs_the_permission_of_its_task() -> None:
-    checks = _checks(_user(*ALL_OF_THE_MODEL), Schedule(name="open", task="open", is_from_code=True))
+    checks = _checks(_user(*ALL_OF_THE_MODEL), _of_code("open", timedelta(minutes=1)))
     assert not any(checks.values())
+
+
+def test_schedule_that_is_in_no_code_any_more__can_be_deleted() -> None:
+    checks = _checks(_user(*ALL_OF_THE_MODEL), _of_code("open", None))
+    assert [check for check, is_permitted in checks.items() if is_permitted] == ["delete"]

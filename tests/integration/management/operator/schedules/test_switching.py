@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.core.management.base import CommandError
 from django.utils import timezone
 
+from django_graphile_worker import registry, task
 from django_graphile_worker.models import Schedule
 from tests.support.operating import execute, job_row, operate
 
@@ -82,10 +84,18 @@ def test_definition_that_cannot_be_read__is_shown_and_can_be_stopped() -> None:
 
 def test_schedule_of_the_code__is_paused_and_run_but_changed_only_in_the_code() -> None:
     Schedule.objects.filter(name="a").update(is_from_code=True)
-    for words in (("edit", "a", "--every", "1m"), ("disable", "a"), ("delete", "a")):
+    for words in (("edit", "a", "--every", "1m"), ("disable", "a")):
         with pytest.raises(CommandError, match=r"got 'a', which is @task\(every=\.\.\.\) in the code: change it there"):
             operate("schedules", *words)
     assert operate("schedules", "pause", "a").out == "a is paused until it is resumed.\n"
     assert operate("schedules", "resume", "a").out == "a is resumed from now on.\n"
     assert operate("schedules", "run", "a", "--json").json["name"] == "a"
     assert [each["name"] for each in operate("schedules", "export").json["schedules"]] == ["b"]
+    with registry.tasks.isolated():
+
+        @task("a", every=60)
+        def in_code(payload: Any) -> None: ...
+
+        with pytest.raises(CommandError, match="change it there"):
+            operate("schedules", "delete", "a")
+    assert operate("schedules", "delete", "a").out == "a is deleted.\n"
