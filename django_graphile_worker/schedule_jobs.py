@@ -48,7 +48,7 @@ def job_of(
     is_late: bool = False,
 ) -> TickJob:
     """Return the job of a tick. ``payload`` is the payload as text of JSON."""
-    defaults = None if task is None else task.job_defaults()
+    defaults = None if task is None else task.defaults
     job_key = schedule.job_key
     if job_key is None and defaults is not None and defaults.job_key is not None:
         job_key = valid_job_key(defaults.job_key_for(json.loads(payload)))

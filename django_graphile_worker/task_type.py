@@ -113,7 +113,7 @@ class Task(Generic[P, R, Payload]):
     ) -> None:
         self.function = function
         self.identifier = identifier
-        self.defaults = defaults
+        self._defaults = defaults
         self.is_async = is_async_function(function)
         self.atomic = atomic
         self.backoff = backoff
@@ -195,9 +195,10 @@ class Task(Generic[P, R, Payload]):
         """Return for how many seconds a run may last, None for no limit; the default is the setting TIMEOUT."""
         return default if self.timeout is None else self.timeout or None
 
-    def job_defaults(self) -> JobDefaults:
-        """Return what a job of a schedule gets where the schedule says nothing."""
-        return self.defaults
+    @property
+    def defaults(self) -> JobDefaults:
+        """What a job gets where whoever adds it, or its schedule, says nothing."""
+        return self._defaults
 
     def key_fields(self, payload: Any) -> Any:
         """Return the value whose fields the template of a limit names: the payload, as JSON values."""

@@ -44,7 +44,7 @@ class RunnableTask(registry.Task[Any, Any, Any]):
         super().__init__(
             _named_like(django_task.func, make(django_task, events)),
             identifier,
-            defaults=JobDefaults(max_attempts=django_task.max_attempts),
+            defaults=JobDefaults(),  # see the property
             atomic=django_task.atomic,
             backoff=backoff_of(django_task),
             give_up_on=registry.valid_exceptions(django_task.give_up_on, name="give_up_on"),
@@ -65,8 +65,9 @@ class RunnableTask(registry.Task[Any, Any, Any]):
             return seconds or None
         return self.keep_result or None
 
-    def job_defaults(self) -> JobDefaults:
-        """Return the options with which ``enqueue()`` adds a job under this label."""
+    @property
+    def defaults(self) -> JobDefaults:
+        """The options with which ``enqueue()`` adds a job under this label."""
         task, backend = self.django_task, cast("Any", task_backends[self.django_task.backend])
         options: BackendOptions = backend.checked_options
         return JobDefaults(

@@ -140,6 +140,8 @@ class Listener:
         self._is_looking = False
         self._has_jobs = False
         self._losses = 0
+        # Whether the last connection was given up because no proof arrived on it.
+        self._was_silent = False
         self._try_again_at = -math.inf
         self._wakeup = Wakeup()
         self.is_healthy = False
@@ -161,8 +163,11 @@ class Listener:
 
     @property
     def is_heard(self) -> bool | None:
-        """Whether notifications arrive; None while the listener waits for its first proof."""
-        return True if self.is_healthy else None if not self._losses else False
+        """Whether notifications arrive; None while a connection waits for its first proof, unless the last got none."""
+        if self.is_healthy:
+            return True
+        is_lost = self._losses > 0 and self._connection is None
+        return False if is_lost or self._was_silent else None
 
     def interrupt(self) -> None:
         """End the wait that may be under way on another thread."""
@@ -265,6 +270,7 @@ class Listener:
         if not self.is_healthy:
             self.is_healthy = True
             self._losses = 0
+            self._was_silent = False
             self._on_listening()
 
     def _until_next_look(self) -> float:
@@ -292,8 +298,8 @@ class Listener:
         self._forget_connection()
         self._database.close()
         # A server that did not answer may soon answer again; a pooler does not change its mode.
-        is_silent = isinstance(error, SilentListenerError)
-        longest = LONGEST_SILENCE_BETWEEN_TRIES if is_silent else LONGEST_WAIT_FOR_SERVER
+        self._was_silent = isinstance(error, SilentListenerError)
+        longest = LONGEST_SILENCE_BETWEEN_TRIES if self._was_silent else LONGEST_WAIT_FOR_SERVER
         delay = jittered(min(longest, 0.1 * 4.0 ** min(self._losses, 10)))
         self._losses += 1
         self._try_again_at = self._clock() + delay

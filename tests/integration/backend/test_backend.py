@@ -5,17 +5,21 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from io import StringIO
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from asgiref.sync import async_to_sync
+from django.core.management import call_command
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from django_graphile_worker import Unique, get_job
 from django_graphile_worker.backend import enqueue_many, validation
+from django_graphile_worker.backend.runnable import register
 from django_graphile_worker.exceptions import PayloadError
+from django_graphile_worker.models import Job
 from django_graphile_worker.testing import run_jobs
 
 pytestmark = pytest.mark.django_db
@@ -82,6 +86,12 @@ def test_enqueue__has_one_attempt_unless_somebody_says_more(framework: Any, sett
     settings.GRAPHILE_WORKER = settings.GRAPHILE_WORKER | {"MAX_ATTEMPTS": 4}
     assert job_of(framework.add.enqueue(1)).max_attempts == 1
     assert job_of(framework.add.using(max_attempts=3).enqueue(1)).max_attempts == 3
+
+
+def test_job_that_an_operator_adds__has_the_options_of_enqueue(framework: Any, settings: Any) -> None:
+    settings.GRAPHILE_WORKER = settings.GRAPHILE_WORKER | {"MAX_ATTEMPTS": 4}
+    call_command("graphile_worker", "add", register(framework.add).identifier, '{"args": [1]}', stdout=StringIO())
+    assert [job.max_attempts for job in Job.objects.all()] == [1]
 
 
 def test_enqueue__is_part_of_the_transaction_of_the_caller(framework: Any) -> None:

@@ -68,6 +68,20 @@ def test_worker_that_waits_for_its_first_proof_does_not_say_that_it_polls(steppe
     assert execute(stated) == [("true",)]
 
 
+def test_worker_that_listens_again_after_a_loss_does_not_say_that_it_polls(
+    stepped: Parts, listener: Listener, wait_until: Wait
+) -> None:
+    """Its next beat is up to ten seconds later. Only a connection on which no proof arrived is a reason to doubt it."""
+    stated = "select metadata ->> 'is_listening' from {schema}._private_workers"
+    listener.wait(0, unless=never)
+    execute("select pg_terminate_backend(%s)", [listener._connection.info.backend_pid])
+    wait_until(lambda: listener.wait(0.01, unless=never) or listener.is_heard is False)
+    assert listener.is_heard is False
+    wait_until(lambda: listener.wait(0.01, unless=never))
+    stepped.heartbeat.step()
+    assert execute(stated) == [(None,)]
+
+
 def test_what_a_claim_brings_along_is_no_proof(stepped: Parts, listener: Listener) -> None:
     listener.wait(0, unless=never)
     listener.wait(0.01, unless=never)
@@ -253,6 +267,8 @@ def test_silence_is_a_loss(listener: Listener, monkeypatch: pytest.MonkeyPatch) 
     assert not listener.wait(0, unless=never)
     now[0] += 1
     assert listener.wait(0, unless=never)
+    # A pooler accepts LISTEN every time.
+    assert listener.is_heard is False
 
 
 def test_a_process_that_did_not_run_asks_for_proof_instead_of_blaming_a_pooler(
