@@ -7,6 +7,7 @@ from typing import Any
 from django.apps import apps
 from django.core.checks import CheckMessage, Error
 
+from django_graphile_worker import conf
 from django_graphile_worker.exceptions import ConfigurationError, InvalidJobError
 from django_graphile_worker.job_options import valid_identifier
 from django_graphile_worker.routing import APP_LABEL
@@ -52,5 +53,7 @@ def _check_options(backend: Any) -> list[CheckMessage]:
         backend.checked_options.place()
     except ConfigurationError as error:
         texts = [mistake.message for mistake in error.mistakes] or [f'TASKS["{backend.alias}"]["OPTIONS"]: {error}']
-        return [Error(text, hint=_GUIDE, id="graphile_worker.E021") for text in texts]
+        # Another check reports those of the settings.
+        own = [text for text in texts if not text.startswith(conf.SETTING)]
+        return [Error(text, hint=_GUIDE, id="graphile_worker.E021") for text in own]
     return []

@@ -23,6 +23,7 @@ from django_graphile_worker.backend.task_class import (
     timeout_of,
 )
 from django_graphile_worker.exceptions import PayloadError
+from django_graphile_worker.job_options import Unique, valid_unique
 from django_graphile_worker.jobs import JobDefaults
 from django_graphile_worker.signatures import is_async_function, source_of
 from django_graphile_worker.task_labels import identifier_for, label_of, split_identifier
@@ -70,6 +71,7 @@ class RunnableTask(registry.Task[Any, Any, Any]):
         """The options with which ``enqueue()`` adds a job under this label."""
         task, backend = self.django_task, cast("Any", task_backends[self.django_task.backend])
         options: BackendOptions = backend.checked_options
+        unique = valid_unique(task.unique)
         return JobDefaults(
             queue_name=options.serial_queues.get(label_of(self.identifier)),
             max_attempts=options.max_attempts if task.max_attempts is None else task.max_attempts,
@@ -78,7 +80,13 @@ class RunnableTask(registry.Task[Any, Any, Any]):
             # Django's larger numbers run sooner, ours later.
             priority=-task.priority,
             flags=task.flags,
+            unique=None if unique is None else Unique(self._unique_key_of, unique.for_),
         )
+
+    def _unique_key_of(self, payload: Any) -> str:
+        call = Call.from_payload(payload)
+        unique = self.django_task.unique_for(call.args, call.kwargs)
+        return "" if unique is None else cast("str", unique.key)
 
     def _job_key_of(self, payload: Any) -> str | None:
         call = Call.from_payload(payload)

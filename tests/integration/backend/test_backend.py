@@ -94,6 +94,18 @@ def test_job_that_an_operator_adds__has_the_options_of_enqueue(framework: Any, s
     assert [job.max_attempts for job in Job.objects.all()] == [1]
 
 
+def test_job_that_an_operator_adds__is_unique_as_those_of_enqueue(
+    framework: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unique, known = framework.add.using(unique=True), register(framework.add)
+    monkeypatch.setattr(known, "django_task", unique)
+    unique.enqueue(1)
+    identifier = known.identifier
+    for payload in ('{"args": [1]}', '{"args": [2]}'):
+        call_command("graphile_worker", "add", identifier, payload, stdout=StringIO())
+    assert sorted(job.payload["args"] for job in Job.objects.all()) == [[1], [2]]
+
+
 def test_enqueue__is_part_of_the_transaction_of_the_caller(framework: Any) -> None:
     with transaction.atomic():
         result = framework.add.enqueue(1)

@@ -40,3 +40,10 @@ def test_app_that_is_not_installed__is_an_error(framework: Any, monkeypatch: pyt
     monkeypatch.setattr(apps, "get_app_configs", list)
     (found,) = task_backends["default"].check()
     assert (found.id, "INSTALLED_APPS" in str(found.hint)) == ("graphile_worker.E020", True)
+
+
+def test_mistake_in_the_settings_of_the_queue__is_left_to_their_own_check(framework: Any, settings: Any) -> None:
+    from django_graphile_worker.backend.compat import task_backends
+
+    settings.GRAPHILE_WORKER = settings.GRAPHILE_WORKER | {"EXCLUDE_TASK_MODULES": "shop.tasks"}
+    assert task_backends["default"].check() == []
