@@ -92,8 +92,8 @@ _IN_DATABASE: dict[str, tuple[str, str, str] | list[tuple[str, str, str]]] = {
     ),
     "a worker applies its own timeout to other workers": (
         "_private_late_workers_v2",
-        "coalesce(each.timeout_seconds, own_timeout)",
-        "own_timeout",
+        "coalesce(each.timeout_seconds, greatest(own_timeout, 300)) as",
+        "own_timeout as",
     ),
 }
 

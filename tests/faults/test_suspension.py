@@ -59,9 +59,9 @@ def test_prefetched_jobs__do_not_start_after_the_lease_has_expired(
     suspended = proxied_fleet.start(*OPTIONS, environment=KEEPS_PREFETCHED, settings=LEASE)
     first, rest = fill(world)
     suspend(world, suspended)
-    fleet.start("-j", "4", settings=LEASE)
+    other = fleet.start("-j", "4", settings=LEASE)
     wait_until_another_worker_ran(world, suspended, [first, *rest])
-    check_continuation(world, proxy, suspended, rest)
+    check_continuation(world, proxy, suspended, other, rest)
 
 
 @pytest.mark.skipif(not IS_POSSIBLE, reason="needs Linux and a C compiler")
@@ -74,22 +74,31 @@ def test_prefetched_jobs__do_not_start_after_a_suspension_that_stopped_the_clock
     first, rest = fill(world)
     stopped_at = time.monotonic()
     suspend(world, suspended)
-    fleet.start("-j", "4", settings=LEASE)
+    other = fleet.start("-j", "4", settings=LEASE)
     wait_until_another_worker_ran(world, suspended, [first, *rest])
     clock.suspend(seconds=int(time.monotonic() - stopped_at))
-    check_continuation(world, proxy, suspended, rest)
+    check_continuation(world, proxy, suspended, other, rest)
 
 
-def check_continuation(world: World, proxy: Proxy, suspended: WorkerProcess, job_ids: list[int]) -> None:
+def check_continuation(
+    world: World, proxy: Proxy, suspended: WorkerProcess, other: WorkerProcess, job_ids: list[int]
+) -> None:
     """Check that prefetched jobs are returned unrun before a heartbeat shows that the lease is lost."""
+
+    def started() -> list[int]:
+        return [run.job_id for run in world.executions() if run.pid == suspended.pid and run.job_id in job_ids]
+
     beat = proxy.on("beat", "hold")
     suspended.signal(signal.SIGCONT)
     world.wait_until(beat.fired.is_set)
     world.wait_until(lambda: any(run.pid == suspended.pid and run.outcome == "end" for run in world.executions()))
     world.wait_until(lambda: proxy.seen["return"] > 0)
+    assert started() == []
     beat.release()
     suspended.wait_for("lost its lease and continues as")
     world.add("quick")
     world.wait_until_empty()
-    assert [run.job_id for run in world.executions() if run.pid == suspended.pid and run.job_id in job_ids] == []
+    # On a busy machine the other worker may lose its lease, too, before it has stored that the jobs succeeded.
+    if not other.has_written("lost its lease"):
+        assert started() == [], f"{suspended.output()}\n{other.output()}\n{world.executions()}"
     assert suspended.stop() == 0
