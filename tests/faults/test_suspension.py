@@ -98,7 +98,5 @@ def check_continuation(
     suspended.wait_for("lost its lease and continues as")
     world.add("quick")
     world.wait_until_empty()
-    # On a busy machine the other worker may lose its lease, too, before it has stored that the jobs succeeded.
-    if not other.has_written("lost its lease"):
-        assert started() == [], f"{suspended.output()}\n{other.output()}\n{world.executions()}"
+    assert started() == [], f"{suspended.output()}\n{other.output()}\n{world.executions()}"
     assert suspended.stop() == 0
