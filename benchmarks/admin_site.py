@@ -46,8 +46,8 @@ join queue on queue.number = 1 + n %% 5000;
 update {SCHEMA}._private_jobs set locked_at = now() - random() * interval '1 hour', locked_by = 'worker-' || id %% 20
 where id in (select id from {SCHEMA}._private_jobs where is_available and run_at < now() limit 1000);
 insert into {SCHEMA}._private_statistics
-select period, to_timestamp(floor(extract(epoch from now()) / period) * period - period * back), 'task_' || number,
-    100, 3, 1, 0, 10, 1, array_fill(5, array[48]), array_fill(5, array[48])
+select period, 'task', to_timestamp(floor(extract(epoch from now()) / period) * period - period * back),
+    'task_' || number, array[100, 3, 1, 0, 0, 10, 0, 0, 0, 0] || array_fill(5, array[96])
 from (values (60, 120), (600, 156), (3600, 192)) as resolution (period, kept),
     generate_series(0, kept - 1) as back, generate_series(1, {TASKS}) as number;
 """

@@ -1,4 +1,4 @@
-"""How many attempts a job has had.
+"""How many attempts a job has had, and when the next one is due.
 
 A job that must not be retried has ``attempts = max_attempts`` in the database, as in graphile-worker, however often it
 ran. The number of its last attempt is therefore written into ``last_error``, by the worker or by the operator that
@@ -7,9 +7,15 @@ failed the job.
 
 from __future__ import annotations
 
+import math
 import re
 
 _REMARK = re.compile(r"^Not tried again after attempt ([0-9]{1,5}) of [0-9]{1,5}\.$", re.MULTILINE)
+
+
+def usual_backoff(attempts: int) -> float:
+    """Return the seconds until the next attempt of a job that has failed so often, as ``_private_backoff`` does."""
+    return math.exp(min(attempts, 10))
 
 
 def final_remark(attempts: int, max_attempts: int) -> str:

@@ -153,7 +153,7 @@ def limits(value: Any) -> tuple[tuple[str, tuple[tuple[str, Any], ...]], ...]:
     if value == {}:
         return ()
     # Late import: most projects override no limits.
-    from django_graphile_worker.limits.setting import MistakenEntryError, checked_overrides
+    from django_graphile_worker.limits.definitions import MistakenEntryError, checked_overrides
 
     try:
         return checked_overrides(value)

@@ -1,8 +1,5 @@
 """Many clients that add a job in a transaction each, with and without NOTIFY, and how long a commit holds its lock.
 
-The function of SQL notifies in the transaction that adds the job, as ``add_job()`` does in ``atomic()``. Outside of
-transactions, ``add_job()`` calls a procedure that notifies after its commit, and for many clients at once.
-
 A transaction that notifies takes a lock before its commit is flushed, and keeps it until it has ended: such commits
 follow one another. The lock is sampled: the share of the time in which it is held, divided by the commits a second, is
 the time that each commit holds it.
@@ -28,10 +25,6 @@ from benchmarks.session import Candidate, Figures, Session
 CLIENTS = (1, 4, 16, 64)
 SCRIPTS = {
     "NOTIFY": f"select {SCHEMA}.add_job('noop', '{{\"id\": 1}}'::json);\n",
-    "NOTIFY after the commit": (
-        f"call {SCHEMA}._private_insert_job_and_notify_v3('noop', '{{\"id\": 1}}'::json, null, null, null);\n"
-    ),
-    "the same, silent": f"select {SCHEMA}._private_insert_job_v1('noop', '{{\"id\": 1}}'::json, true), now();\n",
     "silent": f"select {SCHEMA}.add_job('noop', '{{\"id\": 1}}'::json);\n",
 }
 # The lock of NOTIFY is on the database with the number 0, in the catalogue 1262, pg_database.

@@ -75,4 +75,4 @@ def _make_backlog(database: Database, shape: str, count: int) -> None:
     database.execute(SHAPES[shape].format(series=series, **names))
     if shape in PAUSES:
         kind, name = PAUSES[shape]
-        database.execute(f"select {SCHEMA}._private_pause_v1('{kind}', '{name}', null, '', '', false)")
+        database.execute(f"select {SCHEMA}._private_pause('{kind}', '{name}', null, '', '', false)")

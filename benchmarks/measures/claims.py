@@ -73,9 +73,7 @@ def claim(database: Database, tasks: Sequence[int]) -> Figures:
             token="benchmark/1",
             task_ids=tasks,
             max_jobs=10,
-            max_queues=10,
             max_per_queue=10,
-            free_slots=10,
             forbidden_flags=["heavy"],
         )
     return {"buffers": cursor.buffers, "milliseconds": cursor.milliseconds}

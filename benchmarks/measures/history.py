@@ -24,8 +24,8 @@ DAYS = 30
 SECONDS_OF_DAY = 86_400
 # The tables are new, so that nothing is lost if the server stops while they are filled.
 FAST = "set synchronous_commit = off; set maintenance_work_mem = '1GB'; set max_parallel_maintenance_workers = 0"
-MAKE = f"select {SCHEMA}._private_make_history_partitions_v1(0, %s)"
-INDEX = f"select {SCHEMA}._private_index_history_v1(%s)"
+MAKE = f"select {SCHEMA}._private_make_history_partitions(0, %s)"
+INDEX = f"select {SCHEMA}._private_index_history(%s)"
 FILL = f"""
 insert into {SCHEMA}._private_history (ended_at, started_at, added_at, run_at, job_id, attempt, outcome,
     task_identifier, worker_id, queue_name, job_key, payload)

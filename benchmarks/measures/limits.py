@@ -19,15 +19,13 @@ from benchmarks.session import Session
 from benchmarks.workers import Stage, stage
 from django_graphile_worker.limits.definitions import LimitDefinition
 from django_graphile_worker.limits.numbers import LimitNumbers
-from django_graphile_worker.sql.limits.claiming import claim_limited
-from django_graphile_worker.sql.limits.numbers import parameters_of
+from django_graphile_worker.sql.limits.claiming import claim_limited, parameters_of
 
 BACKLOG = 500_000
 READY = 100_000
 SLOTS = 10
 EMPTY, PARKED, UNSORTED = "empty table", "waiting for full keys", "to be sorted"
 KEYS = (500, 50_000)
-SHAPE = 1
 RATIO = Metric("ratio", "of the empty table", 2)
 ROUNDS = Metric("rounds", "rounds of the slots", 1)
 OLD = "now() - interval '1 hour'"
@@ -84,7 +82,7 @@ def _measure_claims(session: Session, database: Database) -> None:
                 cursor,
                 schema=SCHEMA,
                 token="benchmark/1",
-                shapes={database.task_id("limited"): SHAPE},
+                expiries={database.task_id("limited"): None},
                 numbers=parameters_of([limit]),
                 max_jobs=SLOTS,
             )
@@ -143,9 +141,9 @@ def park(database: Database, count: int, *, keys: int, state: int) -> None:
     task_id = database.task_id("limited")
     _insert_keys(database, keys, "1 day" if state == 2 else "0")
     database.execute(
-        f"insert into {SCHEMA}._private_limit_lanes (task_id, shape, key_ids, queue_id, is_fair, state, blocked_by,"
-        f" priority, head_run_at, turn, sorted_at) select {task_id}, {SHAPE}, array[id], 0, false, {state},"
-        f" case when {state} = 2 then id end, 0, {OLD}, {OLD}, now() from {SCHEMA}._private_limit_keys"
+        f"insert into {SCHEMA}._private_limit_lanes (task_id, key_ids, queue_id, flags, state, blocked_by,"
+        f" priority, head_run_at, head_id, turn, sorted_at) select {task_id}, array[id], 0, '{{}}', {state},"
+        f" case when {state} = 2 then id end, 0, {OLD}, id, {OLD}, now() from {SCHEMA}._private_limit_keys"
     )
     database.execute(
         f"insert into {JOBS} (task_id, run_at, payload) select {task_id}, 'infinity',"

@@ -46,6 +46,6 @@ def _drain(place: Stage, count: int, processes: int, variables: dict[str, str]) 
     for (name,) in place.ours.execute(DAYS).fetchall():
         place.ours.execute(f"drop table {name}")
     # A worker makes the days ahead, so that they are there before their first job.
-    place.ours.execute("select graphile_worker._private_make_history_partitions_v1(2)")
+    place.ours.execute("select graphile_worker._private_make_history_partitions(2)")
     figures = place.drain_ours(count, SILENT, processes=processes, task="answer", **variables).figures()
     return {**figures, "cpu": figures["worker_cpu"] + figures["server_cpu"]}

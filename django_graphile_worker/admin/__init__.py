@@ -26,7 +26,6 @@ from django_graphile_worker.admin.limits import LimitKeyAdmin
 from django_graphile_worker.admin.overview.overview_page import OverviewAdmin
 from django_graphile_worker.admin.pauses.pause_admin import PausedWorkAdmin
 from django_graphile_worker.admin.queues import JobQueueAdmin
-from django_graphile_worker.admin.schedules.recurring_page import RecurringTaskAdmin
 from django_graphile_worker.admin.schedules.schedule_admin import ScheduleAdmin
 from django_graphile_worker.admin.workers import WorkerAdmin
 
@@ -39,7 +38,6 @@ __all__ = [
     "OverviewAdmin",
     "PastAttemptAdmin",
     "PausedWorkAdmin",
-    "RecurringTaskAdmin",
     "ScheduleAdmin",
     "WorkerAdmin",
     "register",
@@ -52,7 +50,6 @@ PAGES = {
     models.PausedWork: PausedWorkAdmin,
     models.LimitKey: LimitKeyAdmin,
     models.Schedule: ScheduleAdmin,
-    models.RecurringTask: RecurringTaskAdmin,
     models.Worker: WorkerAdmin,
     models.Event: EventAdmin,
     models.ErrorGroup: ErrorGroupAdmin,

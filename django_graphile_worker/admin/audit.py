@@ -63,7 +63,7 @@ def change_message(entry: LogEntry, message: Message) -> None:
 
 
 def message_of(entry: LogEntry) -> str:
-    """Return the message of an entry for the user; entries of Django and of older versions are shown as they are."""
+    """Return the message of an entry for the user; entries of Django are shown as they are."""
     try:
         (parts,) = json.loads(entry.change_message)
         return _shown(parts[OWN])

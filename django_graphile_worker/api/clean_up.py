@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 import dataclasses
+import time
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
+from typing import TypeVar
 
-from django.db import connections
+from django.db import OperationalError, transaction
 
 from django_graphile_worker import registry
 from django_graphile_worker.api.async_variants import async_variant
-from django_graphile_worker.api.connection import QueueConnection, open_queue
-from django_graphile_worker.api.unused_names import IncompleteError, NamesDeletion
+from django_graphile_worker.api.connection import QueueConnection, is_outside_transactions, open_queue
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError
 from django_graphile_worker.sql import cleanup as sql_cleanup
 from django_graphile_worker.sql import unused_names, workers
 from django_graphile_worker.sql.cleanup import CleanupResult
-from django_graphile_worker.sql.overlap import is_outside_transactions
+from django_graphile_worker.sql.errors import sqlstate
+from django_graphile_worker.sql.inspection import limits
+from django_graphile_worker.sql.unused_names import Watermark
+
+T = TypeVar("T")
+
+# Others held the lock for longer than lock_timeout, or we would have held it for longer than statement_timeout.
+LOCK_TROUBLE = frozenset({"55P03", "57014"})
+# The number of attempts to get the lock, and the pause between them in seconds, in which other sessions can write jobs.
+TRIES = 5
+PAUSE = 0.05
 
 
 def cleanup(
@@ -32,9 +44,9 @@ def cleanup(
     Names of tasks that this process or a live worker has are kept. Workers of graphile-worker for
     Node.js do not register their tasks: if such workers share the schema, pass ``unused_tasks=False``.
 
-    A few rows are deleted at a time, in a transaction of their own, so that adding a job waits for a
-    few milliseconds at most. Inside a transaction of the caller, other sessions cannot add jobs from
-    the deletion of the first name until that transaction ends.
+    A few rows are deleted at a time, in a transaction of their own, so that adding and running jobs
+    waits for a moment at most. Inside a transaction of the caller, other sessions can neither add nor
+    run jobs from the deletion of the first name until that transaction ends.
     """
     age = _valid_age(failed_jobs_older_than)
     with open_queue(using, installation) as queue:
@@ -53,8 +65,17 @@ def _delete_failed_jobs(queue: QueueConnection, age: float) -> int:
     return total
 
 
+class IncompleteError(Exception):
+    """Only ``deleted`` of the unused names of a kind ("queues" or "tasks") could be deleted."""
+
+    def __init__(self, kind: str, deleted: int = 0) -> None:
+        super().__init__(kind, deleted)
+        self.kind = kind
+        self.deleted = deleted
+
+
 def _delete_unused_names(queue: QueueConnection, result: CleanupResult, *, queues: bool, tasks: bool) -> CleanupResult:
-    if not _can_see_all_jobs(queue):
+    if not is_outside_transactions(queue.alias) and not unused_names.sees_commits(queue.cursor):
         return dataclasses.replace(result, is_complete=False)
     try:
         if queues:
@@ -66,17 +87,10 @@ def _delete_unused_names(queue: QueueConnection, result: CleanupResult, *, queue
     return result
 
 
-def _can_see_all_jobs(queue: QueueConnection) -> bool:
-    is_own_transaction = is_outside_transactions(connections[queue.alias])
-    return (is_own_transaction or unused_names.sees_commits(queue.cursor)) and not unused_names.has_old_adders(
-        queue.cursor, schema=queue.schema
-    )
-
-
 def _delete_queues(queue: QueueConnection) -> int:
     find = partial(unused_names.find_unused_queues, queue.cursor, schema=queue.schema)
     delete = partial(unused_names.delete_queues, queue.cursor, schema=queue.schema)
-    return NamesDeletion("queues", queue, find, delete).run()
+    return _delete_names("queues", queue, find, delete)
 
 
 def _delete_tasks(queue: QueueConnection) -> int:
@@ -86,7 +100,54 @@ def _delete_tasks(queue: QueueConnection) -> int:
     keep = sorted(live.union(registry.tasks.identifiers()))
     find = partial(unused_names.find_unused_tasks, queue.cursor, schema=queue.schema, keep=keep)
     delete = partial(unused_names.delete_tasks, queue.cursor, schema=queue.schema)
-    return NamesDeletion("tasks", queue, find, delete).run()
+    return _delete_names("tasks", queue, find, delete)
+
+
+def _delete_names(
+    kind: str, queue: QueueConnection, find: Callable[..., list[int]], delete: Callable[[Sequence[int], Watermark], int]
+) -> int:
+    """Delete all unused names, a few at a time, and return their number."""
+    deleted = after = 0
+    try:
+        while True:
+            since = _under_lock(queue, partial(unused_names.watermark, queue.cursor, schema=queue.schema))
+            ids = find(after=after)
+            if not ids:
+                return deleted
+            for start in range(0, len(ids), unused_names.MAX_DELETED):
+                portion = ids[start : start + unused_names.MAX_DELETED]
+                deleted += _under_lock(queue, partial(delete, portion, since))
+            after = ids[-1]
+    except OperationalError as error:
+        if sqlstate(error) not in LOCK_TROUBLE:
+            raise
+        raise IncompleteError(kind, deleted) from error
+
+
+def _under_lock(queue: QueueConnection, act: Callable[[], T]) -> T:
+    """Act while no job can be written; try again if transactions of the site hold the lock for longer than a moment."""
+    for _ in range(TRIES - 1):
+        try:
+            return _act_under_lock(queue, act)
+        except OperationalError as error:
+            if sqlstate(error) not in LOCK_TROUBLE:
+                raise
+        # No event tells when they end.
+        time.sleep(PAUSE)
+    return _act_under_lock(queue, act)
+
+
+def _act_under_lock(queue: QueueConnection, act: Callable[[], T]) -> T:
+    """Hold the lock in a transaction of its own, or until the end of the caller's transaction if there is one."""
+    is_outermost = is_outside_transactions(queue.alias)
+    with transaction.atomic(using=queue.alias):
+        if is_outermost:
+            unused_names.begin_read_committed(queue.cursor)
+        before = limits.change_settings(queue.cursor, unused_names.SETTINGS)
+        unused_names.lock_jobs(queue.cursor, schema=queue.schema)
+        result = act()
+        limits.change_settings(queue.cursor, before)
+    return result
 
 
 def _valid_age(age: timedelta | None) -> float | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import NamedTuple
 
-from django.db import Error
+from django.db import Error, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_graphile_worker.conf import Settings
@@ -51,6 +51,16 @@ class QueueConnection(NamedTuple):
 def open_queue(using: str | None, installation: str | None = None) -> AbstractContextManager[QueueConnection]:
     """Open a cursor on Django's connection, inside its current transaction if there is one."""
     return open_place(place_of(using, installation))
+
+
+def is_outside_transactions(alias: str) -> bool:
+    """Return whether a statement on the connection is a transaction by itself.
+
+    Django knows only its own transactions. The driver also knows those that ``cursor.execute("BEGIN")``, the driver's
+    ``transaction()`` or its ``pipeline()`` has begun; 0 is its status outside of them.
+    """
+    connection = connections[alias]
+    return connection.get_autocommit() and connection.connection.info.transaction_status == 0
 
 
 def _refuse_unreadable_times(connection: BaseDatabaseWrapper) -> None:

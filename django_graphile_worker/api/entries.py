@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import Any, cast
 
 from django.utils import timezone
@@ -21,6 +22,9 @@ from django_graphile_worker.routing import Place
 from django_graphile_worker.sql.adding.specs import Entry
 
 logger = logging.getLogger("django_graphile_worker.jobs")
+
+# How many specs of a stream the receivers of ``pre_add_jobs`` get at a time.
+RECEIVED_SPECS = 100
 
 
 def prepared(specs: list[JobSpec], place: Place) -> list[JobSpec]:
@@ -51,31 +55,32 @@ def _as_received(specs: list[JobSpec], place: Place) -> list[JobSpec]:
     return received
 
 
-def entries(
-    specs: Iterable[JobSpec],
-    place: Place,
-    *,
-    first: int = 0,
-    before_logging: Callable[[], None] | None = None,
-) -> Iterator[Entry]:
-    """Return the specs with their payloads; an error names the place of the spec, counted from ``first``.
+def prepared_stream(specs: Iterable[JobSpec], place: Place) -> Iterator[JobSpec]:
+    """Return the specs as ``prepared()`` does, however many there are.
 
-    ``before_logging`` is called before a record is logged: a handler is code of the project.
+    Only a few are in memory: no more than one if nobody receives ``pre_add_jobs``.
     """
-    for index, spec in enumerate(specs, start=first):
+    remaining = iter(specs)
+    while some := list(islice(remaining, RECEIVED_SPECS if signals.pre_add_jobs.is_heard() else 1)):
+        yield from prepared(some, place)
+
+
+def entries(specs: Iterable[JobSpec], place: Place) -> Iterator[Entry]:
+    """Return the specs with their payloads; an error names the place of the spec."""
+    for index, spec in enumerate(specs):
         if not isinstance(spec, JobSpec):
             raise InvalidTypeError(f"specs[{index}]: expected a JobSpec, got {type(spec).__name__}.")
         try:
-            entry = entry_of(spec, place, before_logging)
+            entry = entry_of(spec, place)
         except PayloadError as error:
             raise PayloadError(f"specs[{index}]: {error}", path=error.path) from error.__cause__
         yield entry
 
 
-def entry_of(spec: JobSpec, place: Place, before_logging: Callable[[], None] | None = None) -> Entry:
+def entry_of(spec: JobSpec, place: Place) -> Entry:
     """Return a spec as it is added, with its payload as JSON; raise for a payload that cannot be stored."""
     if spec.identifier not in registry.tasks:
-        _note_unknown_name(spec.identifier, place, before_logging)
+        _note_unknown_name(spec.identifier, place)
     if simulation.now is not None:
         spec = dataclasses.replace(spec, run_at=simulation.moved(aware(spec.run_at)) or simulation.now())
     elif isinstance(spec.run_at, datetime):
@@ -115,12 +120,10 @@ def _in_zone(moment: Any) -> datetime:
     return cast("datetime", aware_moment)
 
 
-def _note_unknown_name(name: str, place: Place, before_logging: Callable[[], None] | None) -> None:
+def _note_unknown_name(name: str, place: Place) -> None:
     if simulation.is_immediate or place.settings.immediate:
         refuse_unknown_task(name)
     if name not in logged_names and len(logged_names) < MOST_LOGGED_NAMES:
-        if before_logging is not None:
-            before_logging()
         _log_unknown_name(name)
 
 

@@ -9,7 +9,7 @@ from django.core.checks import CheckMessage, Warning  # noqa: A004 - Django's na
 from django_graphile_worker import registry
 from django_graphile_worker.sql import workers
 from django_graphile_worker.sql.inspection.other_workers import other_workers
-from django_graphile_worker.sql.install import catalog
+from django_graphile_worker.sql.install import catalog, installer
 
 # The functions by which workers of graphile_worker for Rust find and take the jobs of others. Its migration 22 makes
 # recover_dead_worker_jobs again, which alone takes nothing.
@@ -18,7 +18,7 @@ RUST_RECOVERY = ("worker_heartbeat", "list_orphan_locked_workers")
 
 def check_timeouts(cursor: Any, alias: str, schema: str) -> list[CheckMessage]:
     """Check that all live workers have the same timeout."""
-    if catalog.part(cursor, workers.PART, schema=schema) is None:
+    if catalog.part(cursor, installer.TABLES, schema=schema) is None:
         return []
     timeouts = workers.promised_timeouts(cursor, schema=schema)
     if len(timeouts) < 2:
@@ -36,7 +36,7 @@ def check_timeouts(cursor: Any, alias: str, schema: str) -> list[CheckMessage]:
 
 def check_other_workers(cursor: Any, alias: str, schema: str) -> list[CheckMessage]:
     """Check that no worker of graphile-worker shares the schema while tasks of this project have limits."""
-    if not registry.tasks.has_limits or catalog.part(cursor, workers.PART, schema=schema) is None:
+    if not registry.tasks.has_limits or catalog.part(cursor, installer.TABLES, schema=schema) is None:
         return []
     found = other_workers(cursor, schema=schema)
     if not found:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError, PayloadError
-from django_graphile_worker.limits.templates import FAIR_PREFIX, KeyTemplate, valid_key_text
-
-if TYPE_CHECKING:
-    from django_graphile_worker.limits.limit import TaskLimit
+from django_graphile_worker.limits.limit import FAIR_PREFIX, KeyTemplate, TaskLimit, valid_key_text
 
 # The key text of jobs whose payload makes none: added by SQL or Node without the field, or the function raised. They
 # share the numbers of the limit, and their task reports the mistake when it runs.

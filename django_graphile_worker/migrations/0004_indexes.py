@@ -6,10 +6,10 @@ from django_graphile_worker.operations import BuildIndexes
 
 
 class Migration(migrations.Migration):
-    """The indexes of an adopted queue that is too large to stop everybody while they are built."""
+    """The indexes of jobs and queues, which may be large and in use."""
 
     atomic = False
 
-    dependencies = [("graphile_worker", "0003_statistics")]
+    dependencies = [("graphile_worker", "0003_functions")]
 
-    operations = [BuildIndexes("workers.sql", "claims.sql", "statistics.sql")]
+    operations = [BuildIndexes()]

@@ -1,3 +1,3 @@
-"""Django's migrations of the worker schema. Released ones, and the files of ``sql/ddl`` that they run, never change."""
+"""Django's migrations of the worker schema. What they run is in ``sql/ddl`` and ``operations``."""
 
 from __future__ import annotations

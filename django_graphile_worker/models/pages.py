@@ -71,7 +71,7 @@ class LimitKey(Job):
 
 
 class RecurringTask(KnownCrontab):
-    """The page of recurring tasks: the items of the crontab."""
+    """The items of the crontab, which are on the page of schedules: the permissions to see, run and pause them."""
 
     class Meta:
         proxy = True

@@ -1,9 +1,8 @@
-"""The operations that build and drop indexes of tables that are in use."""
+"""The operation that builds indexes of tables that are in use."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
 
 from django.db import OperationalError
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -23,15 +22,12 @@ MOST_DEADLOCKS = 10
 
 
 class BuildIndexes(SchemaOperation):
-    """An operation that builds the missing indexes of some files of sql/ddl, while other sessions add and run jobs.
+    """An operation that builds the missing indexes of indexes.sql, while other sessions add and run jobs.
 
     The migration must not be atomic. Each index is built, and dropped, in a transaction of its own: statements of
     graphile-worker lock the tables of jobs and of queues, and a transaction that locked both tables could deadlock with
     them. After an interruption, the operation can be run again and builds the remaining indexes.
     """
-
-    def __init__(self, *filenames: str) -> None:
-        self.filenames = filenames
 
     def describe(self) -> str:
         return "Build the indexes that the tables of the queue do not have yet"
@@ -63,18 +59,15 @@ class BuildIndexes(SchemaOperation):
         self.write_install(schema_editor, schema)
 
     def write_install(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
-        for index in self._indexes(schema):
+        for index in indexes.wanted_indexes(schema=schema):
             schema_editor.execute(index.statement, params=None)
 
     def run_uninstall(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
-        """Drop each index in a transaction of its own.
-
-        The operations of earlier migrations would otherwise drop all of them in one transaction.
-        """
+        """Drop each index in a transaction of its own."""
         connection = schema_editor.connection
         with connection.cursor() as cursor:
             existing = indexes.existing_indexes(cursor, schema=schema)
-        for index in self._indexes(schema):
+        for index in indexes.wanted_indexes(schema=schema):
             if index.name in existing:
                 with all_or_nothing(connection, schema):
                     indexes.drop_indexes(schema_editor.execute, [index.name], schema=schema)
@@ -83,11 +76,8 @@ class BuildIndexes(SchemaOperation):
         self.write_uninstall(schema_editor, schema)
 
     def write_uninstall(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
-        names = [index.name for index in self._indexes(schema)]
+        names = [index.name for index in indexes.wanted_indexes(schema=schema)]
         indexes.drop_indexes(schema_editor.execute, names, schema=schema)
-
-    def _indexes(self, schema: str) -> list[Index]:
-        return indexes.indexes_of(self.filenames, schema=schema)
 
     def _build(self, schema_editor: BaseDatabaseSchemaEditor, schema: str, index: Index) -> None:
         """Build the index, concurrently only if a table is large.
@@ -129,12 +119,12 @@ class BuildIndexes(SchemaOperation):
     def _missing(self, connection: BaseDatabaseWrapper, schema: str) -> list[Index]:
         with connection.cursor() as cursor:
             existing = indexes.existing_indexes(cursor, schema=schema)
-        return [index for index in self._indexes(schema) if index.name not in existing]
+        return [index for index in indexes.wanted_indexes(schema=schema) if index.name not in existing]
 
     def _incomplete(self, connection: BaseDatabaseWrapper, schema: str) -> list[str]:
         with connection.cursor() as cursor:
             existing = indexes.existing_indexes(cursor, schema=schema)
-        ours = [index.name for index in self._indexes(schema)]
+        ours = [index.name for index in indexes.wanted_indexes(schema=schema)]
         return [name for name in ours if not existing.get(name, True)]
 
     def _check_complete(self, connection: BaseDatabaseWrapper, schema: str) -> None:
@@ -144,46 +134,3 @@ class BuildIndexes(SchemaOperation):
                 f"Expected complete indexes in the schema {schema!r}, got {', '.join(incomplete)} incomplete: another "
                 f"session began to build them and did not finish. Migrate again; everything else is installed."
             )
-
-
-class BuildKeptIndexes(BuildIndexes):
-    """An operation that builds all missing indexes of a schema that is migrated completely."""
-
-    def _indexes(self, schema: str) -> list[Index]:
-        return indexes.kept_indexes(schema=schema)
-
-
-class DropIndexes(BuildIndexes):
-    """An operation that drops indexes of files of sql/ddl which other indexes replace; backwards, it builds them."""
-
-    def __init__(self, *filenames: str, names: Iterable[str]) -> None:
-        super().__init__(*filenames)
-        self.names = tuple(names)
-
-    def describe(self) -> str:
-        return f"Drop the indexes {', '.join(self.names)}"
-
-    def run_install(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
-        """Drop each index; if a table is large, without a lock for which other sessions would wait."""
-        connection = schema_editor.connection
-        for name in self.names:
-            with connection.cursor() as cursor:
-                is_large = indexes.is_any_table_large(cursor, schema=schema)
-            if is_large and not connection.in_atomic_block:
-                with explained(connection, schema):
-                    indexes.drop_concurrently(schema_editor.execute, name, schema=schema)
-            else:
-                with all_or_nothing(connection, schema):
-                    indexes.drop_indexes(schema_editor.execute, [name], schema=schema)
-
-    def write_install(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
-        super().write_uninstall(schema_editor, schema)
-
-    def run_uninstall(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
-        super().run_install(schema_editor, schema)
-
-    def write_uninstall(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
-        super().write_install(schema_editor, schema)
-
-    def _indexes(self, schema: str) -> list[Index]:
-        return [index for index in super()._indexes(schema) if index.name in self.names]

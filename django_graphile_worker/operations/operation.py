@@ -16,7 +16,7 @@ from django_graphile_worker import conf
 from django_graphile_worker.exceptions import SchemaError
 from django_graphile_worker.routing import places_in
 from django_graphile_worker.sql.errors import sqlstate
-from django_graphile_worker.sql.install import locks
+from django_graphile_worker.sql.install import catalog, locks
 
 LOCK_NOT_AVAILABLE = "55P03"
 INSUFFICIENT_PRIVILEGE = "42501"
@@ -65,12 +65,19 @@ class SchemaOperation(ABC, Operation):
             act(schema_editor, place.settings.schema)
 
     def run_install(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
+        """Install the part, unless another migrate has installed it in the meantime."""
         with all_or_nothing(schema_editor.connection, schema):
-            self.install(schema_editor, schema)
+            if not self._is_installed(schema_editor.connection, schema):
+                self.install(schema_editor, schema)
 
     def run_uninstall(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
         with all_or_nothing(schema_editor.connection, schema):
-            self.uninstall(schema_editor, schema)
+            if self._is_installed(schema_editor.connection, schema):
+                self.uninstall(schema_editor, schema)
+
+    def _is_installed(self, connection: BaseDatabaseWrapper, schema: str) -> bool:
+        with connection.cursor() as cursor:
+            return self.part is not None and catalog.part(cursor, self.part, schema=schema) is not None
 
     @abstractmethod
     def install(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:

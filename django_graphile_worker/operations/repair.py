@@ -7,7 +7,7 @@ from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 
 from django_graphile_worker.exceptions import SchemaError
 from django_graphile_worker.frozen import Frozen
-from django_graphile_worker.operations.indexes import BuildKeptIndexes
+from django_graphile_worker.operations.indexes import BuildIndexes
 from django_graphile_worker.operations.operation import all_or_nothing
 from django_graphile_worker.sql.errors import sqlstate
 from django_graphile_worker.sql.install import catalog, indexes, installer
@@ -56,12 +56,12 @@ def _repair_functions(schema_editor: BaseDatabaseSchemaEditor, schema: str) -> t
         catalog.add_found_functions(schema_editor.execute, installer.WORKER_SCHEMA, replaced, schema=schema)
         try:
             with transaction.atomic(using=schema_editor.connection.alias):
-                installer.restore_functions(schema_editor.execute, cursor, schema=schema)
+                installer.restore_functions(schema_editor.execute, schema=schema)
         except DatabaseError as error:
             if sqlstate(error) != INVALID_FUNCTION_DEFINITION:
                 raise
             _drop(schema_editor, foreign, schema)
-            installer.restore_functions(schema_editor.execute, cursor, schema=schema)
+            installer.restore_functions(schema_editor.execute, schema=schema)
         beside = installer.foreign_functions(cursor, schema=schema)
         _drop(schema_editor, beside, schema)
     return tuple(missing), tuple(f"{function.name}({function.arguments})" for function in beside)
@@ -84,5 +84,5 @@ def _repair_indexes(schema_editor: BaseDatabaseSchemaEditor, schema: str) -> tup
     with schema_editor.connection.cursor() as cursor:
         lack = indexes.lacking_indexes(cursor, schema=schema)
     if any(lack):
-        BuildKeptIndexes().run_install(schema_editor, schema)
+        BuildIndexes().run_install(schema_editor, schema)
     return (*lack.missing, *lack.incomplete)

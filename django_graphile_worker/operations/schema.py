@@ -1,18 +1,14 @@
-"""The operations that create or adopt the worker schema, extend it file by file, and remove it."""
+"""The operations that create or adopt the worker schema, add this package's tables and functions, and remove them."""
 
 from __future__ import annotations
-
-from collections.abc import Iterable
 
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 
 from django_graphile_worker import conf
 from django_graphile_worker.exceptions import SchemaError
-from django_graphile_worker.operations.operation import SchemaOperation
-from django_graphile_worker.sql.install import catalog, indexes, installer, locks
-from django_graphile_worker.sql.install.catalog import Part
-from django_graphile_worker.sql.install.installer import WORKER_SCHEMA
-from django_graphile_worker.sql.schema import ddl
+from django_graphile_worker.operations.operation import SchemaOperation, all_or_nothing
+from django_graphile_worker.sql.install import catalog, installer, locks
+from django_graphile_worker.sql.install.installer import FUNCTIONS, TABLES, WORKER_SCHEMA
 
 
 class InstallWorkerSchema(SchemaOperation):
@@ -28,8 +24,6 @@ class InstallWorkerSchema(SchemaOperation):
         if message := installer.too_old(connection):
             raise SchemaError(message)
         with connection.cursor() as cursor:
-            if catalog.part(cursor, WORKER_SCHEMA, schema=schema):
-                return  # another migrate has installed it in the meantime
             relations = catalog.relations(cursor, schema=schema)
             if "migrations" in relations:
                 installer.adopt(schema_editor.execute, cursor, schema=schema)
@@ -44,16 +38,14 @@ class InstallWorkerSchema(SchemaOperation):
     def uninstall(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
         with schema_editor.connection.cursor() as cursor:
             found = catalog.part(cursor, WORKER_SCHEMA, schema=schema)
-            if found is None:
-                return
-            if found.is_adopted:
-                installer.undo_adoption(schema_editor.execute, cursor, schema=schema)
+            if found is not None and found.is_adopted:
+                installer.drop_installation(schema_editor.execute, schema=schema)
                 return
             locks.lock_jobs(cursor, schema=schema)
             check_no_job_is_lost(catalog.count_waiting_jobs(cursor, schema=schema), schema)
             installer.drop(schema_editor.execute, schema=schema)
             # Objects of the site in the schema stay, and then the schema stays, too.
-            if found.is_schema_made and catalog.is_schema_empty(cursor, schema=schema):
+            if found is not None and found.is_schema_made and catalog.is_schema_empty(cursor, schema=schema):
                 catalog.drop_schema(schema_editor.execute, schema=schema)
 
     def write_uninstall(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
@@ -61,50 +53,66 @@ class InstallWorkerSchema(SchemaOperation):
         catalog.drop_schema(schema_editor.execute, schema=schema)
 
 
-class RunSchemaFile(SchemaOperation):
-    """An operation that runs a file of sql/ddl, and another file to undo it.
+class CreateTables(SchemaOperation):
+    """An operation that creates the tables of this package; backwards, it drops them and the private functions."""
 
-    If workers may be running, it leaves the indexes of the file to a BuildIndexes in a later migration.
-    """
-
-    def __init__(self, forwards: str, backwards: str) -> None:
-        self.forwards = self.part = forwards
-        self.backwards = backwards
+    part = TABLES
 
     def describe(self) -> str:
-        return f"Run {self.forwards} in the worker schema"
+        return "Create the tables of this package in the worker schema"
 
     def install(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
-        if not self._is_installed(schema_editor, schema):
-            self._run(schema_editor, schema, without=self._indexes_for_later(schema_editor, schema))
+        self.write_install(schema_editor, schema)
 
     def write_install(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
-        self._run(schema_editor, schema)
+        installer.create_tables(schema_editor.execute, schema=schema)
 
-    def _run(self, schema_editor: BaseDatabaseSchemaEditor, schema: str, *, without: Iterable[str] = ()) -> None:
-        schema_editor.execute(indexes.without_indexes(ddl(self.forwards, schema), without), params=None)
-        catalog.record_part(schema_editor.execute, Part(name=self.forwards), schema=schema)
+    def run_uninstall(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
+        """Wait for the transactions that may still call functions of this package, then drop everything.
 
-    def _indexes_for_later(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> Iterable[str]:
-        """Return the indexes to leave out: all for BuildIndexes if workers may be running, else existing indexes."""
-        with schema_editor.connection.cursor() as cursor:
-            worker_schema = catalog.part(cursor, WORKER_SCHEMA, schema=schema)
-            is_adopted = worker_schema is not None and worker_schema.is_adopted
-            if is_adopted or indexes.has_any_table_rows(cursor, schema=schema):
-                return [index.name for index in indexes.indexes_of([self.forwards], schema=schema)]
-            return indexes.existing_indexes(cursor, schema=schema)
+        An earlier transaction has restored the functions of an adopted schema. PostgreSQL may run the texts of
+        functions that a transaction knows until it ends; such a transaction has a lock on the jobs. It may need any of
+        the tables that are dropped, so nothing else is locked while it is waited for.
+        """
+        with all_or_nothing(schema_editor.connection, schema), schema_editor.connection.cursor() as cursor:
+            if self._is_installed(schema_editor.connection, schema):
+                locks.lock_jobs(cursor, schema=schema)
+        super().run_uninstall(schema_editor, schema)
 
     def uninstall(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
-        if self._is_installed(schema_editor, schema):
-            self.write_uninstall(schema_editor, schema)
+        self.write_uninstall(schema_editor, schema)
 
     def write_uninstall(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
-        schema_editor.execute(ddl(self.backwards, schema), params=None)
-        catalog.forget_part(schema_editor.execute, self.forwards, schema=schema)
+        installer.uninstall(schema_editor.execute, schema=schema)
 
-    def _is_installed(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> bool:
+
+class CreateFunctions(SchemaOperation):
+    """An operation that creates the functions, and replaces the public functions, which graphile-worker has, too.
+
+    Backwards, it restores the public functions that an adopted schema had. The functions of this package stay until the
+    tables are dropped, in a later transaction: another session may still be running them.
+    """
+
+    part = FUNCTIONS
+
+    def describe(self) -> str:
+        return "Create the functions of this package in the worker schema"
+
+    def install(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
         with schema_editor.connection.cursor() as cursor:
-            return catalog.part(cursor, self.forwards, schema=schema) is not None
+            installer.keep_foreign_functions(schema_editor.execute, cursor, schema=schema)
+        self.write_install(schema_editor, schema)
+
+    def write_install(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
+        installer.create_functions(schema_editor.execute, schema=schema)
+
+    def uninstall(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
+        with schema_editor.connection.cursor() as cursor:
+            installer.restore_found_functions(schema_editor.execute, cursor, schema=schema)
+        self.write_uninstall(schema_editor, schema)
+
+    def write_uninstall(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
+        catalog.forget_part(schema_editor.execute, FUNCTIONS, schema=schema)
 
 
 def _check_nothing_in_the_way(relations: frozenset[str], schema: str) -> None:

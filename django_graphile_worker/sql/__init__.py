@@ -3,11 +3,11 @@
 A module holds the statements of one subject, each as a constant next to the function that sends it. Start reading at
 ``claims`` and ``releases``, which a worker uses for every job.
 
-Claims:       ``claims``, ``fast_claim``, ``releases``, ``expiry``, ``result_keeping``; ``dead_claims``, ``recovery``,
-              ``exhausted_jobs`` (dead workers); ``cancellations``, ``cancelled_claims`` (cancelled jobs)
+Claims:       ``claims``, ``fast_claim``, ``releases``, ``result_keeping``, ``cancellations``, ``recovery`` (of dead
+              workers)
 Jobs:         ``jobs``, ``parked_jobs``, ``progress``, ``tasks`` (task identifiers), ``cleanup``, ``unused_names``
 Workers:      ``workers``, ``control`` (what is asked of them), ``pauses``, ``events``
-The database: ``session``, ``overlap``, ``row_security``, ``grants``, ``migrations_ledger``, ``errors``
+The database: ``session``, ``row_security``, ``grants``, ``migrations_ledger``, ``errors``
 Statements:   ``schema``, ``search_path``, ``codecs``, ``conditions``, ``function_calls``, ``cursor`` (a type)
 Other code:   ``simulation`` (tests of projects), ``celery_beat`` (tables of django-celery-beat)
 

@@ -1,6 +1,6 @@
 """Cancels jobs: removes jobs that wait, requests workers to stop jobs that run, and ends the claims of such jobs.
 
-``sql/ddl/stop_requests.sql`` says how a cancelled job differs from one that was removed or replaced while it ran.
+``sql/ddl/tables.sql`` says how a cancelled job differs from one that was removed or replaced while it ran.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django_graphile_worker.frozen import Frozen
-from django_graphile_worker.sql.cancelled_claims import CANCELLED
 from django_graphile_worker.sql.jobs import JOB_COLUMNS, jobs_from
-from django_graphile_worker.sql.result_keeping import NOTHING_KEPT, PARAMETERS, ResultKeeping
+from django_graphile_worker.sql.result_keeping import KEEPING, NOTHING_KEPT, ResultKeeping
 from django_graphile_worker.sql.schema import statement
 
 if TYPE_CHECKING:
@@ -20,12 +19,11 @@ if TYPE_CHECKING:
     from django_graphile_worker.sql.cursor import Cursor, Row
     from django_graphile_worker.sql.releases import HeldJob
 
-# What a call made of a job, as _private_cancel_jobs_v1 says it.
+# What a call made of a job, as _private_cancel_jobs says it.
 REMOVED, STOPPING, UNSTOPPABLE, ENDED, UNKNOWN = FATES = ("removed", "stopping", "unstoppable", "ended", "unknown")
 
 # The arguments of the function beside the jobs.
-ARGUMENTS = f"""%(reason)s::pg_catalog.text, %(by)s::pg_catalog.text, %(notify)s::pg_catalog.bool, '{CANCELLED}',
-    {PARAMETERS}"""
+ARGUMENTS = f"%(reason)s::pg_catalog.text, %(by)s::pg_catalog.text, %(notify)s::pg_catalog.bool, {KEEPING}"
 
 # Sent over a connection of Django. The columns of the job are null unless the job was removed: the worker that stops a
 # running job reports it. They are null for all if the caller does not need them: there may be many large payloads.
@@ -34,11 +32,9 @@ from {{call}} as fate
 cross join lateral (
     select (case when %(is_read)s::bool and fate.fate = '{REMOVED}'::text then fate.job end).*) as job"""
 
-CANCEL_JOBS = "/* gw:cancel */ " + _FATES.format(
-    call=f":SCHEMA._private_cancel_jobs_v1(%(ids)s::bigint[], {ARGUMENTS})"
-)
+CANCEL_JOBS = "/* gw:cancel */ " + _FATES.format(call=f":SCHEMA._private_cancel_jobs(%(ids)s::bigint[], {ARGUMENTS})")
 CANCEL_BY_KEY = "/* gw:cancel-by-key */ " + _FATES.format(
-    call=f":SCHEMA._private_cancel_by_key_v1(%(key)s::text, {ARGUMENTS})"
+    call=f":SCHEMA._private_cancel_by_key(%(key)s::text, {ARGUMENTS})"
 )
 
 
@@ -105,13 +101,13 @@ _JOB = "cross join lateral (select (ended.job).*) as job"
 
 END_CLAIMS = f"""/* gw:end-cancelled-claims */
 select {_COLUMNS}
-from :SCHEMA._private_end_cancelled_v1(
-    %(ids)s::bigint[], %(tokens)s::text[], true, null, null, null, '{CANCELLED}', {PARAMETERS}, null) as ended {_JOB}"""
+from :SCHEMA._private_end_cancelled(
+    %(ids)s::bigint[], %(tokens)s::text[], true, null, null, null, {KEEPING}) as ended {_JOB}"""
 
 END_CANCELLED_OF = f"""/* gw:end-cancelled-of */
 select {_COLUMNS}
-from :SCHEMA._private_end_cancelled_of_v1(
-    %(worker_ids)s::pg_catalog.text[], %(older_than)s::pg_catalog.float8, '{CANCELLED}', {PARAMETERS},
+from :SCHEMA._private_end_cancelled_of(
+    %(worker_ids)s::pg_catalog.text[], %(older_than)s::pg_catalog.float8, {KEEPING},
     %(now)s::pg_catalog.timestamptz) as ended {_JOB}"""
 
 

@@ -7,7 +7,7 @@ claim statement. It never repeats. ``sql.releases`` ends claims.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from itertools import groupby
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.jobs import Job
-from django_graphile_worker.sql.codecs import flags_from, int_array, int_multirange, time_reader
+from django_graphile_worker.sql.codecs import flags_from, int_array, time_reader
 from django_graphile_worker.sql.schema import statement
 from django_graphile_worker.sql.workers import worker_of
 
@@ -24,18 +24,10 @@ from django_graphile_worker.sql.workers import worker_of
 CLAIM_JOBS = """/* gw:claim */
 select job_id, job_task_id, job_attempts, job_payload, queue_id, job_priority, job_run_at, job_max_attempts,
     job_key, job_revision, job_flags, job_error, job_created_at, job_updated_at, name_of_queue, summary
-from :SCHEMA._private_claim_jobs_v6(
-    %(token)s::text, %(task_ids)s::int[], %(task_ranges)s::int4multirange,
-    %(max_jobs)s::int, %(max_queues)s::int, %(max_per_queue)s::int,
-    %(free_slots)s::int, %(max_bytes)s::bigint, %(max_steps)s::int,
-    %(forbidden_flags)s::text[], %(now)s::timestamptz,
-    %(floor_priorities)s::int[], %(floor_run_ats)s::float8[], %(floor_ids)s::bigint[],
-    %(floor_queued_run_ats)s::float8[], %(floor_ends)s::float8[], %(floor_end_ids)s::bigint[],
-    %(floor_queued_ends)s::float8[], %(floor_queued_end_ids)s::bigint[], %(walk)s::json,
-    %(limited_tasks)s::int[], %(limited_shapes)s::int[])"""
+from :SCHEMA._private_claim_jobs(
+    %(token)s::text, %(task_ids)s::int[], %(max_jobs)s::int, %(max_per_queue)s::int, %(max_bytes)s::bigint,
+    %(forbidden_flags)s::text[], %(limited_tasks)s::int[], %(now)s::timestamptz, %(places)s::json, %(queue)s::int)"""
 
-# How many steps a claim may walk over held queues and forbidden flags: they take some milliseconds.
-MAX_STEPS = 300
 UNLIMITED_BYTES = 2**62
 
 
@@ -99,25 +91,16 @@ _SUMMARY = Claim._fields.index("token")
 _place_in_row = itemgetter(*map(Claim._fields.index, ("priority", "run_at_epoch", "id")))
 
 
-class Floor(NamedTuple):
-    """A place on a priority before which a claim does not look; the times are seconds since the epoch."""
+class Place(NamedTuple):
+    """Where a claim goes on: behind a job on each priority, and behind a queue. Only the claim reads what is in it."""
 
-    priority: int
-    # Of jobs without a queue: those that come after a due time and an id.
-    run_at: float
-    id: int
-    # Of jobs in queues: those that are due from this time on.
-    queued_run_at: float
+    levels: Sequence[Mapping[str, Any]]
+    # Behind which queue steps over held queues go on; 0 for the first. None: no steps, however many queues are held.
+    queue: int | None = None
 
 
-class End(NamedTuple):
-    """A place on a priority up to which a claim looks; the times are seconds since the epoch."""
-
-    priority: int
-    run_at: float
-    id: int
-    queued_run_at: float
-    queued_id: int
+# The start of the backlog.
+START = Place((), 0)
 
 
 class Claimed(Frozen):
@@ -128,20 +111,14 @@ class Claimed(Frozen):
     seconds_until_next: float | None
     # Whether there may be more jobs that can be claimed now.
     has_more: bool
-    # Whether the payloads are too large to claim as many jobs as requested.
-    is_heavy: bool = False
-    # Whether jobs may be left that only a walk finds, because the claim was not allowed to walk.
-    is_hidden: bool = False
-    # Where the next claim continues the walk over held queues and forbidden flags.
-    walk: Any = None
-    # The priorities on which the claim looked, and the due time of the first job in a queue that it found on each.
-    levels: Sequence[int] = ()
-    queued_floors: Sequence[float | str | None] = ()
-    # The time up to which it looked, in seconds since the epoch by the server's clock.
-    looked_at: float = 0.0
-    # How many pages of the table it read before its jobs: many, if the entries of deleted jobs are in the way. None if
-    # the server does not count them (track_counts).
-    pages: int | None = 0
+    # Whether it has ended before it saw everything, though it had room for more jobs: the next claim goes on behind.
+    is_cut: bool = False
+    # Behind which jobs and which queue the next claim can go on.
+    place: Place = Place(())
+    # If everything was seen: up to which due time. The server's notation.
+    seen_until: str = ""
+    # Whether a slot must take a waiting job before more can be claimed.
+    waits_for_slot: bool = False
 
 
 def claim_jobs(
@@ -151,47 +128,43 @@ def claim_jobs(
     token: str,
     task_ids: Sequence[int],
     max_jobs: int,
-    max_queues: int,
     max_per_queue: int,
-    free_slots: int = 0,
     max_bytes: int = UNLIMITED_BYTES,
-    max_steps: int = MAX_STEPS,
     forbidden_flags: Sequence[str] | None = None,
+    limited_tasks: Collection[int] | None = None,
     now: datetime | None = None,
-    floors: Sequence[Floor] = (),
-    ends: Sequence[End] = (),
-    walk: Any = None,
-    limited_shapes: Mapping[int, int] | None = None,
+    behind: Place = START,
 ) -> Claimed:
-    """Claim up to ``max_jobs`` runnable jobs, of at most ``max_queues`` queues up to ``max_per_queue`` jobs each.
+    """Claim up to ``max_jobs`` runnable jobs, of each queue up to ``max_per_queue``.
 
-    The payloads of jobs beyond ``free_slots`` have at most ``max_bytes`` together. ``floors``, in the order of
-    their priorities, spare a claim the entries of what earlier claims took. With ``ends``, one for each floor, the
-    claim looks on the priorities of the floors only, at jobs up to the ends; the id of a floor is that of jobs in
-    queues, too. ``walk`` is what the last claim returned. ``limited_shapes`` are the ids of the worker's limited tasks
-    with the number of their limits: no job of a queue is claimed before a limited job that comes first.
+    Their payloads have at most ``max_bytes`` together, but for the first job. ``limited_tasks`` are the ids of the
+    worker's limited tasks: no job of a queue is claimed before a limited job that comes first. ``behind`` is the place
+    of an earlier claim; by default the claim begins at the start of the backlog.
     """
     cursor.execute(
         statement(CLAIM_JOBS, schema),
         {
             "token": token,
-            **_known(tuple(task_ids)),
+            "task_ids": _known(tuple(task_ids)),
             "max_jobs": max_jobs,
-            "max_queues": max_queues,
             "max_per_queue": max_per_queue,
-            "free_slots": free_slots,
             "max_bytes": max_bytes,
-            "max_steps": max_steps,
             "forbidden_flags": list(forbidden_flags) if forbidden_flags else None,
+            "limited_tasks": int_array(limited_tasks) if limited_tasks else None,
             "now": now,
-            **_floors(floors, ends),
-            "walk": None if walk is None else json.dumps(walk),
-            "limited_tasks": int_array(limited_shapes) if limited_shapes else None,
-            "limited_shapes": int_array(limited_shapes.values()) if limited_shapes else None,
+            "places": json.dumps(behind.levels) if behind.levels else None,
+            "queue": behind.queue,
         },
     )
     claims, summary = claims_of_rows(cursor.fetchall(), token)
-    return Claimed(claims=claims, **summary)
+    return Claimed(
+        claims=claims,
+        seconds_until_next=summary["seconds_until_next"],
+        has_more=summary["has_more"],
+        is_cut=summary["is_cut"],
+        place=Place(summary["places"], summary["queue"]),
+        seen_until=summary["seen_until"],
+    )
 
 
 def claims_of_rows(rows: list[tuple[Any, ...]], token: str) -> tuple[list[Claim], dict[str, Any]]:
@@ -201,26 +174,9 @@ def claims_of_rows(rows: list[tuple[Any, ...]], token: str) -> tuple[list[Claim]
 
 
 @lru_cache(maxsize=8)
-def _known(task_ids: tuple[int, ...]) -> dict[str, str]:
-    """Return the parameters that name the tasks, written once: lists take longer to convert than all other values."""
-    return {"task_ids": int_array(task_ids), "task_ranges": int_multirange(task_ids)}
-
-
-def _floors(floors: Sequence[Floor], ends: Sequence[End]) -> dict[str, str | None]:
-    return {
-        "floor_priorities": _array([floor.priority for floor in floors]),
-        "floor_run_ats": _array([floor.run_at for floor in floors]),
-        "floor_ids": _array([floor.id for floor in floors]),
-        "floor_queued_run_ats": _array([floor.queued_run_at for floor in floors]),
-        "floor_ends": _array([end.run_at for end in ends]),
-        "floor_end_ids": _array([end.id for end in ends]),
-        "floor_queued_ends": _array([end.queued_run_at for end in ends]),
-        "floor_queued_end_ids": _array([end.queued_id for end in ends]),
-    }
-
-
-def _array(numbers: Sequence[float]) -> str | None:
-    return "{" + ",".join(map(str, numbers)) + "}" if numbers else None
+def _known(task_ids: tuple[int, ...]) -> str:
+    """Return the parameter that names the tasks, written once: a list takes longer to convert than all other values."""
+    return int_array(task_ids)
 
 
 def _in_order(rows: list[tuple[Any, ...]], token: str) -> list[Claim]:

@@ -57,7 +57,7 @@ TABLES_OF_EVENTS = (
     "_private_known_crontabs",
     "_private_workers",
     "_private_statistics",
-    "_private_named_statistics",
+    "_private_statistics_pending",
     "_private_backlog_samples",
     "_private_results",
     "_private_waiters",
@@ -84,7 +84,7 @@ TABLES_OF_EVENTS = (
 def delete_everything(cursor: Cursor, *, schema: str) -> int:
     """Delete all rows except task names and the record of the installation; return the number of jobs.
 
-    The caller holds the names lock.
+    The caller has locked the table of jobs.
     """
     deleted = [
         _count(cursor, statement(f"/* gw:delete_everything */ delete from :SCHEMA.{table}", schema), [])

@@ -1,7 +1,7 @@
 """The event log: events that no other statement writes, the end of alarms, and the deletion of old events.
 
 Most events are written by the statement that makes the change of which they tell, through the function
-``_private_add_event_v1`` of ``ddl/events.sql``. ``inspection.events`` reads them.
+``_private_add_event`` of ``ddl/operators.sql``. ``inspection.events`` reads them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MOST_INFORMATION = 20_000
 MOST_SERIOUS = 20_000
 
 ADD = """/* gw:add-event */
-select :SCHEMA._private_add_event_v1(
+select :SCHEMA._private_add_event(
     %(kind)s::text, %(severity)s::int, %(subject)s::text, %(details)s::jsonb, %(worker_id)s::text, %(identity)s::text,
     %(merges)s::boolean)"""
 

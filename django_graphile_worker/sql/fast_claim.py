@@ -58,11 +58,8 @@ with first as materialized (
     where job.is_available
     order by job.priority, job.run_at
     limit 50
-)
-update only :SCHEMA._private_jobs as job
-set attempts = job.attempts + 1, locked_by = $1::text, locked_at = coalesce($5::timestamptz, now())
-where job.ctid = any (array(
-    select due.ctid from only :SCHEMA._private_jobs as due
+), locked as materialized (
+    select due.ctid as tid from only :SCHEMA._private_jobs as due
     where due.ctid = any (array(
         select first.tid from first
         where first.is_due and (
@@ -73,15 +70,21 @@ where job.ctid = any (array(
     and case when due.is_available and due.job_queue_id is null
         then due.run_at <= coalesce($5::timestamptz, now()) end
     for update skip locked
-))
+)
+update only :SCHEMA._private_jobs as job
+set attempts = job.attempts + 1, locked_by = $1::text, locked_at = coalesce($5::timestamptz, now())
+where job.ctid = any (array(select locked.tid from locked))
 returning job.id, job.task_id, job.attempts, job.payload::text, job.priority,
     date_part('epoch', job.run_at), job.max_attempts, job.key, job.revision, job.flags::text,
     job.last_error, date_part('epoch', job.created_at),
     date_part('epoch', job.updated_at), (
-        select date_part('epoch', min(first.run_at))
-            - date_part('epoch', coalesce($5::timestamptz, clock_timestamp()))
+        select least(
+            date_part('epoch', min(first.run_at) filter (
+                where first.is_known and first.run_at > coalesce($5::timestamptz, now())))
+                - date_part('epoch', coalesce($5::timestamptz, clock_timestamp())),
+            -- Nobody announces that a transaction let go of a row.
+            case when count(*) filter (where first.is_due) > (select count(*) from locked) then 0.1 end)
         from first
-        where first.is_known and first.run_at > coalesce($5::timestamptz, now())
     )"""
 
 # The same for the tests of a project: $2 has the identifiers of the tasks and not their ids, and the last column is the

@@ -120,7 +120,7 @@ class Changes(NamedTuple):
 
 # The event is committed with the unlocked jobs.
 FORCE_UNLOCK_WORKERS = """/* gw:force_unlock_workers */
-    select :SCHEMA.force_unlock_workers(%s::text[]), :SCHEMA._private_add_event_v1(
+    select :SCHEMA.force_unlock_workers(%s::text[]), :SCHEMA._private_add_event(
         'force_unlocked', 1, null, jsonb_build_object('workers', %s::text), %s::text)"""
 
 

@@ -1,4 +1,4 @@
-"""Pauses: tasks, queues and flags whose jobs wait. The functions of ``ddl/pauses.sql`` change them."""
+"""Pauses: tasks, queues and flags whose jobs wait. The functions of ``ddl/operators.sql`` change them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def _event(event: str, kind: str, name: str, by: str) -> str:
     """Return the expression that writes the event about the row ``pause`` of a statement, committed with it."""
-    return f""":SCHEMA._private_add_event_v1('{event}', 1, {name}, jsonb_build_object(
+    return f""":SCHEMA._private_add_event('{event}', 1, {name}, jsonb_build_object(
     'what', {kind}, 'name', {name}, 'by', nullif({by}, ''), 'reason', nullif(left(pause.stored_reason, 1000), ''),
     'until', case when pause.ends_at < 'infinity' then pause.ends_at end))"""
 
@@ -25,13 +25,13 @@ def _event(event: str, kind: str, name: str, by: str) -> str:
 PAUSE = f"""/* gw:pause */
 select {readable("pause.paused_at")}, {readable("pause.ends_at")}, pause.stored_reason, pause.stored_by,
     {_event("work_paused", "%s::text", "%s::text", "pause.stored_by")}, pause.was_paused
-from :SCHEMA._private_pause_v1(
+from :SCHEMA._private_pause(
     %s::text, %s::text, {MOMENT}, %s::text, %s::text, false, %s::timestamptz) as pause"""
 
 RESUME = f"""/* gw:resume */
 select {readable("pause.paused_at")}, {readable("pause.ends_at")}, pause.stored_reason, pause.stored_by,
     {_event("work_resumed", "%(kind)s::text", "%(name)s::text", "%(by)s::text")}
-from :SCHEMA._private_resume_v1(%(kind)s::text, %(name)s::text) as pause"""
+from :SCHEMA._private_resume(%(kind)s::text, %(name)s::text) as pause"""
 
 IS_ACTIVE = """pause.handed_to is null
     -- A queue stays locked until a worker has ended its pause.
@@ -62,7 +62,7 @@ select pause.paused_at, pause.ends_at, pause.stored_reason, pause.stored_by,
         then {_event("work_paused", "'queue'::text", "%(queue_name)s::text", "pause.stored_by")} end,
     pause.was_paused
 from :SCHEMA._private_jobs as job
-cross join lateral :SCHEMA._private_pause_v1(
+cross join lateral :SCHEMA._private_pause(
     'queue', %(queue_name)s::text,
     coalesce(%(now)s::timestamptz, clock_timestamp()) + %(seconds)s::float8 * interval '1 second',
     %(reason)s::text, %(by)s::text, true, %(now)s::timestamptz) as pause
@@ -71,7 +71,7 @@ where job.id = %(job_id)s::bigint and job.locked_by = %(token)s::text"""
 SETTLE = f"""/* gw:settle-pauses */
 select pause.kind, pause.name, pause.paused_at, pause.ends_at, pause.stored_reason, pause.stored_by,
     {_event("work_resumed", "pause.kind", "pause.name", "''::text")}
-from :SCHEMA._private_settle_pauses_v1(%(now)s::timestamptz) as pause"""
+from :SCHEMA._private_settle_pauses(%(now)s::timestamptz) as pause"""
 
 
 class OwnQueue(NamedTuple):

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from django.conf import settings
+
+from django_graphile_worker.exceptions import WorkerDiedError
 from django_graphile_worker.frozen import Frozen
-from django_graphile_worker.sql.codecs import within_python_years
-from django_graphile_worker.sql.result_keeping import NOTHING_KEPT, PARAMETERS, ResultKeeping
+from django_graphile_worker.jobs import Job
+from django_graphile_worker.sql.cancellations import CancelledJob, end_claims_of
+from django_graphile_worker.sql.claims import Claim
+from django_graphile_worker.sql.codecs import with_naive_times, within_python_years
+from django_graphile_worker.sql.jobs import JOB_COLUMNS, jobs_from
+from django_graphile_worker.sql.result_keeping import KEEPING, NOTHING_KEPT, ResultKeeping
 from django_graphile_worker.sql.schema import statement
-from django_graphile_worker.sql.workers import is_lease_over
-
-if TYPE_CHECKING:
-    from django_graphile_worker.sql.cancellations import CancelledJob
-    from django_graphile_worker.sql.exhausted_jobs import Exhausted
+from django_graphile_worker.sql.workers import is_lease_over, locked_by_worker
 
 # After this many seconds the lock of a worker that is not registered is stale, as in graphile-worker itself.
 STALE_LOCK_SECONDS = 4 * 3600
@@ -24,20 +28,18 @@ POISON_LIMIT = 3
 MOST_RECOVERED = 2000
 # The interval of heartbeats, in seconds, if neither the worker's row nor the caller states it.
 DEFAULT_HEARTBEAT = 10.0
-# The class of exception that results name for an attempt that was lost with its worker.
-LOST = "django_graphile_worker.exceptions.WorkerDiedError"
 
 LOOK_AT_FLEET = """/* gw:look-at-fleet */
 select late.worker_id, late.beaten_at, late.silent_seconds, late.timeout_seconds, late.heartbeat_seconds, late.workers,
     orphans.worker_ids, orphans.reached
-from :SCHEMA._private_late_workers_v2(
+from :SCHEMA._private_late_workers(
     %(timeout)s::pg_catalog.float8, %(heartbeat)s::pg_catalog.float8, %(moment)s::pg_catalog.timestamptz) as late
-cross join :SCHEMA._private_orphans_v2(
+cross join :SCHEMA._private_orphans(
     %(timeout)s::pg_catalog.float8, %(now)s::pg_catalog.timestamptz, %(go_on_at)s::pg_catalog.float8) as orphans"""
 
 REMOVE_DEAD_WORKERS = """/* gw:remove-dead-workers */
 select worker_id
-from :SCHEMA._private_remove_dead_workers_v1(
+from :SCHEMA._private_remove_dead_workers(
     %(worker_ids)s::pg_catalog.text[], %(beats)s::pg_catalog.float8[], %(by)s::pg_catalog.text) as worker_id"""
 
 # Each of these statements also writes an event, which is committed with the jobs. The last column exists to have the
@@ -45,11 +47,11 @@ from :SCHEMA._private_remove_dead_workers_v1(
 RECOVER_JOBS = f"""/* gw:recover */
 with recovered as materialized (
     select job_id, is_exhausted, worker_id, held_since, held_seconds
-    from :SCHEMA._private_recover_recorded_v1(
-        %(worker_ids)s::pg_catalog.text[], %(limit)s::pg_catalog.int4, %(poison_limit)s::pg_catalog.int4,
-        '{LOST}', {PARAMETERS}, %(now)s::pg_catalog.timestamptz)
+    from :SCHEMA._private_recover_jobs(
+        %(worker_ids)s::pg_catalog.text[], null, %(limit)s::pg_catalog.int4, %(poison_limit)s::pg_catalog.int4,
+        {KEEPING}, %(now)s::pg_catalog.timestamptz)
 ), events as materialized (
-    select :SCHEMA._private_add_event_v1('jobs_recovered', 1, null,
+    select :SCHEMA._private_add_event('jobs_recovered', 1, null,
         pg_catalog.jsonb_build_object(
             'jobs', each.jobs, 'exhausted', each.exhausted, 'by', %(by)s::pg_catalog.text,
             'exhausted_ids', each.exhausted_ids[1:3], 'suspected_ids', each.suspected_ids[1:3]),
@@ -68,17 +70,15 @@ select job_id, is_exhausted, worker_id, {within_python_years("held_since")}, hel
 from recovered"""
 
 RECOVER_QUEUES = """/* gw:recover-queues */
-select queue_id from :SCHEMA._private_recover_queues_v2(%(worker_ids)s::pg_catalog.text[]) as queue_id"""
-
-HAS_STOP_REQUESTS = "/* gw:has-stop-requests */ select exists (select from only :SCHEMA._private_stop_requests)"
+select queue_id from :SCHEMA._private_recover_queues(%(worker_ids)s::pg_catalog.text[]) as queue_id"""
 
 RELEASE_STALE_JOBS = f"""/* gw:stale-jobs */
 with released as materialized (
     select job_id, is_exhausted, worker_id, held_since, held_seconds
-    from :SCHEMA._private_release_stale_recorded_v1(
-        %(stale)s::pg_catalog.float8, '{LOST}', {PARAMETERS}, %(now)s::pg_catalog.timestamptz)
+    from :SCHEMA._private_recover_jobs(
+        null, %(stale)s::pg_catalog.float8, null, null, {KEEPING}, %(now)s::pg_catalog.timestamptz)
 ), events as materialized (
-    select :SCHEMA._private_add_event_v1('stale_locks_released', 2, '',
+    select :SCHEMA._private_add_event('stale_locks_released', 2, '',
         pg_catalog.jsonb_build_object('jobs', each.jobs, 'holder', each.holder, 'by', %(by)s::pg_catalog.text),
         null, null, true) as id
     from (select count(*) as jobs, min(worker_id) as holder from released having count(*) > 0) as each
@@ -89,17 +89,30 @@ from released"""
 
 RELEASE_STALE_QUEUES = """/* gw:stale-queues */
 with released as materialized (
-    select queue_id from :SCHEMA._private_release_stale_queues_v2(
+    select queue_id from :SCHEMA._private_release_stale_queues(
         %(stale)s::pg_catalog.float8, %(now)s::pg_catalog.timestamptz) as queue_id
 ), events as materialized (
-    select :SCHEMA._private_add_event_v1('stale_locks_released', 2, '',
+    select :SCHEMA._private_add_event('stale_locks_released', 2, '',
         pg_catalog.jsonb_build_object('queues', each.queues, 'by', %(by)s::pg_catalog.text), null, null, true) as id
     from (select count(*) as queues from released having count(*) > 0) as each
 )
 select queue_id, (select count(events.id) from events) from released"""
 
+EXHAUSTED_JOBS = f"""/* gw:exhausted */
+select {JOB_COLUMNS} from :SCHEMA._private_jobs as job where job.id = any (%(ids)s::bigint[]) order by job.id"""
+
+# The columns in the order of the fields of Claim.
+DEAD_CLAIMS = f"""/* gw:dead-claims */
+select job.id, job.task_id, job.attempts, job.payload::text, job.job_queue_id, job.priority,
+    date_part('epoch', job.run_at), job.max_attempts, job.key, job.revision, job.flags::text, job.last_error,
+    date_part('epoch', job.created_at), date_part('epoch', job.updated_at),
+    (select queue.queue_name from only :SCHEMA._private_job_queues as queue where queue.id = job.job_queue_id),
+    job.locked_by
+from only :SCHEMA._private_jobs as job
+where {locked_by_worker("job", "= any(%(worker_ids)s::text[])")}"""
+
 FORGET_ENDED = """/* gw:forget-ended */
-select :SCHEMA._private_forget_ended_v2(), :SCHEMA._private_forget_stop_requests_v1()"""
+select :SCHEMA._private_forget_ended(), :SCHEMA._private_forget_stop_requests()"""
 
 WAKE_WORKERS = """/* gw:wake */
 select pg_catalog.pg_notify('jobs:insert', pg_catalog.json_build_object(
@@ -136,6 +149,18 @@ class Fleet(Frozen):
     orphans: list[str]
     # Where the next call continues to read the locks (``go_on_at``); None after the last lock.
     reached: float | None
+
+
+class Exhausted(NamedTuple):
+    """A job that has no attempt left because its workers died too often, and how long the last one held it."""
+
+    job: Job
+    seconds: float
+
+    @property
+    def error(self) -> WorkerDiedError:
+        name, _, message = (self.job.last_error or "").partition(": ")
+        return WorkerDiedError(message or name)
 
 
 class Recovered(Frozen):
@@ -211,7 +236,7 @@ def recover_claims(
     if not worker_ids:
         return Recovered()
     dead = list(worker_ids)
-    cancelled = _end_cancelled(cursor, dead, schema=schema, now=now, keeping=keeping)
+    cancelled = end_claims_of(cursor, dead, schema=schema, now=now, keeping=keeping)
     parameters = {"worker_ids": dead, "limit": limit, "poison_limit": POISON_LIMIT, "now": now, "by": by}
     cursor.execute(statement(RECOVER_JOBS, schema), {**parameters, **keeping.parameters()})
     rows = cursor.fetchall()
@@ -225,16 +250,6 @@ def recover_claims(
         exhausted=_exhausted(cursor, rows, schema=schema),
         cancelled=cancelled,
     )
-
-
-def _end_cancelled(cursor: Any, worker_ids: Sequence[str] | None, **options: Any) -> tuple[CancelledJob, ...]:
-    cursor.execute(statement(HAS_STOP_REQUESTS, options["schema"]))
-    if cursor.fetchone() == (False,):
-        return ()
-    # Late import: jobs are rarely cancelled, and the first look of a recovery is made at the start of its worker.
-    from django_graphile_worker.sql import cancellations
-
-    return cancellations.end_claims_of(cursor, worker_ids, **options)
 
 
 def recover(
@@ -260,13 +275,17 @@ def recover(
 
 
 def _exhausted(cursor: Any, rows: Iterable[Sequence[Any]], *, schema: str) -> tuple[Exhausted, ...]:
-    if not any(row[1] for row in rows):
+    """Return the jobs among the recovered ones that have no attempt left, as they were while a worker held them."""
+    holds = {job_id: hold for job_id, is_exhausted, *hold, _ in rows if is_exhausted}
+    if not holds:
         return ()
-    # Late import: rarely needed, and it would take 2 ms of every worker's start.
-    from django_graphile_worker.sql.exhausted_jobs import Hold, exhausted_jobs
-
-    holds = {job_id: Hold(*hold) for job_id, is_exhausted, *hold, _ in rows if is_exhausted}
-    return exhausted_jobs(cursor, holds, schema=schema)
+    cursor.execute(statement(EXHAUSTED_JOBS, schema), {"ids": list(holds)})
+    exhausted = []
+    for job in jobs_from(cursor, cursor.fetchall(), schema=schema):
+        locked_by, locked_at, seconds = holds[job.id]
+        held = dataclasses.replace(job, locked_by=locked_by, locked_at=locked_at)
+        exhausted.append(Exhausted(held if settings.USE_TZ else with_naive_times(held), max(seconds, 0.0)))
+    return tuple(exhausted)
 
 
 def release_stale_locks(
@@ -279,7 +298,7 @@ def release_stale_locks(
     by: str | None = None,
 ) -> Unlocked:
     """Release the jobs and queues that unregistered workers have held for ``stale`` seconds."""
-    cancelled = _end_cancelled(cursor, None, schema=schema, older_than=stale, now=now, keeping=keeping)
+    cancelled = end_claims_of(cursor, None, schema=schema, older_than=stale, now=now, keeping=keeping)
     locks = {"stale": stale, "now": now, "by": by}
     cursor.execute(statement(RELEASE_STALE_JOBS, schema), {**locks, **keeping.parameters()})
     jobs = cursor.fetchall()
@@ -288,6 +307,12 @@ def release_stale_locks(
     return Unlocked(
         jobs=len(jobs), queues=queues, exhausted=_exhausted(cursor, jobs, schema=schema), cancelled=cancelled
     )
+
+
+def dead_claims(cursor: Any, worker_ids: list[str], *, schema: str) -> list[Claim]:
+    """Return all claims of workers whose processes are dead, as the workers had read them."""
+    cursor.execute(statement(DEAD_CLAIMS, schema), {"worker_ids": worker_ids})
+    return [Claim(*row) for row in cursor.fetchall()]
 
 
 def forget_ended(cursor: Any, *, schema: str) -> None:

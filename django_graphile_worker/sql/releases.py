@@ -1,55 +1,75 @@
-"""The end of claims: jobs that succeeded, failed or are returned, and the queues that were claimed with them.
+"""The end of claims: jobs that succeeded, failed, expired or are returned, and the queues that were claimed with them.
 
 Every statement names the claim that it ends, by the job's id and the whole ``locked_by``. A ``locked_by`` names the
 worker and its claim statement and never repeats, so a statement that arrives late changes no other claim.
+
+A job may be cancelled at any moment: also while the outcome of its run waits to be released, or while its job waits for
+a slot. So every statement that would let a job run again, or fail it, ends the claims of cancelled jobs as cancelled. A
+job that has succeeded is deleted as always: the request came too late.
+
+What is recorded, the result of the job and its row of history, is written in the transaction that ends the claim.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
-from datetime import datetime
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from itertools import chain
 from typing import Any, NamedTuple
 
 from django_graphile_worker.frozen import Frozen
-from django_graphile_worker.sql.cancelled_claims import (
-    OnCancelled,
-    ended,
-    ending_parameters,
-    ending_statement,
-    ignore_cancelled,
-)
 from django_graphile_worker.sql.claims import Claim, group_by_token
-from django_graphile_worker.sql.codecs import int_array, text_array
-from django_graphile_worker.sql.result_keeping import NOTHING_KEPT, ResultKeeping
+from django_graphile_worker.sql.codecs import (
+    boolean_array,
+    int_array,
+    nullable_array,
+    nullable_text_array,
+    text_array,
+)
+from django_graphile_worker.sql.result_keeping import KEEPING, NOTHING_KEPT, ResultKeeping
 from django_graphile_worker.sql.schema import statement
 from django_graphile_worker.sql.workers import locked_by_worker
 
 COMPLETE_JOBS = """/* gw:complete */
-select :SCHEMA._private_complete_claims_v3(%(ids)s::bigint[], %(tokens)s::text[], %(counts)s::int[])"""
+select :SCHEMA._private_complete_claims(%(ids)s::bigint[], %(tokens)s::text[], %(counts)s::int[])"""
 
-FAIL_JOBS = ending_statement(
-    "fail",
-    "failed.failed_id, failed.seconds_until_next",
-    """:SCHEMA._private_fail_claims_v3(
-    {ids}, %(tokens)s::text[], %(errors)s::text[], %(delays)s::float8[],
-    %(permanent)s::boolean[], %(payloads)s::text[], %(now)s::timestamptz) as failed""",
-)
+# The others that complete jobs are also sent over a connection of Django, in the task's own transaction: every name is
+# qualified.
+COMPLETE_ATOMIC = """/* gw:complete-atomic */
+select :SCHEMA._private_complete_claims(
+    %(ids)s::pg_catalog.int8[], %(tokens)s::pg_catalog.text[], %(counts)s::pg_catalog.int4[], true)"""
 
-RETURN_JOBS = ending_statement(
-    "return",
-    "returned.id, null::float8",
-    ":SCHEMA._private_return_claims_v3({ids}, %(tokens)s::text[]) as returned(id)",
-)
+COMPLETE_RECORDED = f"""/* gw:complete-recorded */
+select :SCHEMA._private_complete_claims(
+    %(ids)s::pg_catalog.int8[], %(tokens)s::pg_catalog.text[], %(counts)s::pg_catalog.int4[],
+    %(is_patient)s::pg_catalog.bool, {KEEPING}, %(durations)s::pg_catalog.int8[], %(task_ids)s::pg_catalog.int4[],
+    %(identifiers)s::pg_catalog.text[], %(agos)s::pg_catalog.int8[], %(keeps)s::pg_catalog.float8[],
+    %(values)s::pg_catalog.text[], %(are_payloads_kept)s::pg_catalog.bool[],
+    %(history_payloads)s::pg_catalog.text[], %(now)s::pg_catalog.timestamptz)"""
 
-# The job is returned with the items of an array payload that are left. The attempt does not count, as for every job
-# whose run the worker itself ended early.
-RETURN_REMAINING = ending_statement(
-    "return-remains",
-    "returned.id, null::float8",
-    ":SCHEMA._private_return_claims_v3({ids}, %(tokens)s::text[], %(payloads)s::text[]) as returned(id)",
-)
+FAIL_JOBS = f"""/* gw:fail */
+select id, seconds_until_next, reason, cancelled_by
+from :SCHEMA._private_fail_claims(
+    %(ids)s::bigint[], %(tokens)s::text[], %(errors)s::text[], %(delays)s::float8[], %(permanent)s::boolean[],
+    %(payloads)s::text[], %(durations)s::bigint[], %(history_payloads)s::text[], {KEEPING}, %(agos)s::bigint[],
+    %(exception_classes)s::text[], %(keeps)s::float8[], %(are_payloads_kept)s::boolean[], %(now)s::timestamptz)"""
+
+RETURN_JOBS = f"""/* gw:return */
+select id, null::float8, reason, cancelled_by
+from :SCHEMA._private_return_claims(
+    %(ids)s::bigint[], %(tokens)s::text[], %(payloads)s::text[], %(durations)s::bigint[], %(history_payloads)s::text[],
+    {KEEPING}, %(now)s::timestamptz)"""
+
+END_CANCELLED = f"""/* gw:end-cancelled */
+select id, reason, cancelled_by
+from :SCHEMA._private_end_cancelled(
+    %(ids)s::bigint[], %(tokens)s::text[], false, %(durations)s::bigint[], null, %(history_payloads)s::text[],
+    {KEEPING}, %(now)s::timestamptz)"""
+
+EXPIRE = f"""/* gw:expire */
+select id from :SCHEMA._private_expire_claims(
+    %(ids)s::bigint[], %(tokens)s::text[], %(expiries)s::timestamptz[], {KEEPING}, %(now)s::timestamptz) as id"""
 
 STILL_CLAIMED = """/* gw:still-claimed */
 select job.id
@@ -64,7 +84,7 @@ select job.id, job.locked_by, job.job_queue_id from only :SCHEMA._private_jobs a
 where {locked_by_worker("job", "= %(worker_id)s")}"""
 
 RELEASE_QUEUES = """/* gw:release-queues */
-select id from :SCHEMA._private_release_queues_v2(%(queue_ids)s::int[], %(tokens)s::text[]) as id"""
+select id from :SCHEMA._private_release_queues(%(queue_ids)s::int[], %(tokens)s::text[]) as id"""
 
 # The notifications wake other workers: the waiting jobs may belong to tasks that only the others run. Each queue has
 # its own, because graphile-worker wakes one slot for each. PostgreSQL would merge notifications that are equal, so they
@@ -72,19 +92,42 @@ select id from :SCHEMA._private_release_queues_v2(%(queue_ids)s::int[], %(tokens
 WAITING_QUEUES = """/* gw:waiting-queues */
 select id, case when %(sender)s::text is not null then pg_catalog.pg_notify('jobs:insert', pg_catalog.concat(
     %(sender)s::text, '"number": ', pg_catalog.row_number() over (), ', "count": 1}')) end
-from :SCHEMA._private_waiting_queues_v3(%(queue_ids)s::int[], %(now)s::timestamptz) as id"""
+from :SCHEMA._private_waiting_queues(%(queue_ids)s::int[], %(now)s::timestamptz) as id"""
 
 # In a new session, the first call of each function takes far longer than the next. The function that completes jobs
 # needs a group of jobs to come to its statements; this group is empty.
 REHEARSE = """/* gw:rehearse */
 select
-    :SCHEMA._private_complete_claims_v3('{}', '{""}', '{0}'),
-    (select pg_catalog.count(*) from :SCHEMA._private_release_queues_v2('{}', '{}')),
-    (select pg_catalog.count(*) from :SCHEMA._private_waiting_queues_v3('{}'))"""
+    :SCHEMA._private_complete_claims('{}', '{""}', '{0}'),
+    (select pg_catalog.count(*) from :SCHEMA._private_release_queues('{}', '{}')),
+    (select pg_catalog.count(*) from :SCHEMA._private_waiting_queues('{}'))"""
 
-# Sent over a connection of Django, in the task's own transaction: every name is qualified.
-COMPLETE_IN_TRANSACTION = """/* gw:complete-atomic */
-select :SCHEMA._private_complete_claim_v1(%(id)s::pg_catalog.int8, %(token)s::pg_catalog.text)"""
+
+class KeptResults(NamedTuple):
+    """The results of jobs that succeeded, as columns; in a row without a result, all but the first are null."""
+
+    # Microseconds since the end of the job.
+    agos: Sequence[int]
+    # Seconds.
+    keeps: Sequence[float | None]
+    values: Sequence[str | None]
+    are_payloads_kept: Sequence[bool]
+
+
+class CompletedJobs(Frozen):
+    """Jobs that succeeded, and what is recorded of them; the sequences are parallel."""
+
+    # In the order of their tokens.
+    claims: Sequence[Claim]
+    # Microseconds.
+    durations: Sequence[int]
+    # The identifiers of the tasks, by their ids in the database.
+    identifiers: Mapping[int, str]
+    has_history: bool
+    # None if no result is kept.
+    results: KeptResults | None = None
+    # Payloads without secrets; None if the history has no payloads.
+    history_payloads: Sequence[str | None] | None = None
 
 
 class Failure(Frozen):
@@ -97,6 +140,47 @@ class Failure(Frozen):
     payload_text: str | None = None
     # Microseconds; None if unknown.
     duration: int | None = None
+    history_payload: str | None = None
+    # Microseconds since the end of the run; None if the attempt is not recorded.
+    ago: int | None = None
+    exception_class: str | None = None
+    # Seconds for which the result is kept; None if it is not kept.
+    keep: float | None = None
+    keeps_payload: bool = False
+
+
+class StoppedRun(NamedTuple):
+    """A job that is returned, or that was cancelled: what the history tells of its run, and what is left to do."""
+
+    claim: Claim | HeldJob
+    # Microseconds; None if the job never began.
+    duration: int | None = None
+    history_payload: str | None = None
+    # The items of an array payload that are left; None for the whole payload.
+    payload_text: str | None = None
+
+
+class ExpiredClaim(NamedTuple):
+    """A claim whose job must not be started any more, and the time by which it should have been."""
+
+    claim: Claim
+    # Seconds since 1970.
+    expires_at: float
+
+
+class CancelledClaim(NamedTuple):
+    """A claim that ended because its job was cancelled, in the order of the columns."""
+
+    id: int
+    reason: str
+    cancelled_by: str
+
+
+OnCancelled = Callable[[CancelledClaim], None]
+
+
+def ignore_cancelled(claim: CancelledClaim) -> None:
+    """Take a claim that ended as cancelled, and do nothing."""
 
 
 class HeldJob(NamedTuple):
@@ -119,16 +203,42 @@ def rehearse(cursor: Any, *, schema: str) -> None:
     cursor.execute(statement(REHEARSE, schema))
 
 
-def complete_jobs(cursor: Any, claims: Sequence[Claim], *, schema: str) -> set[int]:
-    """Delete finished jobs; return the ids of the jobs that were still claimed."""
+def complete_jobs(cursor: Any, claims: Sequence[Claim], *, schema: str, is_patient: bool = False) -> set[int]:
+    """Delete finished jobs; return the ids of the jobs that were still claimed.
+
+    A patient call ends one claim and waits if another transaction has locked its row. Otherwise such rows are left out.
+    """
+    return _complete(cursor, COMPLETE_ATOMIC if is_patient else COMPLETE_JOBS, claims, {}, schema=schema)
+
+
+def complete_recorded(
+    cursor: Any, completed: CompletedJobs, *, schema: str, now: datetime | None = None, is_patient: bool = False
+) -> set[int]:
+    """Delete finished jobs and record them, as ``complete_jobs()`` does."""
+    results, payloads = completed.results, completed.history_payloads
+    parameters = {
+        "is_patient": is_patient,
+        "durations": int_array(completed.durations),
+        "task_ids": int_array(completed.identifiers),
+        "identifiers": text_array(completed.identifiers.values()),
+        "agos": None if results is None else int_array(results.agos),
+        "keeps": None if results is None else nullable_array(results.keeps),
+        "values": None if results is None else nullable_text_array(results.values),
+        "are_payloads_kept": None if results is None else boolean_array(results.are_payloads_kept),
+        "history_payloads": None if payloads is None else nullable_text_array(payloads),
+        "now": now,
+        **ResultKeeping(seconds={}, has_history=completed.has_history).parameters(),
+    }
+    return _complete(cursor, COMPLETE_RECORDED, completed.claims, parameters, schema=schema)
+
+
+def _complete(cursor: Any, text: str, claims: Sequence[Claim], parameters: dict[str, Any], *, schema: str) -> set[int]:
     ids_by_token = group_by_token(claims)
     ids = list(chain.from_iterable(ids_by_token.values()))
-    parameters = {
-        "ids": int_array(ids),
-        "tokens": text_array(ids_by_token),
-        "counts": int_array(map(len, ids_by_token.values())),
-    }
-    cursor.execute(statement(COMPLETE_JOBS, schema), parameters)
+    parameters["ids"] = int_array(ids)
+    parameters["tokens"] = text_array(ids_by_token)
+    parameters["counts"] = int_array(map(len, ids_by_token.values()))
+    cursor.execute(statement(text, schema), parameters)
     (deleted,) = cursor.fetchone()
     return set(ids if deleted is None else deleted)
 
@@ -142,59 +252,100 @@ def fail_jobs(
     keeping: ResultKeeping = NOTHING_KEPT,
     on_cancelled: OnCancelled = ignore_cancelled,
 ) -> dict[int, float | None]:
-    """Store errors and schedule the next attempts.
+    """Store errors and schedule the next attempts. All failures are recorded, or none.
 
     Return the ids of the jobs that were still claimed, with the seconds until the next attempt, None if there is none.
     A job that was cancelled meanwhile ends as cancelled: ``on_cancelled`` is called for it.
     """
-    parameters = _ended([failure.claim for failure in failures])
-    parameters["errors"] = [failure.error for failure in failures]
-    parameters["delays"] = [failure.delay for failure in failures]
-    parameters["permanent"] = [failure.permanent for failure in failures]
-    parameters["payloads"] = [failure.payload_text for failure in failures]
-    parameters["now"] = now
-    durations = [failure.duration for failure in failures]
-    cursor.execute(
-        statement(FAIL_JOBS, schema), {**parameters, **ending_parameters(durations=durations, keeping=keeping)}
-    )
-    return ended(cursor, on_cancelled)
+    is_recorded = any(failure.ago is not None for failure in failures)
+    parameters = {
+        **_claims([failure.claim for failure in failures]),
+        "errors": [failure.error for failure in failures],
+        "delays": [failure.delay for failure in failures],
+        "permanent": [failure.permanent for failure in failures],
+        "payloads": [failure.payload_text for failure in failures],
+        "durations": nullable_array(failure.duration for failure in failures),
+        "history_payloads": nullable_text_array(failure.history_payload for failure in failures),
+        "agos": nullable_array(failure.ago for failure in failures) if is_recorded else None,
+        "exception_classes": [failure.exception_class for failure in failures],
+        "keeps": nullable_array(failure.keep for failure in failures),
+        "are_payloads_kept": boolean_array(failure.keeps_payload for failure in failures),
+        "now": now,
+        **keeping.parameters(),
+    }
+    cursor.execute(statement(FAIL_JOBS, schema), parameters)
+    return _ended(cursor, on_cancelled)
 
 
-def return_jobs(
+def return_jobs(cursor: Any, claims: Sequence[Claim | HeldJob], *, schema: str, **options: Any) -> set[int]:
+    """Return jobs that have not begun, as ``return_stopped()`` does."""
+    return return_stopped(cursor, list(map(StoppedRun, claims)), schema=schema, **options)
+
+
+def return_stopped(
     cursor: Any,
-    claims: Sequence[Claim | HeldJob],
+    runs: Sequence[StoppedRun],
     *,
     schema: str,
+    now: datetime | None = None,
     keeping: ResultKeeping = NOTHING_KEPT,
     on_cancelled: OnCancelled = ignore_cancelled,
 ) -> set[int]:
-    """Return jobs to the state before their claim; the result has the ids of the jobs that were still claimed.
+    """Return jobs to the state before their claim, with what is left of their payloads.
 
-    A job that was cancelled meanwhile ends as cancelled: ``on_cancelled`` is called for it.
+    The attempt does not count, as for every job whose run the worker itself ended early; the history has those that had
+    begun. The result has the ids of the jobs that were still claimed. A job that was cancelled meanwhile ends as
+    cancelled: ``on_cancelled`` is called for it.
     """
-    parameters = {**_ended(claims), "errors": None, "now": None}
-    cursor.execute(statement(RETURN_JOBS, schema), {**parameters, **ending_parameters(keeping=keeping)})
-    return set(ended(cursor, on_cancelled))
+    parameters = {**_runs(runs), "payloads": [run.payload_text for run in runs], "now": now, **keeping.parameters()}
+    cursor.execute(statement(RETURN_JOBS, schema), parameters)
+    return set(_ended(cursor, on_cancelled))
 
 
-def return_remaining(
+def end_cancelled(
     cursor: Any,
-    remaining: Sequence[tuple[Claim, str]],
+    runs: Sequence[StoppedRun],
     *,
     schema: str,
+    now: datetime | None = None,
     keeping: ResultKeeping = NOTHING_KEPT,
-    on_cancelled: OnCancelled = ignore_cancelled,
+) -> list[CancelledClaim]:
+    """Delete jobs whose runs were stopped because they were cancelled; return the claims that still existed."""
+    cursor.execute(statement(END_CANCELLED, schema), {**_runs(runs), "now": now, **keeping.parameters()})
+    return [CancelledClaim._make(row) for row in cursor.fetchall()]
+
+
+def expire(
+    cursor: Any,
+    expired: Sequence[ExpiredClaim],
+    *,
+    schema: str,
+    now: datetime | None = None,
+    keeping: ResultKeeping = NOTHING_KEPT,
 ) -> set[int]:
-    """Return jobs with the given texts as payloads, as ``return_jobs()`` does."""
-    parameters = {**_ended([claim for claim, _ in remaining]), "errors": None, "now": None}
-    parameters["payloads"] = [payload_text for _, payload_text in remaining]
-    cursor.execute(statement(RETURN_REMAINING, schema), {**parameters, **ending_parameters(keeping=keeping)})
-    return set(ended(cursor, on_cancelled))
+    """Delete jobs that were not started in time, and record it; return the ids of the jobs that were still claimed."""
+    parameters = {
+        **_claims([each.claim for each in expired]),
+        "expiries": [datetime.fromtimestamp(each.expires_at, UTC) for each in expired],
+        "now": now,
+        **keeping.parameters(),
+    }
+    cursor.execute(statement(EXPIRE, schema), parameters)
+    return {row[0] for row in cursor.fetchall()}
+
+
+def _ended(cursor: Any, on_cancelled: OnCancelled) -> dict[int, float | None]:
+    """Return the seconds until the next attempt by the ids of the jobs that ended, and report the cancelled claims."""
+    rows = cursor.fetchall()
+    for job_id, _, reason, cancelled_by in rows:
+        if reason is not None:
+            on_cancelled(CancelledClaim(job_id, reason, cancelled_by))
+    return {row[0]: row[1] for row in rows}
 
 
 def still_claimed(cursor: Any, claims: Sequence[Claim], *, schema: str) -> set[int]:
     """Return the ids of the jobs whose claims still exist; the other claims were lost."""
-    cursor.execute(statement(STILL_CLAIMED, schema), _ended(claims))
+    cursor.execute(statement(STILL_CLAIMED, schema), _claims(claims))
     return {row[0] for row in cursor.fetchall()}
 
 
@@ -233,14 +384,15 @@ def claims_of(cursor: Any, *, schema: str, worker_id: str) -> list[HeldJob]:
     return [HeldJob(*row) for row in cursor.fetchall()]
 
 
-def complete_in_transaction(cursor: Any, claim: Claim, *, schema: str) -> bool:
-    """Delete a job inside the task's own transaction; return False when the claim was lost."""
-    cursor.execute(statement(COMPLETE_IN_TRANSACTION, schema), {"id": claim.id, "token": claim.token})
-    (is_completed,) = cursor.fetchone()
-    return bool(is_completed)
+def _runs(runs: Sequence[StoppedRun]) -> dict[str, Any]:
+    return {
+        **_claims([run.claim for run in runs]),
+        "durations": nullable_array(run.duration for run in runs),
+        "history_payloads": nullable_text_array(run.history_payload for run in runs),
+    }
 
 
-def _ended(claims: Sequence[Claim | HeldJob]) -> dict[str, Any]:
+def _claims(claims: Sequence[Claim | HeldJob]) -> dict[str, Any]:
     return {"ids": _ids(claims), "tokens": _tokens(claims)}
 
 

@@ -1,8 +1,9 @@
-"""Which tasks keep their results, for statements that end jobs without having run them."""
+"""Which tasks keep their results, for the statements that end jobs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker.frozen import Frozen
@@ -21,36 +22,28 @@ class ResultKeeping(Frozen):
     has_history: bool = False
 
     def parameters(self) -> dict[str, Any]:
-        """Return the parameters of PARAMETERS."""
-        keeps: Sequence[float | None] = list(self.seconds.values())
-        return {
-            "kept_tasks": list(self.seconds),
-            "keeps": keeps,
-            "default_keep": self.default,
-            "has_history": self.has_history,
-        }
+        """Return the parameter of KEEPING."""
+        kept = {"tasks": dict(self.seconds), "default": self.default, "history": self.has_history}
+        return {"keeping": json.dumps(kept)}
 
 
-# The arguments that every function takes which records what happened to jobs that it does not run.
-PARAMETERS = (
-    "%(kept_tasks)s::pg_catalog.text[], %(keeps)s::pg_catalog.float8[], %(default_keep)s::pg_catalog.float8, "
-    "%(has_history)s::pg_catalog.bool"
-)
+# The argument of every function that records how jobs ended.
+KEEPING = "%(keeping)s::pg_catalog.jsonb"
 NOTHING_KEPT = ResultKeeping(seconds={})
 
 # The outcome that the history has for jobs that a call of the API ended.
 REMOVED_BY_OPERATOR = 6
 FAILED_BY_OPERATOR = 7
-# The class of exception that results name for a job that an operator failed.
+# The classes of exceptions that results name for a job that an operator failed, and for one that was cancelled.
 OPERATOR_ERROR = "django_graphile_worker.exceptions.FailedByOperatorError"
+CANCELLED = "django_graphile_worker.exceptions.JobCancelledError"
 
 # A clause of a statement, for the jobs that a function of the schema ended: CALLED has their rows in a column ``job``.
 # PostgreSQL does not run a clause that nothing reads, so the statement has the condition IS_RECORDED.
 CALLED = "called"
 RECORD_OPERATOR = f"""recorded as materialized (
-            select :SCHEMA._private_record_operator_v1(
-                array(select {CALLED}.job from {CALLED}), %(outcome)s::pg_catalog.int2, '{OPERATOR_ERROR}',
-                {PARAMETERS})
+            select :SCHEMA._private_record_operator(
+                array(select {CALLED}.job from {CALLED}), %(outcome)s::pg_catalog.int2, {KEEPING})
         )"""
 IS_RECORDED = "(select pg_catalog.count(*) from recorded) operator(pg_catalog.=) 1"
 

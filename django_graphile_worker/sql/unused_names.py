@@ -1,12 +1,26 @@
 """Delete the names of queues and tasks that no job uses, while jobs are being added.
 
-A transaction that adds a job holds a shared lock, from before it looks up its names until it ends: it reads the table
-`_private_names_lock`. A session that locks that table exclusively waits for every such transaction, and meanwhile every
-other transaction that adds a job waits, too. So the exclusive lock is held for short moments only:
+Who adds a job looks up the ids of its names, and inserts the job with these ids later in the same transaction, which
+may end long after that. Between the look-up and the commit, nobody else sees that the names are in use. So:
 
-1. Under the lock, take the `Watermark`: every job that is added later has a higher id.
+- ``add_job`` and ``add_jobs`` lock the table of jobs in ROW EXCLUSIVE mode, the lock of every writer, before they look
+  up a name. PostgreSQL keeps the lock until the transaction ends, and it is in the way of no other writer.
+- The deletion first locks the table in SHARE ROW EXCLUSIVE mode, which conflicts with that. When it has the lock, each
+  transaction that has looked up a name has ended, so its jobs are visible to the statement that deletes. Whoever looks
+  up a name later waits for the deletion first, and then does not find the name, and makes it again. A transaction with
+  one snapshot for all its statements may still find it: such transactions offer their names again, see
+  ``_private_task_ids``.
+
+While a session waits for this lock or holds it, all who write jobs wait behind it, workers too. So it waits for a
+moment only, tries again later, and deletes a few names at a time. VACUUM of the table holds a lock that conflicts, too.
+Under the lock there is no time to read all jobs:
+
+1. Under the lock, take the `Watermark`: every job that is inserted later has a higher id.
 2. Without the lock, look for names that no job uses. This reads all jobs and may take long.
-3. Under the lock, delete some of the found names, except names that jobs above the watermark use.
+3. Under the lock, delete some of the found names, except names that are used by jobs above the watermark, or by jobs
+   with a key: a job that waits under a key may have got another task or queue meanwhile.
+
+If there are so many jobs with a key that reading them takes longer than ``SETTINGS`` permit, the names stay.
 """
 
 from __future__ import annotations
@@ -22,14 +36,14 @@ from django_graphile_worker.sql.search_path import qualified
 if TYPE_CHECKING:
     from django_graphile_worker.sql.cursor import Cursor
 
-# For how long a transaction that adds a job may wait behind a session that waits for the lock.
-LOCK_TIMEOUT = "50ms"
 # How many names one search finds, and how many are deleted while the lock is held.
-MOST_FOUND = 100_000
-MOST_DELETED = 2_000
+MAX_FOUND = 100_000
+MAX_DELETED = 2_000
 
-# Under the lock every plan must read a few rows by an index, whatever the statistics are.
-SETTINGS = {"lock_timeout": LOCK_TIMEOUT, "enable_seqscan": "off"}
+# For how long others may wait behind a session that waits for the lock, and behind one that holds it. Under the lock
+# every plan must read a few rows by an index, whatever the statistics are.
+# Without scans of tables some plans look expensive, and the server would compile them for longer than that.
+SETTINGS = {"lock_timeout": "50ms", "statement_timeout": "200ms", "enable_seqscan": "off", "jit": "off"}
 
 ISOLATION = "/* gw:isolation */ select current_setting('transaction_isolation')"
 READ_COMMITTED = "/* gw:isolation */ set transaction isolation level read committed"
@@ -49,49 +63,27 @@ def begin_read_committed(cursor: Cursor) -> None:
     cursor.execute(READ_COMMITTED)
 
 
-LOCK_NAMES = "/* gw:names_lock */ lock table :SCHEMA._private_names_lock in access exclusive mode"
+LOCK_JOBS = "/* gw:lock_jobs */ lock table only :SCHEMA._private_jobs in share row exclusive mode"
 
 
-def lock_names(cursor: Cursor, *, schema: str) -> None:
-    """Wait for all transactions that are adding jobs, and let no other add jobs until this transaction ends."""
-    cursor.execute(statement(LOCK_NAMES, schema))
-
-
-# Transactions that called the add_job of an earlier version hold an advisory lock instead. Any role can take such a
-# lock, so it counts only if the same session has written jobs.
-OLD_ADDERS = """/* gw:old_adders */
-select exists (
-    select from pg_locks as names
-    join pg_locks as jobs on jobs.pid = names.pid
-    where names.locktype = 'advisory' and names.mode = 'ShareLock'
-        and names.database = jobs.database
-        and names.classid::bigint = hashtext('graphile_worker.names')::bigint & 4294967295
-        and names.objid::bigint = hashtext(:'SCHEMA')::bigint & 4294967295
-        and jobs.relation = ':SCHEMA._private_jobs'::regclass::oid and jobs.mode = 'RowExclusiveLock'
-        and names.pid <> pg_backend_pid())"""
-
-
-def has_old_adders(cursor: Cursor, *, schema: str) -> bool:
-    """Return True if a transaction is adding jobs that began before the migration that made ``_private_names_lock``."""
-    cursor.execute(statement(OLD_ADDERS, schema))
-    return bool(cursor.fetchone()[0])
+def lock_jobs(cursor: Cursor, *, schema: str) -> None:
+    """Wait for all transactions that have written jobs, and let no other write any until this transaction ends."""
+    cursor.execute(statement(LOCK_JOBS, schema))
 
 
 class Watermark(NamedTuple):
-    """The highest id of a job, how many jobs have been replaced under other names, and the time."""
+    """The highest id of a job, and the time."""
 
     job_id: int
-    moved: int
     at: datetime
 
 
 WATERMARK = """/* gw:watermark */
-select coalesce(pg_sequence_last_value(':SCHEMA.jobs_id_seq1'::regclass), 0),
-    coalesce(pg_sequence_last_value(':SCHEMA._private_moved_jobs'::regclass), 0), clock_timestamp()"""
+select coalesce(pg_sequence_last_value(':SCHEMA.jobs_id_seq1'::regclass), 0), clock_timestamp()"""
 
 
 def watermark(cursor: Cursor, *, schema: str) -> Watermark:
-    """Return the watermark: jobs that are added later have a higher id. The caller holds the lock."""
+    """Return the watermark: jobs that are inserted later have a higher id. The caller holds the lock."""
     cursor.execute(statement(WATERMARK, schema))
     return Watermark._make(cursor.fetchone())
 
@@ -111,40 +103,65 @@ order by id limit %(most)s::int"""
 
 def find_unused_queues(cursor: Cursor, *, schema: str, after: int) -> list[int]:
     """Return the ids of the next queues without jobs, in order."""
-    cursor.execute(statement(UNUSED_QUEUES, schema), {"after": after, "most": MOST_FOUND})
+    cursor.execute(statement(UNUSED_QUEUES, schema), {"after": after, "most": MAX_FOUND})
     return [row[0] for row in cursor.fetchall()]
 
 
 def find_unused_tasks(cursor: Cursor, *, schema: str, after: int, keep: Sequence[str]) -> list[int]:
     """Return the ids of the next task names that no job has and that are not in ``keep``, in order."""
-    cursor.execute(statement(UNUSED_TASKS, schema), {"after": after, "most": MOST_FOUND, "keep": list(keep)})
+    cursor.execute(statement(UNUSED_TASKS, schema), {"after": after, "most": MAX_FOUND, "keep": list(keep)})
     return [row[0] for row in cursor.fetchall()]
 
 
-DELETE_QUEUES = """/* gw:delete_queues */
-with later as materialized (
-    select distinct job_queue_id from :SCHEMA._private_jobs where id > %(job_id)s::bigint and job_queue_id is not null)
-delete from only :SCHEMA._private_job_queues as queue
-where queue.id = any (%(ids)s::int[]) and queue.locked_at is null
-    and not exists (select from later where later.job_queue_id = queue.id)"""
+# Jobs that may have got other names since the watermark: those that are new, those that have a key, and those that may
+# have lost it since, because a worker holds them or because they have failed. When a job failed is when the transaction
+# began that failed it; none is as long as that margin.
+_CHANGED = """
+    select job.{column} from :SCHEMA._private_jobs as job where job.id > %(job_id)s::bigint
+    union
+    select job.{column} from :SCHEMA._private_jobs as job where job.key is not null
+    union
+    select job.{column} from :SCHEMA._private_jobs as job where job.locked_at is not null
+    union
+    select failed.{column} from :SCHEMA._private_tasks as task
+    cross join lateral (
+        select job.{column} from :SCHEMA._private_jobs as job
+        where job.task_id = task.id and job.locked_at is null and job.attempts > 0 and not job.is_available
+            and job.updated_at >= %(at)s::timestamptz - interval '1 hour'
+    ) as failed"""
+
+# A row that somebody has locked is in use, and waiting for it would keep others waiting.
+DELETE_QUEUES = f"""/* gw:delete_queues */
+with used as materialized ({_CHANGED.format(column="job_queue_id")}
+), unused as materialized (
+    select queue.id from only :SCHEMA._private_job_queues as queue
+    where queue.id = any (%(ids)s::int[]) and queue.locked_at is null
+        and not exists (select from used where used.job_queue_id = queue.id)
+    for update skip locked
+)
+delete from only :SCHEMA._private_job_queues as queue using unused where queue.id = unused.id"""
 
 # A worker refers to its tasks by id, so their names must stay. The caller has read the tasks of the registered workers
 # before the search; the tasks of workers that registered since then, or a moment before, are kept here.
-DELETE_TASKS = """/* gw:delete_tasks */
-with later as materialized (
-    select distinct task_id from :SCHEMA._private_jobs where id > %(job_id)s::bigint)
-delete from only :SCHEMA._private_tasks as task
-where task.id = any (%(ids)s::int[])
-    and not exists (select from later where later.task_id = task.id)
-    and not exists (
-        select from :SCHEMA._private_workers as worker
-        where worker.started_at > %(at)s::timestamptz - interval '1 minute'
-            and worker.metadata -> 'tasks' ? task.identifier)"""
+DELETE_TASKS = f"""/* gw:delete_tasks */
+with used as materialized ({_CHANGED.format(column="task_id")}
+), unused as materialized (
+    select task.id from only :SCHEMA._private_tasks as task
+    where task.id = any (%(ids)s::int[])
+        and not exists (select from used where used.task_id = task.id)
+        and not exists (
+            select from :SCHEMA._private_workers as worker
+            where worker.started_at > %(at)s::timestamptz - interval '1 minute'
+                and worker.metadata -> 'tasks' ? task.identifier)
+    for update skip locked
+)
+delete from only :SCHEMA._private_tasks as task using unused where task.id = unused.id"""
 
 
 def delete_queues(cursor: Cursor, ids: Iterable[int], since: Watermark, *, schema: str) -> int:
     """Delete the queues that still have no job; return how many. The caller holds the lock."""
-    cursor.execute(statement(DELETE_QUEUES, schema), {"ids": int_array(ids), "job_id": since.job_id})
+    parameters = {"ids": int_array(ids), "job_id": since.job_id, "at": since.at}
+    cursor.execute(statement(DELETE_QUEUES, schema), parameters)
     return max(cursor.rowcount, 0)
 
 

@@ -37,7 +37,7 @@ where id = %(worker_id)s
 returning pg_catalog.date_part('epoch', pg_catalog.clock_timestamp())"""
 
 RENEW_CLAIMS = """/* gw:renew */
-select :SCHEMA._private_renew_claims_v2(%(worker_id)s::text, %(older_than)s::float8, %(spared)s::bigint[])"""
+select :SCHEMA._private_renew_claims(%(worker_id)s::text, %(older_than)s::float8, %(spared)s::bigint[])"""
 
 
 def locked_by_worker(row: str, comparison: str) -> str:
@@ -56,16 +56,13 @@ with stopped as (
         where {locked_by_worker("job", "= worker.id")})
     returning worker.id, worker.metadata
 )
-select :SCHEMA._private_add_event_v1('worker_stopped', 1, coalesce(stopped.metadata ->> 'host', stopped.id),
+select :SCHEMA._private_add_event('worker_stopped', 1, coalesce(stopped.metadata ->> 'host', stopped.id),
     jsonb_build_object('host', stopped.metadata -> 'host', 'pid', stopped.metadata -> 'pid',
         'reason', nullif(%(reason)s::text, '')), stopped.id)
 from stopped"""
 
 LIVE_TASKS = """/* gw:live-tasks */
 select distinct jsonb_array_elements_text(coalesce(metadata -> 'tasks', '[]')) from :SCHEMA._private_workers"""
-
-# The file of ddl that makes the functions and columns of this module.
-PART = "leases_v2.sql"
 
 # Sent over a connection of Django, so every name is qualified.
 PROMISED_TIMEOUTS = """/* gw:promised-timeouts */

@@ -24,7 +24,7 @@ def clear_queue(*, using: str | None = None, installation: str | None = None) ->
     """
     with open_queue(using, installation) as queue, transaction.atomic(using=queue.alias):
         queue.refuse_hidden_tables()
-        unused_names.lock_names(queue.cursor, schema=queue.schema)
+        unused_names.lock_jobs(queue.cursor, schema=queue.schema)
         return cleanup.delete_everything(queue.cursor, schema=queue.schema)
 
 

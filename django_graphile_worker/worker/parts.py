@@ -195,8 +195,6 @@ class Parts:
         Called under the lock: the threads of jobs and of the heartbeat change what the choice depends on.
         """
         check, pauses = self._check or self.may_begin, self.pauses
-        if self.limited is not None:
-            check = self.limited.deadlines.after(check)
         self.slots.check_begin((lambda claim: check(claim) and not pauses.holds(claim)) if pauses else check)
 
     def use_limits(self, limited: LimitedWork) -> None:
@@ -204,8 +202,6 @@ class Parts:
         self.limited = limited
         self.fetcher.use(limited.claimer, limited.fast_path)
         self.slots.pass_outcomes_to(limited.on_outcome)
-        with self._choosing_check:
-            self._choose_check()
         if self.is_draining:
             limited.sort_while_draining()
         elif self.fetcher.has_started:

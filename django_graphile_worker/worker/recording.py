@@ -1,21 +1,16 @@
-"""What a worker records of the attempts that it ends: the results that tasks keep, runs of schedules, and the history.
-
-Loaded by the first attempt of which something is recorded. A worker that records nothing never loads it.
-"""
+"""What a worker records of attempts that have ended: the results that tasks keep, runs of schedules, the history."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from time import monotonic
 
 from django_graphile_worker import payloads, redaction
 from django_graphile_worker.conf import Settings
 from django_graphile_worker.run_flags import keep_in
-from django_graphile_worker.sql.cancelled_claims import StoppedRun
-from django_graphile_worker.sql.claims import Claim
-from django_graphile_worker.sql.records.recorded_releases import Attempt, CompletedJobs, KeptResults, ReturnedJob
+from django_graphile_worker.sql.releases import CompletedJobs, Failure, KeptResults, StoppedRun
 from django_graphile_worker.worker.outcomes import Cancelled, Failed, Interrupted, Recorded
 
 # A longer payload is left out of the history, in characters.
@@ -24,7 +19,6 @@ LONGEST_HISTORY_PAYLOAD = 65_536
 MOST_CHARACTERS = 8 * 1_048_576
 
 _token = attrgetter("claim.token")
-_task_id = itemgetter(Claim._fields.index("task_id"))
 
 
 class Recording:
@@ -41,10 +35,12 @@ class Recording:
         ordered = sorted(outcomes, key=_token)
         values = [outcome.value_text for outcome in ordered]
         claims = [outcome.claim for outcome in ordered]
+        # Only one outcome of each task is asked for its task.
+        one_of_each = {claim.task_id: outcome for claim, outcome in zip(claims, ordered, strict=True)}
         return CompletedJobs(
             claims=claims,
             durations=[int(outcome.duration * 1e6) for outcome in ordered],
-            identifiers=_identifiers(claims, ordered),
+            identifiers={task_id: outcome.task.identifier for task_id, outcome in one_of_each.items()},
             has_history=self._has_history,
             results=self._results(ordered, values) if values.count(None) < len(values) else None,
             history_payloads=self._history_payloads(ordered),
@@ -67,35 +63,38 @@ class Recording:
             are_payloads_kept=[each.task.keeps_payload for each in outcomes],
         )
 
-    def failed(self, outcome: Failed) -> Attempt:
-        """Return what is recorded of an attempt that failed."""
-        task, default = outcome.task, self._settings.keep_results
-        return Attempt(
-            ago=_microseconds(self._clock() - outcome.ended),
-            duration=_microseconds(outcome.duration),
-            exception_class=outcome.exception_class,
-            keep=_longer(default if task is None else task.result_seconds(default), outcome.claim.flags_text),
-            keeps_payload=task is not None and task.keeps_payload,
-            has_history=self._has_history,
-            history_payload=self._history_payload(outcome.claim.payload_text),
-        )
+    def failures(self, outcomes: Sequence[Failed]) -> list[Failure]:
+        """Return what is stored of attempts that failed; all of them are recorded if one is."""
+        keeps = [self._keep(outcome) for outcome in outcomes]
+        is_recorded = self._has_history or any(keep is not None for keep in keeps)
+        return [self._failure(outcome, keep, is_recorded) for outcome, keep in zip(outcomes, keeps, strict=True)]
 
-    def returned(self, outcome: Interrupted) -> ReturnedJob:
-        """Return what is recorded of a job that is returned."""
-        return ReturnedJob(
+    def _failure(self, outcome: Failed, keep: float | None, is_recorded: bool) -> Failure:
+        return Failure(
             claim=outcome.claim,
+            error=outcome.error,
+            delay=outcome.delay,
+            permanent=outcome.permanent,
             payload_text=outcome.payload_text,
-            has_begun=outcome.has_begun,
             duration=_microseconds(outcome.duration),
             history_payload=self._history_payload(outcome.claim.payload_text),
+            ago=_microseconds(self._clock() - outcome.ended) if is_recorded else None,
+            exception_class=outcome.exception_class,
+            keep=keep,
+            keeps_payload=outcome.task is not None and outcome.task.keeps_payload,
         )
 
-    def stopped(self, outcome: Cancelled) -> StoppedRun:
-        """Return what is recorded of a job that was cancelled while this worker held it."""
+    def _keep(self, outcome: Failed) -> float | None:
+        task, default = outcome.task, self._settings.keep_results
+        return _longer(default if task is None else task.result_seconds(default), outcome.claim.flags_text)
+
+    def stopped(self, outcome: Interrupted | Cancelled) -> StoppedRun:
+        """Return what is recorded of a job that is returned, or that was cancelled while this worker held it."""
         return StoppedRun(
             claim=outcome.claim,
             duration=_microseconds(outcome.duration) if outcome.has_begun else None,
             history_payload=self._history_payload(outcome.claim.payload_text),
+            payload_text=outcome.payload_text if isinstance(outcome, Interrupted) else None,
         )
 
     def _history_payloads(self, outcomes: Iterable[Recorded]) -> list[str | None] | None:
@@ -123,12 +122,6 @@ def in_one_statement(outcomes: Sequence[Recorded]) -> int:
     if sum(lengths) <= MOST_CHARACTERS:
         return len(outcomes)
     return max(sum(total <= MOST_CHARACTERS for total in accumulate(lengths)), 1)
-
-
-def _identifiers(claims: Sequence[Claim], outcomes: Sequence[Recorded]) -> dict[int, str]:
-    """Return the identifiers of the tasks by their ids. Only one outcome of each task is asked for its task."""
-    one_of_each = dict(zip(map(_task_id, claims), outcomes, strict=True))
-    return {task_id: outcome.task.identifier for task_id, outcome in one_of_each.items()}
 
 
 def _longer(keep: float | None, flags_text: str | None) -> float | None:

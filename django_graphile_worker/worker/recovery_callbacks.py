@@ -63,11 +63,11 @@ class RecoveryCallbacks:
     def _unpark(self, database: Database) -> bool:
         """End the parking of jobs whose tasks have no limits any more; return True if all were found."""
         # Late import: the first job need not wait for it.
-        from django_graphile_worker.sql.limits.parking import MOST_JOBS, unpark_tasks
+        from django_graphile_worker.sql.limits.sweeping import MAX_UNPARKED, unpark_tasks
 
-        unlimited = {task_id: None for task_id, task in self._parts.directory.by_id.items() if not task.limits}
+        unlimited = [task_id for task_id, task in self._parts.directory.by_id.items() if not task.limits]
         with database.cursor() as cursor:
-            return unpark_tasks(cursor, unlimited, schema=database.schema) < MOST_JOBS
+            return unpark_tasks(cursor, unlimited, schema=database.schema) < MAX_UNPARKED
 
     def cancelled_recovered(self, jobs: Sequence[CancelledJob]) -> None:
         if self._parts.task_reports is not None:

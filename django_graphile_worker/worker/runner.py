@@ -164,10 +164,10 @@ class Runner:
                 self._wait(delay, should_stop)
             elif fetcher.last_claim_was_empty:
                 if was_quiet:
-                    if claimer.reads_whole_backlog:
+                    if claimer.scan.has_seen_all:
                         break
-                    # Under a held snapshot, a job may have come in before the place at which claims begin.
-                    claimer.read_whole_backlog()
+                    # A job may have come in before the place behind which claims look.
+                    claimer.scan.begin_again()
                 self._wait_until_quiet_or_woken(should_stop)
         if failures and fetcher.trouble:
             raise fetcher.trouble

@@ -230,7 +230,7 @@ def _build_fast_path(parts: Parts) -> FastPath:
         on_claiming=parts.events.claim_started,
         on_nothing_claimed=parts.events.nothing_claimed,
         on_claimed=parts.events.jobs_claimed,
-        reads_whole_backlog=lambda: parts.claimer.reads_whole_backlog,
+        is_scan_quick=lambda: parts.claimer.scan.is_quick,
     )
 
 

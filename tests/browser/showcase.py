@@ -6,6 +6,7 @@ import json
 import math
 import random
 import time
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -19,7 +20,7 @@ from tests.browser import showcase_schedules
 from tests.browser.showcase_crontab import CRONTAB
 from tests.support.factories import make_failed_job, make_job, make_queue, make_task, minutes_ago
 from tests.support.limits import make_key, park_job, run_job
-from tests.support.recorded_statistics import append_and_fold
+from tests.support.recorded_statistics import append_and_fold, make_row
 
 __all__ = ["CRONTAB", "PASSWORD", "fill", "make_user", "register_limited_tasks"]
 
@@ -188,10 +189,8 @@ def _named_statistics(schema: str) -> None:
     with connection.cursor() as cursor:
         for (kind, name), task in NAMED.items():
             cursor.execute(
-                f'insert into "{schema}"._private_named_statistics'
-                " select %s, period_seconds, started_at, %s, succeeded, failed, permanently_failed, interrupted,"
-                f' duration_seconds, wait_seconds, durations, waits from "{schema}"._private_statistics'
-                " where task_identifier = %s",
+                f'insert into "{schema}"._private_statistics select period_seconds, %s, started_at, %s, counts'
+                f" from \"{schema}\"._private_statistics where name = %s and kind in ('all', 'task')",
                 [kind, name, task],
             )
 
@@ -220,19 +219,18 @@ def _row(chance: random.Random, minute: int, task: str, rate: float, duration: f
     wave = 0.6 + 0.4 * math.sin(minute / 60 / 24 * 2 * math.pi) + 0.15 * math.sin(minute / 7)
     succeeded = max(0, round(chance.gauss(rate * wave, rate**0.5)))
     failed = sum(chance.random() < failing for _ in range(succeeded))
-    durations, waits = [0] * BUCKETS, [0] * BUCKETS
+    durations: Counter[int] = Counter()
+    waits: Counter[int] = Counter()
     for _ in range(succeeded):
         durations[_bucket(chance.lognormvariate(math.log(duration), 0.5))] += 1
         waits[_bucket(chance.lognormvariate(math.log(0.003 * (1 + 4 * wave)), 0.9))] += 1
-    return Row(
-        started_at=minute * 60,
-        task_identifier=task,
+    return make_row(
+        task,
+        minute * 60,
         succeeded=succeeded,
         failed=failed,
         permanently_failed=int(chance.random() < failing / 4),
-        interrupted=0,
-        duration_seconds=succeeded * duration,
-        wait_seconds=succeeded * 0.01,
+        run_microseconds=int(succeeded * duration * 1e6),
         durations=durations,
         waits=waits,
     )

@@ -43,6 +43,6 @@ def as_documented(arguments: str, schema: str) -> str:
 
 
 def test_error_codes__are_those_that_the_functions_raise() -> None:
-    raised = {code for path in DDL.glob("job_rules.sql") for code in re.findall(r"'(GWB\w\w)'", path.read_text())}
+    raised = {code for path in DDL.glob("adding.sql") for code in re.findall(r"'(GWB\w\w)'", path.read_text())}
 
     assert set(re.findall(r"^\| `(GWB\w\w)` \|", REFERENCE, re.MULTILINE)) == raised

@@ -9,89 +9,81 @@ if TYPE_CHECKING:
     from tests.faults.world import World
 
 _IN_PROCESS: dict[str, Callable[[], None]] = {}
-# A function of the schema, a part of its text, and the text that replaces this part. Where two functions guard the same
-# thing, the mistake is made in both: one of them alone would hide it.
-_IN_DATABASE: dict[str, tuple[str, str, str] | list[tuple[str, str, str]]] = {
+# A function of the schema, a part of its text, and the text that replaces this part.
+_IN_DATABASE: dict[str, tuple[str, str, str]] = {
     "a completion does not check the token": (
-        "_private_complete_claims_v3",
-        " and job.locked_by = holder",
-        "",
+        "_private_complete_claims",
+        " and job.locked_by = holder\n",
+        "\n",
     ),
     "queues are not exclusive": (
-        "_private_claim_jobs_v6",
-        "where q.is_available",
-        "where true",
+        "_private_lock_queues",
+        " and queue.is_available",
+        "",
     ),
     "returned jobs lose an attempt": (
-        "_private_return_claims_v3",
-        "greatest(coalesce(returning_job.attempts, job.attempts) - 1, 0)",
-        "coalesce(returning_job.attempts, job.attempts)",
+        "_private_return_claims",
+        "greatest(coalesce(returning_job.attempts_before, job.attempts) - 1, 0)",
+        "coalesce(returning_job.attempts_before, job.attempts)",
     ),
     "recovery examines only the register of workers": (
         # A claim that commits after its worker was removed belongs to no registered worker.
-        "_private_orphans_v2",
+        "_private_orphans",
         "where starts_with(holder.worker_id, 'django-worker-')",
         "where false",
     ),
     "recovered jobs go to the end of the queue": (
-        "_private_recover_jobs_v2",
+        "_private_recover_jobs",
         "when orphan.recoveries = 1 then job.run_at",
         "when false then job.run_at",
     ),
-    "returns state the worker but not the claim": [
-        (
-            "_private_lock_claims_v1",
-            "and each.locked_by = given.token",
-            "and split_part(each.locked_by, '/', 1) = split_part(given.token, '/', 1)",
-        ),
-        (
-            "_private_return_claims_v3",
-            "and each.locked_by = ended.holder",
-            "and split_part(each.locked_by, '/', 1) = split_part(ended.holder, '/', 1)",
-        ),
-    ],
+    "returns state the worker but not the claim": (
+        "_private_lock_claims",
+        "and each.locked_by = given.token",
+        "and split_part(each.locked_by, '/', 1) = split_part(given.token, '/', 1)",
+    ),
     "releases of queues state the worker but not the claim": (
-        "_private_release_queues_v2",
+        "_private_release_queues",
         "queue.locked_by = ended.holder",
         "split_part(queue.locked_by, '/', 1) = split_part(ended.holder, '/', 1)",
     ),
     "returns ignore that the job was removed or replaced": (
-        "_private_return_claims_v3",
+        "_private_return_claims",
         "on marker.job_id = job.id and marker.locked_by = job.locked_by",
         "on false",
     ),
     "recovery revives cancelled jobs": (
-        "_private_end_cancelled_of_v1",
+        "_private_end_cancelled_of",
         "where request.worker_id = any (dead_workers) or request.token = any (dead_workers)",
         "where false",
     ),
     "recovery releases a queue before its last job": (
-        "_private_recover_queues_v2",
+        "_private_recover_queues",
         "and not exists (select from unfinished where unfinished.id = each.id)",
         "",
     ),
     "a pause leaves the lock of the job that runs": (
-        "_private_lock_paused_queue_v1",
+        "_private_lock_paused_queue",
         "set locked_by = token, locked_at = 'infinity'",
         "set locked_by = coalesce(queue.locked_by, token), locked_at = coalesce(queue.locked_at, 'infinity')",
     ),
     "the claim of a limited job is not counted": (
-        "_private_claim_limited_v1",
-        "where counts_places[flat[spot.number]]",
+        "_private_count_chosen",
+        "where job.is_counted and key.id = any (place_keys)",
         "where false",
     ),
     "a place of a limit is freed twice": (
-        "_private_limit_rooms_v1",
-        "key.concurrency - key.taken",
-        "key.concurrency - key.taken + 1",
+        "_private_limit_rooms",
+        "key.concurrency - case when",
+        "key.concurrency + 1 - case when",
     ),
     "a rate forgets its starts": (
-        "_private_claim_limited_v1",
-        "select counted.id, number, moment",
-        "select counted.id, number, moment - interval '1 hour'",
+        "_private_count_chosen",
+        "select started.key_id, number, moment",
+        "select started.key_id, number, moment - interval '1 hour'",
     ),
     "a worker applies its own timeout to other workers": (
-        "_private_late_workers_v2",
+        "_private_late_workers",
         "coalesce(each.timeout_seconds, greatest(own_timeout, 300)) as",
         "own_timeout as",
     ),
@@ -112,11 +104,8 @@ def apply(name: str, *, is_in_tests: bool = False) -> None:
 
 def apply_to_database(name: str, world: World) -> None:
     """Make a mistake in the functions of the schema."""
-    if name not in _IN_DATABASE:
-        return
-    changes = _IN_DATABASE[name]
-    for change in changes if isinstance(changes, list) else [changes]:
-        _replace_in_function(world, name, *change)
+    if name in _IN_DATABASE:
+        _replace_in_function(world, name, *_IN_DATABASE[name])
 
 
 def _replace_in_function(world: World, name: str, function: str, right: str, wrong: str) -> None:

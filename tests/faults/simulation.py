@@ -238,7 +238,7 @@ class SimulatedWorker:
         chance = self.simulation.chance
         # A real worker searches for lost claims every second; simulated seconds pass faster.
         self.held._search_at = 0.0
-        claimed = self.claimer.claim(max_jobs=chance.randint(1, 4), max_queues=2, max_per_queue=chance.randint(1, 3))
+        claimed = self.claimer.claim(max_jobs=chance.randint(1, 4), max_per_queue=chance.randint(1, 3))
         for unit in to_work_units(claimed.claims):
             self.waiting.append((unit.queue, unit.claims))
 

@@ -174,18 +174,22 @@ def test_recovery_in_parts__releases_a_queue_with_its_last_job(world: World) -> 
     assert world.locked() == 0
 
 
-def test_free_queue_behind_a_thousand_locked_queues__is_found_without_a_poll(world: World, fleet: Fleet) -> None:
-    """A claim examines a limited number of queues and reports that; the next claim continues behind them."""
+def test_free_queue_behind_thousands_of_locked_queues__is_found_without_a_poll(world: World, fleet: Fleet) -> None:
+    """A claim steps over a limited number of queues and reports that; the next claim continues behind them."""
     free = world.add("quick", queue_name="free")
     world.query(
         "insert into {schema}._private_job_queues (queue_name, locked_at, locked_by)"
-        " select 'held' || n, now(), 'another' from generate_series(1, 1000) as n"
+        " select 'held' || n, now(), 'another' from generate_series(1, 10000) as n"
     )
     world.query(
         "insert into {schema}._private_jobs (task_id, job_queue_id, run_at)"
         " select job.task_id, queue.id, job.run_at - interval '1 hour' from {schema}._private_jobs as job"
-        " cross join {schema}._private_job_queues as queue cross join generate_series(1, 3)"
-        " where queue.locked_by = 'another'"
+        " cross join {schema}._private_job_queues as queue where queue.locked_by = 'another'"
+    )
+    # Behind all others.
+    world.query(
+        "with last as (insert into {schema}._private_job_queues (queue_name) values ('last') returning id)"
+        f" update {{schema}}._private_jobs as job set job_queue_id = last.id from last where job.id = {free}"
     )
     fleet.start("--poll-interval", "600", "--no-listen")
     world.wait_for("end")
@@ -211,17 +215,15 @@ def test_shutdown_with_queued_jobs__releases_the_queue(world: World, fleet: Flee
 @pytest.fixture
 def slow_choice_of_queues(world: World) -> Iterator[Any]:
     """Make claims wait between choosing a queue and locking it, unless faults.no_wait is set."""
-    name, parameters = "_private_look_at_queued_v2", "(int[], int, timestamptz, text[], timestamptz, bigint, int)"
-    world.query("alter function {schema}." + name + parameters + " rename to without_waiting")
+    name, types = "_private_look_at_queues", "{schema}._private_claim_terms, {schema}._private_place, int[], int[], int"
+    world.query(f"alter function {{schema}}.{name}({types}) rename to without_waiting")
     world.query(
-        "create function {schema}."
-        + name
-        + """(int[], int, timestamptz, text[], timestamptz, bigint, int,
-            out queue_ids int[], out run_ats timestamptz[], out ids bigint[],
-            out end_run_at timestamptz, out end_id bigint, out is_cut boolean) language plpgsql as $$
+        f"create function {{schema}}.{name}({types},"
+        """ out candidates {schema}._private_candidate[], out end_run_at timestamptz, out end_id bigint)
+        language plpgsql as $$
         begin
-            select found.* into queue_ids, run_ats, ids, end_run_at, end_id, is_cut
-            from {schema}.without_waiting($1, $2, $3, $4, $5, $6, $7) as found;
+            select looked.* into candidates, end_run_at, end_id
+            from {schema}.without_waiting($1, $2, $3, $4, $5) as looked;
             if current_setting('faults.no_wait', true) is distinct from 'on' then
                 perform pg_advisory_xact_lock_shared(4711);
             end if;
@@ -230,8 +232,8 @@ def slow_choice_of_queues(world: World) -> Iterator[Any]:
     with psycopg.connect(world.url, autocommit=True) as holder:
         holder.execute("select pg_advisory_lock(4711)")
         yield holder
-    world.query("drop function {schema}." + name + parameters)
-    world.query("alter function {schema}.without_waiting" + parameters + " rename to " + name)
+    world.query(f"drop function {{schema}}.{name}({types})")
+    world.query(f"alter function {{schema}}.without_waiting({types}) rename to {name}")
 
 
 def test_queue_that_another_claim_has_just_locked__is_not_claimed(world: World, slow_choice_of_queues: Any) -> None:
@@ -259,7 +261,6 @@ def claim(world: World, connection: psycopg.Connection[Any], token: str, *, max_
         token=token,
         task_ids=task_ids,
         max_jobs=max(5, max_per_queue),
-        max_queues=5,
         max_per_queue=max_per_queue,
     )
     return [job.id for job in claimed.claims]

@@ -31,7 +31,7 @@ def test_statements_that_record__survive_a_cut_before_and_after(
 ) -> None:
     options = ("--no-prepared-statements", "--poll-interval", "0.2", "-j", "4")
     worker = proxied_fleet.start(*options, settings=RECORDED)
-    for tag in ("complete-recorded", "fail-recorded"):
+    for tag in ("complete-recorded", "fail"):
         for mode in ("cut before", "cut after"):
             rule = proxy.on(tag, mode)
             world.wait_until(lambda: _add_jobs(world) and rule.fired.wait(0.05))  # noqa: B023 - used at once

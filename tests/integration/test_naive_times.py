@@ -11,7 +11,7 @@ from django.db import connection
 
 from django_graphile_worker import Job, add_job, run_once, signals
 from django_graphile_worker.crontab import CronItem
-from django_graphile_worker.sql.exhausted_jobs import Hold, exhausted_jobs
+from django_graphile_worker.sql import recovery
 from tests.support.cron_world import CronWorld
 from tests.support.factories import make_job
 from tests.support.slot import open_slot
@@ -80,10 +80,11 @@ def test_every_reader_sees_the_times_that_add_job_returned() -> None:
 def test_a_job_that_killed_its_worker_is_reported_with_naive_times(
     raw_connection: Callable[..., Any], worker_schema: str
 ) -> None:
-    job_id = make_job("looks")
-    with raw_connection().cursor() as cursor:
-        hold = Hold("worker", NOON, 1.0)
-        (told,) = exhausted_jobs(cursor, {job_id: hold}, schema=worker_schema)
+    job_id = make_job("looks", locked_by="django-worker-dead/1", locked_at=NOON_IN_TOKYO, attempts=1, max_attempts=1)
+    with raw_connection() as connection, connection.cursor() as cursor:
+        cursor.execute(f'insert into "{worker_schema}"._private_job_recoveries values (%s, 2)', [job_id])
+        cursor.execute(f"update \"{worker_schema}\"._private_jobs set last_error = 'died twice'")
+        (told,) = recovery.recover_claims(cursor, ["django-worker-dead"], schema=worker_schema).exhausted
     assert told.job.locked_at == NOON_IN_TOKYO
     assert told.job.run_at.tzinfo is told.job.created_at.tzinfo is told.job.updated_at.tzinfo is None
 

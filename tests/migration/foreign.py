@@ -29,6 +29,6 @@ create function {schema}.force_unlock_workers(worker_ids text[])
 def make_foreign_schema(worker: WorkerSql) -> None:
     """Create the schema as another program leaves it, with a task."""
     worker.query("create schema {schema}")
-    worker.connection.execute(ddl("worker_schema.sql", worker.schema).encode())
+    worker.connection.execute(ddl("graphile_worker.sql", worker.schema).encode())
     worker.query(FUNCTIONS)
     worker.query("insert into {schema}._private_tasks (identifier) values ('task')")

@@ -157,37 +157,17 @@ def test_index_that_was_lost__is_built_by_repair(site: Site, worker: WorkerSql) 
     site.migrate()
     worker.query("drop index {schema}.jobs_queued_index")
     worker.query("update pg_index set indisvalid = false where indexrelid = '{schema}.jobs_locked_index'::regclass")
-    kept = worker.value("select '{schema}.jobs_unqueued_index'::regclass::oid")
+    kept = worker.value("select '{schema}.jobs_plain_index'::regclass::oid")
     assert lacking(site) == (("jobs_queued_index",), ("jobs_locked_index",))
     site.migrate()
     assert any(lacking(site)), "it believes to have been here"
     assert repair(site.alias, site.schema).built == ("jobs_queued_index", "jobs_locked_index")
     assert not any(lacking(site))
-    assert worker.value("select '{schema}.jobs_unqueued_index'::regclass::oid") == kept
-
-
-@pytest.mark.usefixtures("large")
-def test_indexes_that_another_one_replaces__are_dropped_and_come_back_on_the_way_back(
-    site: Site, adopted: WorkerSql
-) -> None:
-    def existing() -> set[str]:
-        return {row["relname"] for row in adopted.query("select relname from pg_class where relkind = 'i'")}
-
-    site.migrate()
-    assert not existing() & set(indexes.DROPPED)
-    adopted.query("drop index {schema}.jobs_queued_index")
-    assert repair(site.alias, site.schema).built == ("jobs_queued_index",)
-    assert not existing() & set(indexes.DROPPED)
-    site.migrate("0010")
-    assert set(indexes.DROPPED) < existing()
-    assert "jobs_in_queue_index" not in existing()
-    site.migrate()
-    assert not existing() & set(indexes.DROPPED)
-    assert not any(lacking(site))
+    assert worker.value("select '{schema}.jobs_plain_index'::regclass::oid") == kept
 
 
 def test_index_that_was_created_manually__is_kept(site: Site, adopted: WorkerSql) -> None:
-    by_hand = indexes.indexes_of(["workers.sql"], schema=site.schema)[0]
+    by_hand = indexes.wanted_indexes(schema=site.schema)[0]
     adopted.query(by_hand.concurrent_statement)
     oid = adopted.value("select %s::regclass::oid", f'"{site.schema}".{by_hand.name}')
     site.migrate()
@@ -201,16 +181,12 @@ def test_indexes__are_built_inside_a_transaction_too(site: Site, adopted: Worker
     with transaction.atomic(using=site.alias):
         site.migrate()
     assert incomplete(adopted) == []
-    expected = {index.name for index in indexes.kept_indexes(schema=site.schema)}
+    expected = {index.name for index in indexes.wanted_indexes(schema=site.schema)}
     found = {row["relname"] for row in adopted.query("select relname from pg_class where relkind = 'i'")}
     assert expected <= found
 
 
-def test_every_index_of_the_files__is_recognised(site: Site) -> None:
-    """An index in another notation would be built inside the transaction, even for a large table."""
-    for filename in indexes.FILES:
-        text = ddl(filename, site.schema)
-        names = [index.name for index in indexes.indexes_of([filename], schema=site.schema)]
-        assert "create index" not in indexes.without_indexes(text, names).lower()
-        assert "create unique index" not in text.lower()
-        assert text.lower().count("create index") == len(names)
+def test_every_index_of_the_file__is_recognised(site: Site) -> None:
+    """An index in another notation would not be built."""
+    text = ddl("indexes.sql", site.schema).lower()
+    assert text.count("create ") == len(indexes.wanted_indexes(schema=site.schema))

@@ -6,18 +6,13 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from importlib import import_module
-from typing import Any
 
 import psycopg
 import pytest
 from django.db import connections
 
-from django_graphile_worker.operations import BuildIndexes, ReplaceFunctions, RunSchemaFile
-from django_graphile_worker.sql.install import indexes, installer
 from tests.migration.conftest import Site
 from tests.migration.foreign import make_foreign_schema
-from tests.migration.test_install import MIGRATIONS
 from tests.support.worker_sql import WorkerSql
 
 Wait = Callable[..., None]
@@ -207,7 +202,7 @@ def test_transaction_that_has_called_a_function__adds_jobs_while_the_queue_is_mi
     foreign.query(ADD_JOB)
     foreign.query(ADD_JOBS)
     site.migrate()
-    site.migrate("0006")
+    site.migrate("0003")
     with site.connect(autocommit=False) as holder:
         holding = WorkerSql(holder, site.schema)
         holding.query(ADD_KEYED)
@@ -219,18 +214,3 @@ def test_transaction_that_has_called_a_function__adds_jobs_while_the_queue_is_mi
             holding.query(ADD_KEYED)
             holder.commit()
             under_way.result(60)
-
-
-def test_repair__builds_what_the_migrations_build() -> None:
-    """Only repair builds the indexes of an adopted queue."""
-    operations: list[Any] = [
-        operation
-        for name in MIGRATIONS
-        for operation in import_module(f"django_graphile_worker.migrations.{name}").Migration.operations
-    ]
-    files = {operation.forwards for operation in operations if isinstance(operation, RunSchemaFile)}
-    built = {name for operation in operations if isinstance(operation, BuildIndexes) for name in operation.filenames}
-    replaced = [(each.name, each.forwards) for each in operations if isinstance(each, ReplaceFunctions)]
-    assert [(installer.WORKER_SCHEMA, installer.FUNCTION_FILES), *replaced] == list(installer.FUNCTION_SETS)
-    described = {name for name in files if indexes.indexes_of([name], schema="any")}
-    assert described <= built == set(indexes.FILES)

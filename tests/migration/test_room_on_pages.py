@@ -11,7 +11,7 @@ from django_graphile_worker.sql import claims, tasks
 from tests.migration.conftest import Site
 from tests.support.worker_sql import WorkerSql
 
-BEFORE = "0030"
+BEFORE = "0001"
 # The planner of an earlier PostgreSQL takes the room for rows.
 ROOM_SINCE = 170000
 OPTIONS = "select reloptions from pg_class where oid = '{schema}._private_jobs'::regclass"
@@ -55,7 +55,6 @@ def test_claim__writes_rows_to_the_pages_where_they_were(
             token="django-worker-0123456789abcdef01/1234567",
             task_ids=task_ids,
             max_jobs=500,
-            max_queues=1,
             max_per_queue=1,
         )
     assert len(claimed.claims) == 500

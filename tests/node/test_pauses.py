@@ -8,9 +8,9 @@ from tests.migration.conftest import Site
 from tests.node.conftest import NodeWorker
 from tests.support.worker_sql import WorkerSql
 
-PAUSE = "select * from {schema}._private_pause_v1('queue', 'mail', null, '', '', false)"
-RESUME = "select * from {schema}._private_resume_v1('queue', 'mail')"
-SETTLE = "select * from {schema}._private_settle_pauses_v1()"
+PAUSE = "select * from {schema}._private_pause('queue', 'mail', null, '', '', false)"
+RESUME = "select * from {schema}._private_resume('queue', 'mail')"
+SETTLE = "select * from {schema}._private_settle_pauses()"
 GATE = 4711
 
 

@@ -13,13 +13,12 @@ from django.db import connection
 from django.test import Client
 
 from django_graphile_worker.admin.audit import message_of
-from django_graphile_worker.sql.statistics.statistics import BUCKETS, Row
 from tests.support.operating import execute
-from tests.support.recorded_statistics import append_and_fold
+from tests.support.recorded_statistics import append_and_fold, make_row
 
 BASE = "/admin/graphile_worker/"
 OVERVIEW, JOBS, QUEUES = BASE + "overview/", BASE + "job/", BASE + "jobqueue/"
-RECURRING, WORKERS, ERRORS = BASE + "recurringtask/", BASE + "worker/", BASE + "errorgroup/"
+WORKERS, ERRORS = BASE + "worker/", BASE + "errorgroup/"
 EVENTS, SCHEDULES = BASE + "event/", BASE + "schedule/"
 HISTORY, PAUSES, LIMITS = BASE + "pastattempt/", BASE + "pausedwork/", BASE + "limitkey/"
 ADD, ACT, ACT_ON_SCHEDULES = JOBS + "add/", JOBS + "act/", SCHEDULES + "act/"
@@ -93,19 +92,8 @@ def make_worker(worker_id: str, *, silent: float = 1.0, **metadata: Any) -> str:
 
 def record_statistics(schema: str, task: str, **counts: Any) -> int:
     """Record counts of a task in the current minute; return when the minute began."""
-    minute = int(time.time()) // 60 * 60
-    histogram = [0] * BUCKETS
-    histogram[20] = counts.get("succeeded", 0)
-    defaults = {"succeeded": 0, "failed": 0, "permanently_failed": 0, "interrupted": 0}
-    row = Row(
-        started_at=minute,
-        task_identifier=task,
-        duration_seconds=1.0,
-        wait_seconds=1.0,
-        durations=histogram,
-        waits=histogram,
-        **(defaults | counts),
-    )
+    histogram = {20: counts.get("succeeded", 0)}
+    row = make_row(task, time.time(), run_microseconds=1_000_000, durations=histogram, waits=histogram, **counts)
     with connection.cursor() as cursor:
         append_and_fold(cursor, [row], schema=schema)
-    return minute
+    return row.started_at

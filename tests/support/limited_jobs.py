@@ -14,10 +14,9 @@ from django_graphile_worker.limits.numbers import LimitNumbers
 from django_graphile_worker.sql import releases
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.limits import claiming, places, sorting, sweeping
-from django_graphile_worker.sql.limits.numbers import parameters_of
+from django_graphile_worker.sql.limits.claiming import parameters_of
 
 TASK = "limited"
-SHAPE = 7
 
 
 class LimitedJobs:
@@ -66,14 +65,14 @@ class LimitedJobs:
     def sort(self, most: int = 500) -> int:
         """Sort a batch of due jobs; return how many."""
         with self.connection.cursor() as cursor, self.connection.transaction():
-            picked = sorting.pick_unsorted(cursor, schema=self.schema, shapes={self.task_id: SHAPE}, most=most)
+            picked = sorting.pick_unsorted(cursor, schema=self.schema, task_ids=[self.task_id], most=most)
             jobs = [sorting.SortedJob(job, self._lane_of(job)) for job in picked.jobs]
             return sorting.park(cursor, jobs, schema=self.schema).jobs if jobs else 0
 
     def pick(self, **options: Any) -> sorting.Unsorted:
         """Pick jobs to sort, and leave them as they are."""
         with self.connection.cursor() as cursor, self.connection.transaction(force_rollback=True):
-            return sorting.pick_unsorted(cursor, schema=self.schema, shapes={self.task_id: SHAPE}, most=10, **options)
+            return sorting.pick_unsorted(cursor, schema=self.schema, task_ids=[self.task_id], most=10, **options)
 
     def sort_all(self) -> None:
         while self.sort():
@@ -88,10 +87,9 @@ class LimitedJobs:
             cursor,
             schema=self.schema,
             token=next(self._tokens),
-            shapes={self.task_id: SHAPE},
             numbers=self.numbers,
             max_jobs=max_jobs,
-            **options,
+            **{"expiries": {self.task_id: None}, **options},
         )
 
     def claim_all(self, max_jobs: int = 10, **options: Any) -> list[Claim]:
@@ -150,7 +148,7 @@ class LimitedJobs:
         payload = json.loads(job.payload_text)
         keys = tuple((name, str(payload.get(name, ""))) for name in self._limits)
         turn_limit = self._limits[0] if self._is_fair else None
-        return sorting.Lane(job.task_id, SHAPE, job.queue_id or 0, job.flags_text, turn_limit, keys)
+        return sorting.Lane(job.task_id, job.queue_id or 0, job.flags_text, turn_limit, keys)
 
 
 def field_of(claims: Sequence[Claim], field: str) -> list[Any]:

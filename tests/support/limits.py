@@ -37,9 +37,8 @@ def park_job(
         "_private_limit_lanes",
         using,
         task_id=task_id,
-        # Each lane has its own shape, so that no two are the same.
-        shape=job_id,
-        key_ids=[key_id],
+        # With a key of its own, so that no two lanes are the same.
+        key_ids=[-job_id, key_id],
         queue_id=queue_id,
         flags="{}",
         state=2,

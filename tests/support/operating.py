@@ -12,6 +12,7 @@ from django.db import connections
 
 from django_graphile_worker.management.commands.graphile_worker import Command
 from tests.support.factories import minutes_ago
+from tests.support.recorded_statistics import make_row
 
 # Ids of workers.
 DEAD = "django-worker-dead"
@@ -67,11 +68,10 @@ def make_worker(worker_id: str, *, beat: datetime | None = None, using: str = "d
 
 
 def make_statistics(task: str, minutes: float, **counts: Any) -> None:
-    row = {"succeeded": 0, "failed": 0, "permanently_failed": 0, "duration_seconds": 0.0} | counts
-    for period, name in ((60, task), (60, ""), (600, task)):
+    numbers = make_row(task, 0, **counts).counts
+    for period, kind, name in ((60, "task", task), (60, "all", ""), (600, "task", task)):
         execute(
-            "insert into {schema}._private_statistics (period_seconds, started_at, task_identifier, succeeded, failed,"
-            " permanently_failed, interrupted, duration_seconds, wait_seconds, durations, waits)"
-            " values (%s, %s, %s, %s, %s, %s, 0, %s, 0, '{}', '{}')",
-            [period, minutes_ago(minutes), name, *row.values()],
+            "insert into {schema}._private_statistics (period_seconds, kind, started_at, name, counts)"
+            " values (%s, %s, %s, %s, %s)",
+            [period, kind, minutes_ago(minutes), name, numbers],
         )

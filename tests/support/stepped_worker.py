@@ -85,7 +85,9 @@ def run_all(worker: Parts, wait_until: Callable[..., None]) -> None:
         wait_until(lambda: worker.slots.is_idle)
         worker.releaser.step()
         if was_quiet and worker.fetcher.last_claim_was_empty:
-            return
+            if worker.claimer.scan.has_seen_all:
+                return
+            worker.claimer.scan.begin_again()
 
 
 def expect_fast_claim(worker: Parts) -> None:

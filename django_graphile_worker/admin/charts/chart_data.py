@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from django_graphile_worker.sql.statistics.statistics import DAY, HOUR, MINUTE, TEN_MINUTES, Row, together
+from django_graphile_worker.sql.statistics.statistics import ALL, DAY, HOUR, MINUTE, TEN_MINUTES, Row, summed
 
 # The end of the first bucket of a histogram, in seconds; each following bucket spans half an octave.
 FIRST_BOUND = 2.0**-11
@@ -51,14 +51,15 @@ def rows_by_period(rows: Iterable[Row], starts: Sequence[int], unknown: Collecti
     for row in rows:
         if row.started_at in groups:
             groups[row.started_at].append(row)
-    return [
-        None if start in unknown and not group else together(group, started_at=start, task_identifier="")
-        for start, group in groups.items()
-    ]
+    return [None if start in unknown and not group else _together(group, start) for start, group in groups.items()]
 
 
 def total(rows: Iterable[Row | None]) -> Row:
-    return together([row for row in rows if row is not None], started_at=0, task_identifier="")
+    return _together([row for row in rows if row is not None])
+
+
+def _together(rows: Sequence[Row], started_at: int = 0) -> Row:
+    return Row(ALL, "", started_at, summed(row.counts for row in rows))
 
 
 def percentile(histogram: Sequence[int], share: float) -> float | None:

@@ -8,7 +8,6 @@ says whether ``updated_at`` is the time of a change: then the job failed before 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -21,6 +20,7 @@ from django.utils.html import format_html
 from django.utils.translation import gettext as _
 
 from django_graphile_worker.admin import formatting
+from django_graphile_worker.attempts import usual_backoff
 from django_graphile_worker.models import Job
 
 # The clocks of the site and of the database may differ, and an entry is written after the change.
@@ -77,7 +77,7 @@ def failure_time(
 
 def is_exact(job: FailedJob) -> bool:
     """Return whether a failure wrote ``updated_at``: the next attempt is due after the usual back-off."""
-    due = _plus(job.updated_at, math.exp(min(job.attempts, 10)))
+    due = _plus(job.updated_at, usual_backoff(job.attempts))
     return due is not None and abs(due - job.run_at) <= BACK_OFF_TOLERANCE
 
 
@@ -111,7 +111,7 @@ def _last_change(job: FailedJob, entries: Iterable[LogEntry]) -> LogEntry | None
 
 def _estimate(job: FailedJob, now: datetime) -> datetime:
     """Return the time of the next attempt minus the usual back-off: Node's worker does not record the failure."""
-    guess = _plus(job.run_at, -math.exp(min(job.attempts, 10))) or datetime.min.replace(tzinfo=UTC)
+    guess = _plus(job.run_at, -usual_backoff(job.attempts)) or datetime.min.replace(tzinfo=UTC)
     estimate: datetime = max(job.created_at, min(now, max(guess, min(job.updated_at, now))))
     return estimate
 

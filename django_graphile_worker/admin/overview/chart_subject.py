@@ -11,11 +11,9 @@ from django.http import HttpRequest
 from django.utils.translation import gettext as _
 
 from django_graphile_worker.admin.charts.chart_data import Span
-from django_graphile_worker.sql.statistics import named_statistics, statistics
-from django_graphile_worker.sql.statistics.named_statistics import QUEUE, WORKER, NamedRows
-from django_graphile_worker.sql.statistics.statistics import ALL_TASKS
+from django_graphile_worker.sql.statistics import statistics
+from django_graphile_worker.sql.statistics.statistics import ALL, QUEUE, TASK, WORKER, NamedRows
 
-TASK = "task"
 KINDS = (TASK, QUEUE, WORKER)
 # The parameter of the form that selects the subject. Links have the kind as their parameter: ?queue=eu.
 PARAMETER = "of"
@@ -61,11 +59,8 @@ def selected_subject(request: HttpRequest) -> Subject:
 
 def read_counts(cursor: Any, subject: Subject, span: Span, now: datetime, *, schema: str) -> NamedRows:
     """Read the statistics of the subject."""
-    period, since = span.period, span.since(now)
-    if subject.kind in (QUEUE, WORKER):
-        return named_statistics.read(cursor, subject.kind, subject.name, schema=schema, period=period, since=since)
-    task = subject.name or ALL_TASKS
-    return NamedRows(statistics.read(cursor, schema=schema, period=period, since=since, task=task), frozenset())
+    kind, period, since = subject.kind or ALL, span.period, span.since(now)
+    return statistics.read(cursor, kind, subject.name, schema=schema, period=period, since=since)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,7 @@ from django_graphile_worker.admin.charts.chart_axes import Period, periods
 from django_graphile_worker.admin.charts.chart_data import Span, percentile, rows_by_period, total
 from django_graphile_worker.admin.charts.drawing import Series
 from django_graphile_worker.sql.statistics.backlog_samples import SamplesOfPeriod
-from django_graphile_worker.sql.statistics.named_statistics import NamedRows
-from django_graphile_worker.sql.statistics.statistics import Row
+from django_graphile_worker.sql.statistics.statistics import NamedRows, Row
 
 Rows = Sequence[Row | None]
 
@@ -69,7 +68,7 @@ def expired_jobs(number: int) -> str:
 
 
 def _failures(rows: Rows, sums: Row, axis: Sequence[Period], span: Span) -> Chart:
-    number = sums.failed + sums.permanently_failed
+    number = sums.failures
     summary = ngettext("%(number)s attempt failed", "%(number)s attempts failed", number)
     return make_chart(
         "failures",

@@ -45,8 +45,9 @@ from django_graphile_worker.sql.inspection import events, lock_holders, overview
 from django_graphile_worker.sql.inspection.job_search.counts import Count, OldestReady, count_states, oldest_ready
 from django_graphile_worker.sql.inspection.job_search.criteria import Criteria, State
 from django_graphile_worker.sql.inspection.unpaused_jobs import oldest_unpaused
-from django_graphile_worker.sql.statistics import backlog_samples, named_statistics
+from django_graphile_worker.sql.statistics import backlog_samples, statistics
 from django_graphile_worker.sql.statistics.backlog_samples import Sample
+from django_graphile_worker.sql.statistics.statistics import TASK
 
 # An older sample says little about the jobs of now.
 NEWEST_SAMPLE_SECONDS = 180.0
@@ -130,7 +131,7 @@ class OverviewAdmin(PageAdmin):
     def _chart_context(
         self, request: HttpRequest, figures: OverviewFigures, span: Span, subject: Subject, now: datetime
     ) -> dict[str, Any]:
-        names = {chart_subject.TASK: figures.tasks.page.names, **figures.names}
+        names = {TASK: figures.tasks.page.names, **figures.names}
         spans = {"hour": _("Hour"), "day": _("Day"), "week": _("Week")}
         return {
             "charts": draw_charts(figures.charts, span, now),
@@ -179,9 +180,7 @@ def _read(alias: str, span: Span, subject: Subject, now: datetime, task_page: tu
             overview.health(cursor, schema=schema),
             queue_depths.busiest_queues(cursor, schema=schema, timeout=conf.current().worker_timeout),
             ChartFigures(chart_subject.read_counts(cursor, subject, span, now, schema=schema), samples),
-            named_statistics.busiest_names(
-                cursor, schema=schema, period=span.coarse_period, since=span.coarse_since(now)
-            ),
+            statistics.busiest_names(cursor, schema=schema, period=span.coarse_period, since=span.coarse_since(now)),
             read_figures(cursor, span, now, schema=schema, number=number, search=search),
             events.alarms(cursor, schema=schema),
             known_crontabs(cursor, schema=schema),

@@ -94,15 +94,15 @@ def read_figures(
 
 def ranked_tasks(totals: Sequence[Row], ages: Sequence[TaskBacklog]) -> list[str]:
     """Return the tasks that ran or have jobs: first the tasks that fail, then by runs, then by the oldest job."""
-    runs = {row.task_identifier: row for row in totals}
+    runs = {row.name: row for row in totals}
     backlogs = {each.task_identifier: each for each in ages if has_backlog(each)}
 
     def rank(name: str) -> tuple[Any, ...]:
         row, backlog = runs.get(name), backlogs.get(name)
-        failures = row.failed + row.permanently_failed if row else 0
+        failures = row.failures if row else 0
         expired = row.expired if row else 0
         has_failed, retries = (bool(backlog.failed), bool(backlog.retrying)) if backlog else (False, False)
-        ended = row.succeeded + failures if row else 0
+        ended = row.runs if row else 0
         oldest = (backlog.oldest_seconds or 0.0) if backlog else 0.0
         fails = bool(failures or has_failed or retries or expired)
         return (not fails, -failures, -expired, not has_failed, not retries, -ended, -oldest, name)

@@ -15,7 +15,7 @@ from django_graphile_worker.management.operator.formatting import capped, counte
 from django_graphile_worker.management.operator.verb import Options
 from django_graphile_worker.management.operator.worker_states import running_jobs, worker_state
 from django_graphile_worker.pause_type import Pause
-from django_graphile_worker.sql import expiry, pauses
+from django_graphile_worker.sql import pauses
 from django_graphile_worker.sql.cursor import Cursor
 from django_graphile_worker.sql.inspection import overview
 from django_graphile_worker.sql.inspection.job_search import counts
@@ -27,7 +27,7 @@ from django_graphile_worker.sql.inspection.unserved_tasks import UnservedTask, u
 from django_graphile_worker.sql.install.installer import foreign_functions
 from django_graphile_worker.sql.migrations_ledger import refuse_breaking_migration
 from django_graphile_worker.sql.statistics import statistics
-from django_graphile_worker.sql.statistics.statistics import MINUTE, Row
+from django_graphile_worker.sql.statistics.statistics import ALL, MINUTE, TASK, Row
 
 # Counting stops at this number: the exact number of more than ten thousand jobs makes no difference.
 CAP = 10_000
@@ -54,8 +54,6 @@ class QueueStatus:
     # How full the server's queue of notifications is, from 0 to 1.
     notify_queue_usage: float = 0.0
     pauses: Sequence[Pause] = ()
-    # Jobs that expired in the last minutes.
-    expired: int = 0
 
     @property
     def waiting_seconds(self) -> float:
@@ -89,7 +87,12 @@ class QueueStatus:
     @property
     def failed(self) -> int:
         """Runs that failed in the last minutes, permanently or not."""
-        return sum(row.failed + row.permanently_failed for row in self.recent)
+        return sum(row.failures for row in self.recent)
+
+    @property
+    def expired(self) -> int:
+        """Jobs that expired in the last minutes."""
+        return sum(row.expired for row in self.recent)
 
 
 def read_status(console: Console, tasks: tuple[str, ...] = ()) -> QueueStatus:
@@ -116,13 +119,12 @@ def read_status(console: Console, tasks: tuple[str, ...] = ()) -> QueueStatus:
             ],
             recent=[
                 row
-                for task in tasks or (statistics.ALL_TASKS,)
-                for row in statistics.read(cursor, schema=schema, period=MINUTE, since=since, task=task)
+                for kind, name in [(TASK, task) for task in tasks] or [(ALL, "")]
+                for row in statistics.read(cursor, kind, name, schema=schema, period=MINUTE, since=since).rows
             ],
             schema_problem=_schema_problem(cursor, schema),
             notify_queue_usage=overview.notify_queue_usage(cursor),
             pauses=paused,
-            expired=expiry.number_of_expired(cursor, schema=schema, period=MINUTE, since=since, tasks=tasks),
         )
 
 

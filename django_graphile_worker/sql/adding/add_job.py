@@ -9,7 +9,7 @@ from django_graphile_worker.exceptions import SchemaError
 from django_graphile_worker.job_options import JobKeyMode
 from django_graphile_worker.jobs import Job, JobSpec
 from django_graphile_worker.payloads import decode, decode_leniently
-from django_graphile_worker.sql.adding.insert_jobs import insert_job
+from django_graphile_worker.sql.adding.specs import new_job, not_inserted
 from django_graphile_worker.sql.adding.unique_jobs import add_unique_jobs
 from django_graphile_worker.sql.codecs import within_python_years as readable
 from django_graphile_worker.sql.function_calls import MOMENT, call_statements, moment
@@ -55,22 +55,35 @@ _ARGUMENTS = f", %s::json, %s::text, {MOMENT}, %s::int, %s::text, %s::int, %s::t
 
 ADD_JOB = call_statements("add_job", added_columns("now()"), "add_job", first="%s::text", rest=_ARGUMENTS)
 
+# The same for a job without a key and without a time, which is the usual one. PostgreSQL parses and plans the statement
+# for every call, so it is as short as possible. All arguments are given, because PostgreSQL would read the text of the
+# defaults otherwise, and none has a type: there is one function of this name.
+ADD_JOB_NOW = """/* gw:add_job */
+    select (:SCHEMA.add_job(%s, %s, %s, null, %s, null, %s, %s, null)).id, now()"""
 
-def add_job(
-    cursor: Cursor, spec: JobSpec, payload: str, *, schema: str, notify: bool = True, alone: bool = False
-) -> Job:
-    """Add one job; ``payload`` is the payload of the spec as JSON text. For ``alone`` see ``insert_job``."""
+
+def add_job(cursor: Cursor, spec: JobSpec, payload: str, *, schema: str, notify: bool = True) -> Job:
+    """Add one job; ``payload`` is the payload of the spec as JSON text."""
     if spec.unique is not None:
         return add_unique_jobs(cursor, [(spec, payload)], schema=schema, notify=notify)[0]
-    if spec.job_key is None:
-        return insert_job(cursor, spec, payload, schema=schema, notify=notify, alone=alone)
+    if spec.job_key is None and spec.run_at is None and notify:
+        return _add_now(cursor, spec, payload, schema=schema)
     if spec.job_key_mode is JobKeyMode.UNSAFE_DEDUPE:
         return _add_unless_known(cursor, spec, payload, schema=schema, notify=notify)
     cursor.execute(statement(ADD_JOB[notify], schema), _parameters(spec, payload))
     row = Added._make(cursor.fetchone()[:WIDTH])
-    _require(row.id, schema)
+    _require(row.id, spec, schema)
     job = added_job(spec, payload, row, row.now)
     return with_true_times(cursor, [job], schema=schema)[0] if row.run_at and is_infinite(row.run_at) else job
+
+
+def _add_now(cursor: Cursor, spec: JobSpec, payload: str, *, schema: str) -> Job:
+    flags = list(spec.flags) if spec.flags else None
+    parameters = (spec.identifier, payload, spec.queue_name, spec.max_attempts, spec.priority, flags)
+    cursor.execute(statement(ADD_JOB_NOW, schema), parameters)
+    job_id, now = cursor.fetchone()
+    _require(job_id, spec, schema)
+    return new_job(spec, payload, job_id, now, now)
 
 
 # The place of the revision in JOB_COLUMNS. It is zero until a job with the same key is added.
@@ -87,7 +100,7 @@ ADD_JOB_UNLESS_KNOWN = call_statements(
 def _add_unless_known(cursor: Cursor, spec: JobSpec, payload: str, *, schema: str, notify: bool) -> Job:
     cursor.execute(statement(ADD_JOB_UNLESS_KNOWN[notify], schema), _parameters(spec, payload))
     row = cursor.fetchone()
-    _require(row[0], schema)
+    _require(row[0], spec, schema)
     if row[_REVISION] > 0 and row[_CAN_READ_NAMES_PLACE]:
         return jobs_from(cursor, [row], schema=schema)[0].as_existing()
     job = job_from(row, {("task", row[1]): spec.identifier, ("queue", row[2]): spec.queue_name or ""})
@@ -132,7 +145,9 @@ def added_job(spec: JobSpec, payload: str, row: Added, now: datetime) -> Job:
     )
 
 
-def _require(job_id: int | None, schema: str) -> None:
+def _require(job_id: int | None, spec: JobSpec, schema: str) -> None:
+    if job_id is None and spec.job_key is None:
+        raise not_inserted(schema)
     if job_id is None:
         raise SchemaError(
             f"add_job: expected the job back, got nothing: the functions in the schema {schema!r} are "

@@ -1,42 +1,53 @@
-"""Add many jobs with few statements: jobs without a key as columns, jobs with a key as one JSON document of specs."""
+"""Add many jobs with few statements: payloads alone as columns, jobs with options or keys as one JSON document."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.job_options import JobKeyMode
 from django_graphile_worker.jobs import Job, JobSpec
 from django_graphile_worker.sql.adding.add_job import WIDTH, Added, add_job, added_columns, added_job
-from django_graphile_worker.sql.adding.insert_jobs import insert_jobs_call, inserted_jobs
-from django_graphile_worker.sql.adding.specs import Entry, element
+from django_graphile_worker.sql.adding.specs import Entry, element, new_job, not_inserted
 from django_graphile_worker.sql.adding.unique_jobs import add_unique_jobs
+from django_graphile_worker.sql.codecs import text_array
 from django_graphile_worker.sql.function_calls import call_statements
+from django_graphile_worker.sql.parked_jobs import with_true_times
 from django_graphile_worker.sql.schema import statement
 
 if TYPE_CHECKING:
     from django_graphile_worker.sql.cursor import Cursor, Row
 
+# How many jobs without a key one statement adds. More are not faster, and need more memory.
+MAX_UNKEYED = 1_000
 
-# A statement, and its parameters.
-Call = tuple[str, tuple[Any, ...]]
 
-
-class Batch(Frozen):
+@dataclass(frozen=True, slots=True)
+class Batch:
     """Neighbouring specs and their payloads that one statement can add; ``mode`` is None when no spec has a key."""
 
     mode: JobKeyMode | None
     specs: list[JobSpec]
     payloads: list[str]
 
+    @property
+    def is_one_statement(self) -> bool:
+        """Return whether one statement adds the jobs."""
+        return self.mode is not JobKeyMode.UNSAFE_DEDUPE or len(self.specs) == 1
 
-def batches(entries: Iterable[Entry], *, most_entries: int, most_unkeyed: int, most_characters: int) -> Iterator[Batch]:
+    @property
+    def entries(self) -> list[Entry]:
+        """Return the specs, each with its payload."""
+        return list(zip(self.specs, self.payloads, strict=True))
+
+
+def batches(entries: Iterable[Entry], *, max_keyed: int, max_characters: int) -> Iterator[Batch]:
     """Cut a stream of entries into batches, where the job key mode changes or a statement would become too large.
 
     Only neighbours share a batch: jobs must get their ids in the order of the specs, and of several specs with the same
-    key the last must win. A batch without keys may be smaller, so that its client and the server work at the same time.
+    key the last must win.
     """
     specs: list[JobSpec] = []
     payloads: list[str] = []
@@ -44,16 +55,18 @@ def batches(entries: Iterable[Entry], *, most_entries: int, most_unkeyed: int, m
     size = 0
     for spec, payload in entries:
         mode = _mode(spec)
-        is_full = size >= most_characters or len(specs) >= (most_unkeyed if present is None else most_entries)
-        if specs and (is_full or not _can_join(mode, present)):
-            yield Batch(mode=present, specs=specs, payloads=payloads)
+        if specs and not _can_join(mode, present):
+            yield Batch(present, specs, payloads)
             specs, payloads, present, size = [], [], None, 0
         present = mode if present is None else present
         specs.append(spec)
         payloads.append(payload)
         size += len(payload)
+        if size >= max_characters or len(specs) >= (MAX_UNKEYED if present is None else max_keyed):
+            yield Batch(present, specs, payloads)
+            specs, payloads, present, size = [], [], None, 0
     if specs:
-        yield Batch(mode=present, specs=specs, payloads=payloads)
+        yield Batch(present, specs, payloads)
 
 
 def _mode(spec: JobSpec) -> JobKeyMode | None:
@@ -69,6 +82,13 @@ def _can_join(mode: JobKeyMode | None, present: JobKeyMode | None) -> bool:
     return mode == present or (present is None and mode is not JobKeyMode.UNSAFE_DEDUPE)
 
 
+# A payload is a line: the encoder escapes line breaks.
+_PLAIN_SPECS = r"""array(
+    select (spec.identifier, spec.payload::json, null, null, null, null, null, null):::SCHEMA.job_spec
+    from rows from (unnest(%s::pg_catalog.text[]), string_to_table(%s::pg_catalog.text, E'\n'))
+        with ordinality as spec(identifier, payload, place)
+    order by spec.place
+)"""
 _SPECS = """(
     select array_agg(
         (spec.i, spec.p, spec.q, coalesce(spec.t, now() + spec.d * interval '1 second'),
@@ -82,30 +102,75 @@ _SPECS = """(
 
 _NOW_ONCE = "case when row_number() over () = 1 then now() end"
 
+ADD_PLAIN_JOBS = call_statements("add_jobs", f"job.id, {_NOW_ONCE}", "add_jobs", first=_PLAIN_SPECS, rest=", false")
+ADD_PLAIN_JOBS_BLINDLY = call_statements("add_jobs", "job.id", "add_jobs", first=_PLAIN_SPECS, rest=", false")
 ADD_JOBS = call_statements("add_jobs", added_columns(_NOW_ONCE), "add_jobs", first=_SPECS, rest=", %s::boolean")
 ADD_JOBS_BLINDLY = call_statements("add_jobs", "job.id", "add_jobs", first=_SPECS, rest=", %s::boolean")
 
 
-def batch_call(batch: Batch, *, schema: str, notify: bool = True, returning: bool = True) -> Call:
-    """Return the statement that adds a batch, and its parameters; ``jobs_of_batch`` reads the rows that it returns."""
+def add_batch(cursor: Cursor, batch: Batch, *, schema: str, notify: bool = True) -> list[Job]:
+    """Add the jobs of a batch, and return the job of each spec, in their order."""
     if batch.mode is JobKeyMode.UNSAFE_DEDUPE:
-        raise ValueError("batch_call: expected jobs that one statement can add, got unsafe_dedupe.")
-    if batch.mode is None:
-        return insert_jobs_call(batch.specs, batch.payloads, schema=schema, notify=notify, returning=returning)
-    return statement((ADD_JOBS if returning else ADD_JOBS_BLINDLY)[notify], schema), _parameters(batch)
+        return _add_one_by_one(cursor, batch, schema=schema, notify=notify)
+    if _is_plain(batch):
+        cursor.execute(statement(ADD_PLAIN_JOBS[notify], schema), _columns(batch))
+        rows = _rows(cursor, batch, schema)
+        now = rows[0][1]
+        return [
+            new_job(spec, payload, row[0], now, now)
+            for spec, payload, row in zip(batch.specs, batch.payloads, rows, strict=True)
+        ]
+    cursor.execute(statement(ADD_JOBS[notify], schema), _document(batch))
+    jobs = _in_order(batch, _rows(cursor, batch, schema))
+    # A job that waits for a limit, and whose time was preserved, has its true time elsewhere.
+    return with_true_times(cursor, jobs, schema=schema) if batch.mode is JobKeyMode.PRESERVE_RUN_AT else jobs
 
 
-def jobs_of_batch(rows: Sequence[Row], batch: Batch, *, schema: str) -> list[Job]:
-    """Return the job of each spec of the batch, in their order, from the rows of its statement."""
-    if batch.mode is None:
-        return inserted_jobs(rows[0], batch.specs, batch.payloads, schema=schema)
-    return _in_order(batch, rows)
+def add_batch_blindly(cursor: Cursor, batch: Batch, *, schema: str, notify: bool = True) -> None:
+    """Add the jobs of a batch, and read nothing back."""
+    if batch.mode is JobKeyMode.UNSAFE_DEDUPE:
+        _add_one_by_one(cursor, batch, schema=schema, notify=notify)
+    elif _is_plain(batch):
+        cursor.execute(statement(ADD_PLAIN_JOBS_BLINDLY[notify], schema), _columns(batch))
+    else:
+        cursor.execute(statement(ADD_JOBS_BLINDLY[notify], schema), _document(batch))
 
 
-def add_one_by_one(cursor: Cursor, batch: Batch, *, schema: str, notify: bool) -> list[Job]:
+def _is_plain(batch: Batch) -> bool:
+    """Return whether all specs are a task and a payload, without an option."""
+    return batch.mode is None and all(map(_has_no_option, batch.specs))
+
+
+def _has_no_option(spec: JobSpec) -> bool:
+    return (
+        spec.queue_name is None
+        and spec.run_at is None
+        and spec.max_attempts is None
+        and spec.priority is None
+        and not spec.flags
+    )
+
+
+def _columns(batch: Batch) -> tuple[str, str]:
+    return text_array(spec.identifier for spec in batch.specs), "\n".join(batch.payloads)
+
+
+def _document(batch: Batch) -> tuple[str, bool]:
+    document = "[" + ",".join(map(element, batch.specs, batch.payloads)) + "]"
+    return document, batch.mode is JobKeyMode.PRESERVE_RUN_AT
+
+
+def _rows(cursor: Cursor, batch: Batch, schema: str) -> list[Row]:
+    rows: list[Row] = cursor.fetchall()
+    if len(rows) != len(batch.specs) or rows[0][0] is None:
+        raise not_inserted(schema)
+    return rows
+
+
+def _add_one_by_one(cursor: Cursor, batch: Batch, *, schema: str, notify: bool) -> list[Job]:
     """Add the jobs of a batch whose job key mode only ``add_job`` has, and unique jobs."""
     jobs: list[Job] = []
-    for is_unique, some in groupby(_entries(batch), key=lambda entry: entry[0].unique is not None):
+    for is_unique, some in groupby(batch.entries, key=lambda entry: entry[0].unique is not None):
         if is_unique:
             jobs += add_unique_jobs(cursor, list(some), schema=schema, notify=notify)
         else:
@@ -113,25 +178,12 @@ def add_one_by_one(cursor: Cursor, batch: Batch, *, schema: str, notify: bool) -
     return jobs
 
 
-def _entries(batch: Batch) -> list[Entry]:
-    return list(zip(batch.specs, batch.payloads, strict=True))
-
-
 def _in_order(batch: Batch, rows: Sequence[Row]) -> list[Job]:
     """Return the job of each entry. Entries that share a key share a row, which holds the values of the last entry."""
-    entries = _entries(batch)
     added = [Added._make(row[:WIDTH]) for row in rows]
     now = added[0].now
-    last_entry = {entry[0].job_key: entry for entry in entries if entry[0].job_key is not None}
-    keyed = {row.key: row for row in added if row.key is not None}
-    jobs = {key: added_job(*last_entry[key], keyed[key], now) for key in last_entry}
-    unkeyed = (row for row in added if row.key is None)
+    last_entry = {entry[0].job_key: entry for entry in batch.entries}
     return [
-        added_job(*entry, next(unkeyed), now) if entry[0].job_key is None else jobs[entry[0].job_key]
-        for entry in entries
+        added_job(*(entry if row.key is None else last_entry[row.key]), row, now)
+        for entry, row in zip(batch.entries, added, strict=True)
     ]
-
-
-def _parameters(batch: Batch) -> tuple[str, bool]:
-    document = "[" + ",".join(map(element, batch.specs, batch.payloads)) + "]"
-    return document, batch.mode is JobKeyMode.PRESERVE_RUN_AT

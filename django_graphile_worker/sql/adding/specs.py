@@ -1,14 +1,18 @@
-"""Specs as JSON, for the functions of the schema that take many."""
+"""Specs as JSON, for the functions of the schema, and as the jobs that were added for them."""
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from json.encoder import encode_basestring as quoted
 
-from django_graphile_worker.jobs import JobSpec
+from django_graphile_worker.exceptions import SchemaError
+from django_graphile_worker.job_options import DEFAULT_MAX_ATTEMPTS
+from django_graphile_worker.jobs import Job, JobSpec
 
 # A spec, and its payload as JSON text.
 Entry = tuple[JobSpec, str]
+
+_NO_FLAGS: frozenset[str] = frozenset()
 
 
 def element(spec: JobSpec, payload: str) -> str:
@@ -16,8 +20,10 @@ def element(spec: JobSpec, payload: str) -> str:
     parts = [f'"i":{quoted(spec.identifier)}', f'"p":{payload}']
     if spec.queue_name is not None:
         parts.append(f'"q":{quoted(spec.queue_name)}')
-    if spec.run_at is not None:
-        parts.append(_time(spec))
+    if isinstance(spec.run_at, timedelta):
+        parts.append(f'"d":{spec.run_at.total_seconds()!r}')
+    elif spec.run_at is not None:
+        parts.append(f'"t":"{spec.run_at.isoformat()}"')
     if spec.max_attempts is not None:
         parts.append(f'"m":{spec.max_attempts}')
     if spec.job_key is not None:
@@ -29,8 +35,33 @@ def element(spec: JobSpec, payload: str) -> str:
     return "{" + ",".join(parts) + "}"
 
 
-def _time(spec: JobSpec) -> str:
-    run_at = spec.run_at
-    if isinstance(run_at, timedelta):
-        return f'"d":{run_at.total_seconds()!r}'
-    return f'"t":"{run_at.isoformat()}"' if run_at is not None else '"t":null'
+def new_job(spec: JobSpec, payload: str, job_id: int, now: datetime, run_at: datetime) -> Job:
+    """Return the job that was inserted for a spec without a key; its payload is decoded when it is first read."""
+    return Job.of_checked_values(
+        {
+            "id": job_id,
+            "task_identifier": spec.identifier,
+            "_json": payload,
+            "queue_name": spec.queue_name,
+            "priority": spec.priority or 0,
+            "run_at": run_at,
+            "attempts": 0,
+            "max_attempts": spec.max_attempts or DEFAULT_MAX_ATTEMPTS,
+            "last_error": None,
+            "created_at": now,
+            "updated_at": now,
+            "key": None,
+            "locked_at": None,
+            "locked_by": None,
+            "revision": 0,
+            "flags": frozenset(spec.flags) if spec.flags else _NO_FLAGS,
+        }
+    )
+
+
+def not_inserted(schema: str) -> SchemaError:
+    """Return the error for a spec without a key for which no row came back."""
+    return SchemaError(
+        f"add_job: expected the job back, got nothing: a trigger on the table of jobs in the schema {schema!r} keeps "
+        "rows from being inserted. Drop the trigger."
+    )

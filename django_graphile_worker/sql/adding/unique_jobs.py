@@ -13,8 +13,7 @@ from django_graphile_worker import simulation
 from django_graphile_worker.job_options import Unique
 from django_graphile_worker.jobs import Job, JobSpec
 from django_graphile_worker.payloads import decode_leniently
-from django_graphile_worker.sql.adding.insert_jobs import inserted_job
-from django_graphile_worker.sql.adding.specs import Entry, element
+from django_graphile_worker.sql.adding.specs import Entry, element, new_job
 from django_graphile_worker.sql.jobs import get_jobs
 from django_graphile_worker.sql.schema import statement
 
@@ -55,9 +54,9 @@ def add_unique_jobs(cursor: Cursor, entries: Sequence[Entry], *, schema: str, no
 
 def _job(spec: JobSpec, payload: str, row: _Added, known: Mapping[int, Job]) -> Job:
     if row.is_new:
-        return inserted_job(spec, payload, row.id, row.now, row.run_at)
+        return new_job(spec, payload, row.id, row.now, row.run_at)
     # A job that has ended is known by its id alone.
-    return (known.get(row.id) or inserted_job(spec, payload, row.id, row.added_at, row.added_at)).as_existing()
+    return (known.get(row.id) or new_job(spec, payload, row.id, row.added_at, row.added_at)).as_existing()
 
 
 def _element(spec: JobSpec, payload: str) -> str:

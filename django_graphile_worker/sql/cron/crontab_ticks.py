@@ -126,7 +126,7 @@ with {clock()}, {_JOBS}, free as materialized (
     where known.identifier = free.identifier
     returning known.identifier
 ), event as materialized (
-    select :SCHEMA._private_add_event_v1('schedule_backfilled', 1, won.identifier,
+    select :SCHEMA._private_add_event('schedule_backfilled', 1, won.identifier,
         jsonb_build_object('name', won.identifier, 'ticks', %(late)s::int, 'last_tick', %(last_tick)s::timestamptz),
         null, null, true) as id
     from won where %(late)s::int > 0

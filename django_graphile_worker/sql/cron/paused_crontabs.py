@@ -22,7 +22,7 @@ with known as materialized (
 )
 update only :SCHEMA._private_known_crontabs as paused set last_execution = 'infinity'
 from known where paused.identifier = known.identifier
-returning paused.identifier, :SCHEMA._private_add_event_v1(
+returning paused.identifier, :SCHEMA._private_add_event(
     'schedule_paused', 1, paused.identifier, jsonb_build_object('name', paused.identifier))"""
 
 # The item is known from now on: the ticks during the pause are not backfilled.
@@ -33,7 +33,7 @@ with kept as (
 update only :SCHEMA._private_known_crontabs as known
 set last_execution = (select kept.last_execution from kept), known_since = pg_catalog.clock_timestamp()
 where known.identifier = %(identifier)s and known.last_execution = 'infinity'
-returning known.identifier, :SCHEMA._private_add_event_v1(
+returning known.identifier, :SCHEMA._private_add_event(
     'schedule_resumed', 1, known.identifier, jsonb_build_object('name', known.identifier))"""
 
 PAUSED = f"""/* gw:cron:paused */

@@ -8,3 +8,12 @@ create table :SCHEMA._private_installation (
   is_adopted boolean not null default false,
   found_functions jsonb not null default '{}'
 );
+
+-- Migrating an adopted schema back to zero runs the texts of the functions that were found, with the rights of whoever
+-- migrates. Roles that were granted everything on all tables must not write them. These policies are restrictive, so
+-- that no other policy gives the right back.
+alter table :SCHEMA._private_installation enable row level security;
+create policy installation_is_read on :SCHEMA._private_installation for select using (true);
+create policy installation_gets_no_rows on :SCHEMA._private_installation as restrictive for insert with check (false);
+create policy installation_stays_as_it_is on :SCHEMA._private_installation as restrictive for update using (false);
+create policy installation_keeps_its_rows on :SCHEMA._private_installation as restrictive for delete using (false);

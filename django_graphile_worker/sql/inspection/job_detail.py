@@ -38,7 +38,8 @@ left join :SCHEMA._private_job_queues as queue on queue.id = job.job_queue_id
 left join :SCHEMA._private_workers as worker on worker.id = :SCHEMA._private_worker_of(job.locked_by)
 left join :SCHEMA._private_job_recoveries as recovery on recovery.job_id = job.id
 left join :SCHEMA._private_stop_requests as request
-    on request.job_id = job.id and request.token = job.locked_by and request.requested_at >= job.locked_at
+    on request.job_id = job.id and request.token = job.locked_by and (
+        request.requested_at >= job.locked_at or starts_with(job.locked_by, 'django-worker-'))
 left join lateral (
     select other.id, other_task.identifier from :SCHEMA._private_jobs as other
     left join :SCHEMA._private_tasks as other_task on other_task.id = other.task_id

@@ -106,7 +106,7 @@ with next_job as materialized (
     select job.job_queue_id from (select id from :SCHEMA._private_tasks order by id limit {MOST_TASKS}) as task
     cross join lateral (
         select job.job_queue_id from :SCHEMA._private_jobs as job
-        where job.task_id = task.id and {IS_AVAILABLE_IN_QUEUE}
+        where job.task_id = task.id and job.is_available and job.job_queue_id > 0
         order by job.priority, job.run_at, job.id limit 100) as job
     limit 2000),
 held as materialized (

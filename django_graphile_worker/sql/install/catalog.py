@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -16,14 +17,23 @@ from django_graphile_worker.sql.search_path import qualified
 if TYPE_CHECKING:
     from django_graphile_worker.sql.cursor import Cursor
 
-FUNCTIONS = (
-    "add_job",
-    "add_jobs",
-    "complete_jobs",
-    "force_unlock_workers",
-    "permanently_fail_jobs",
-    "remove_job",
-    "reschedule_jobs",
+# The public functions, and the names and types of their arguments.
+FUNCTIONS = MappingProxyType(
+    {
+        "add_job": (
+            "identifier text, payload json, queue_name text, run_at timestamp with time zone, max_attempts integer, "
+            "job_key text, priority integer, flags text[], job_key_mode text"
+        ),
+        "add_jobs": "specs job_spec[], job_key_preserve_run_at boolean",
+        "complete_jobs": "job_ids bigint[]",
+        "force_unlock_workers": "worker_ids text[]",
+        "permanently_fail_jobs": "job_ids bigint[], error_message text",
+        "remove_job": "job_key text",
+        "reschedule_jobs": (
+            "job_ids bigint[], run_at timestamp with time zone, priority integer, attempts integer, "
+            "max_attempts integer"
+        ),
+    }
 )
 RELATIONS = frozenset(
     {
@@ -100,6 +110,11 @@ class Function(NamedTuple):
     @property
     def is_ours(self) -> bool:
         return f"{TAG}{self.name} */" in self.definition
+
+    @property
+    def is_as_expected(self) -> bool:
+        """Whether it has the arguments of graphile-worker 0.18."""
+        return re.sub(r"specs \S.*\.job_spec", "specs job_spec", self.arguments) == FUNCTIONS[self.name]
 
 
 _FUNCTIONS = """

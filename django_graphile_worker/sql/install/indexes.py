@@ -1,9 +1,9 @@
-"""The indexes that the files of ddl add to tables that may be large and in use.
+"""The indexes that indexes.sql adds to the tables of jobs and of queues, which may be large and in use.
 
 While an index is built inside the transaction of a migration, no other session can add jobs until the transaction ends.
-A transaction that locks the tables of jobs and of queues can also deadlock with workers, which lock both. So if workers
-may be running, the indexes are left out of that transaction and built afterwards, one after the other; on a large table
-with a lock for which other sessions do not wait.
+A transaction that locks the tables of jobs and of queues can also deadlock with workers, which lock both. So the
+indexes are built one after the other, each in its own transaction; on a large table with a lock for which other
+sessions do not wait.
 """
 
 from __future__ import annotations
@@ -23,10 +23,6 @@ if TYPE_CHECKING:
 # The size in bytes from which a table is large. An index of a smaller table takes tens of milliseconds.
 LARGE = 16 * 1024 * 1024
 
-# The files of ddl whose indexes exist after a complete migrate.
-FILES = ("workers.sql", "claims.sql", "statistics.sql", "end_claims_v2.sql", "claim_looks_v2.sql", "queued_jobs_v3.sql")
-# The indexes of these files that a later migration drops again.
-DROPPED = ("jobs_by_queue_index", "jobs_due_by_queue_index")
 REMEDY = 'Run "manage.py graphile_worker repair". Jobs can be added and run meanwhile.'
 
 # A whole statement that starts at the beginning of a line.
@@ -35,7 +31,7 @@ _CREATE_INDEX = re.compile(r"^create index (?P<name>\w+) (?P<definition>on .*?);
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """An index as a file of sql/ddl describes it."""
+    """An index as indexes.sql describes it."""
 
     name: str
     definition: str
@@ -50,21 +46,10 @@ class Index:
         return f"/* gw:install */ create index concurrently if not exists {self.name} {self.definition};"
 
 
-def indexes_of(filenames: Iterable[str], *, schema: str) -> list[Index]:
-    """Return the indexes that these files create."""
-    found = (_CREATE_INDEX.finditer(ddl(filename, schema)) for filename in filenames)
-    return [Index(match["name"], match["definition"]) for matches in found for match in matches]
-
-
-def kept_indexes(*, schema: str) -> list[Index]:
+def wanted_indexes(*, schema: str) -> list[Index]:
     """Return the indexes that exist after a complete migrate."""
-    return [index for index in indexes_of(FILES, schema=schema) if index.name not in DROPPED]
-
-
-def without_indexes(text: str, names: Iterable[str]) -> str:
-    """Return the text of a file without these indexes."""
-    unwanted = set(names)
-    return _CREATE_INDEX.sub(lambda match: "" if match["name"] in unwanted else match[0], text)
+    matches = _CREATE_INDEX.finditer(ddl("indexes.sql", schema))
+    return [Index(match["name"], match["definition"]) for match in matches]
 
 
 _SIZE = """
@@ -78,17 +63,8 @@ where namespace.nspname = %s and class.relname in ('_private_jobs', '_private_jo
 
 def is_any_table_large(cursor: Cursor, *, schema: str) -> bool:
     """Return True if other sessions would wait long while an index is built."""
-    return _largest(cursor, schema) >= LARGE
-
-
-def has_any_table_rows(cursor: Cursor, *, schema: str) -> bool:
-    """Return True if jobs have been added, so that workers may be running."""
-    return _largest(cursor, schema) > 0
-
-
-def _largest(cursor: Cursor, schema: str) -> int:
     cursor.execute(qualified(_SIZE), (schema,))
-    return int(cursor.fetchone()[0])
+    return int(cursor.fetchone()[0]) >= LARGE
 
 
 _INDEXES = """
@@ -117,7 +93,7 @@ class Lack(NamedTuple):
 def lacking_indexes(cursor: Cursor, *, schema: str) -> Lack:
     """Return the indexes that are missing or incomplete; after a complete migrate there are none."""
     existing = existing_indexes(cursor, schema=schema)
-    wanted = [index.name for index in kept_indexes(schema=schema)]
+    wanted = [index.name for index in wanted_indexes(schema=schema)]
     return Lack(
         tuple(name for name in wanted if name not in existing),
         tuple(name for name in wanted if not existing.get(name, True)),
@@ -155,8 +131,3 @@ def drop_indexes(run: Run, names: Iterable[str], *, schema: str) -> None:
     """Drop the indexes that exist among these names."""
     for name in names:
         run(f"/* gw:uninstall */ drop index if exists {quoted(schema)}.{quoted(name)};", None)
-
-
-def drop_concurrently(run: Run, name: str, *, schema: str) -> None:
-    """Drop the index while other sessions read and write the table; not possible inside a transaction."""
-    run(f"/* gw:uninstall */ drop index concurrently if exists {quoted(schema)}.{quoted(name)};", None)

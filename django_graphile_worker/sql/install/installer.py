@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -10,34 +11,69 @@ from django_graphile_worker.exceptions import SchemaError
 from django_graphile_worker.sql.install import catalog, locks
 from django_graphile_worker.sql.install.catalog import Function, Ledger, Part, Run
 from django_graphile_worker.sql.migrations_ledger import LEDGER, error_of
-from django_graphile_worker.sql.schema import ddl, quoted
+from django_graphile_worker.sql.schema import ddl, quoted, statement
 
 if TYPE_CHECKING:
     from django_graphile_worker.sql.cursor import Cursor
 
 # The oldest major version of PostgreSQL on which the functions of this package run.
 OLDEST_POSTGRESQL = 15
-WORKER_SCHEMA = "worker_schema.sql"
-FUNCTION_FILES = ("job_rules.sql", "add_job.sql", "add_jobs.sql", "job_management.sql")
-# The files that make the public functions, by the name of the part, the oldest first. A migration that replaces the
-# functions adds a part, whose files hold nothing but functions. A repair runs the files of the last installed part.
-FUNCTION_SETS = (
-    (WORKER_SCHEMA, FUNCTION_FILES),
-    ("functions_v2", ("job_rules_v2.sql", "add_job_v2.sql", "add_jobs_v2.sql", "job_management_v2.sql")),
+# The parts that the migrations install, in their order.
+WORKER_SCHEMA = "graphile_worker"
+TABLES = "tables"
+FUNCTIONS = "functions"
+PUBLIC_FUNCTIONS = "public_functions.sql"
+FUNCTION_FILES = (
+    "adding.sql",
+    "claims.sql",
+    "ends_of_claims.sql",
+    "recovery.sql",
+    "history.sql",
+    "limits.sql",
+    "schedules.sql",
+    "statistics.sql",
+    "operators.sql",
+    PUBLIC_FUNCTIONS,
 )
+_PRIVATE_FUNCTION = re.compile(
+    r"^create or replace (?P<kind>function|procedure) (?P<name>\S+?\._private_\w+)", re.MULTILINE
+)
+_DROP = """/* gw:uninstall */
+drop view :SCHEMA.jobs;
+drop type :SCHEMA.job_spec;
+-- Marks of graphile_worker for Rust on these jobs: its migration 22 may have made the table since.
+drop table if exists :SCHEMA._private_job_retirements;
+drop table :SCHEMA._private_jobs;
+drop table :SCHEMA._private_job_queues;
+drop table :SCHEMA._private_tasks;
+drop table :SCHEMA._private_known_crontabs;
+drop table :SCHEMA.migrations;
+"""
+_CHECK_OWNER = """/* gw:check_owner */
+do $do$
+begin
+  if to_regclass(':SCHEMA._private_jobs') is not null and not (
+    select pg_has_role(relowner, 'usage') from pg_class where oid = ':SCHEMA._private_jobs'::regclass)
+  then
+    raise insufficient_privilege using message = 'must be owner of table _private_jobs';
+  end if;
+end
+$do$"""
+_DROP_INSTALLATION = "/* gw:uninstall */ drop table :SCHEMA._private_installation;"
 
 
 def make(run: Run, *, schema: str, is_schema_made: bool) -> None:
     """Make the worker schema; without ``is_schema_made``, inside a schema that exists already and is empty."""
     if is_schema_made:
         catalog.create_schema(run, schema=schema)
-    for filename in (WORKER_SCHEMA, *FUNCTION_FILES, "installation.sql"):
+    for filename in ("graphile_worker.sql", "installation.sql"):
         run(ddl(filename, schema), None)
     catalog.record_part(run, Part(name=WORKER_SCHEMA, is_schema_made=is_schema_made), schema=schema)
 
 
 def adopt(run: Run, cursor: Cursor, *, schema: str) -> None:
-    """Replace the public functions with functions of this package, record the old texts, and change nothing else."""
+    """Check that the schema is as graphile-worker makes it, and record that it was found."""
+    cursor.execute(statement(_CHECK_OWNER, schema))
     locks.lock_ledger(cursor, schema=schema)
     relations = catalog.relations(cursor, schema=schema)
     _refuse_rust(relations, schema)
@@ -48,13 +84,32 @@ def adopt(run: Run, cursor: Cursor, *, schema: str) -> None:
             f"Expected the schema {schema!r} to be as graphile-worker's migration {LEDGER} leaves it, got one without "
             f'{", ".join(sorted(missing))}. Repair it, or choose another name with GRAPHILE_WORKER["SCHEMA"].'
         )
-    found = catalog.functions(cursor, schema=schema)
-    for filename in (*FUNCTION_FILES, "installation.sql"):
+    _check_arguments(catalog.functions(cursor, schema=schema), schema)
+    run(ddl("installation.sql", schema), None)
+    catalog.record_part(run, Part(name=WORKER_SCHEMA, is_adopted=True), schema=schema)
+
+
+def create_tables(run: Run, *, schema: str) -> None:
+    """Create the tables of this package, and let the roles that may read or change jobs use them."""
+    for filename in ("tables.sql", "grants.sql"):
         run(ddl(filename, schema), None)
-    _check_overloads(cursor, schema)
-    definitions = {function.name: function.definition for function in found}
-    part = Part(name=WORKER_SCHEMA, is_adopted=True, found_functions=definitions)
-    catalog.record_part(run, part, schema=schema)
+    catalog.record_part(run, Part(name=TABLES), schema=schema)
+
+
+def create_functions(run: Run, *, schema: str) -> None:
+    """Create the functions of this package, and replace the public functions."""
+    for filename in FUNCTION_FILES:
+        run(ddl(filename, schema), None)
+    catalog.record_part(run, Part(name=FUNCTIONS), schema=schema)
+
+
+def uninstall(run: Run, *, schema: str) -> None:
+    """Drop the tables and private functions of this package."""
+    found = (_PRIVATE_FUNCTION.finditer(ddl(filename, schema)) for filename in FUNCTION_FILES)
+    drops = [f"drop {match['kind']} if exists {match['name']};" for matches in found for match in matches]
+    # The last one first: a function may depend on earlier ones.
+    run(ddl("uninstall.sql", schema).replace(":DROP_FUNCTIONS", "\n".join(reversed(drops))), None)
+    catalog.forget_part(run, TABLES, schema=schema)
 
 
 def too_old(connection: Any) -> str | None:
@@ -78,11 +133,9 @@ def missing_functions(cursor: Cursor, *, schema: str) -> list[str]:
     return [name for name in catalog.FUNCTIONS if name not in existing]
 
 
-def restore_functions(run: Run, cursor: Cursor, *, schema: str) -> None:
+def restore_functions(run: Run, *, schema: str) -> None:
     """Restore the public functions. Raise a database error 42P13 if a foreign function cannot be replaced."""
-    installed = [files for part, files in FUNCTION_SETS if catalog.part(cursor, part, schema=schema) is not None]
-    for filename in installed[-1] if installed else ():
-        run(ddl(filename, schema), None)
+    run(ddl(PUBLIC_FUNCTIONS, schema), None)
 
 
 def drop_functions(run: Run, functions: Iterable[Function], *, schema: str) -> None:
@@ -91,42 +144,39 @@ def drop_functions(run: Run, functions: Iterable[Function], *, schema: str) -> N
         run(f"/* gw:uninstall */ drop function {quoted(schema)}.{quoted(function.name)}({function.arguments});", None)
 
 
-def restore_found_functions(run: Run, cursor: Cursor, *, schema: str) -> bool:
-    """Restore the functions that an adopted schema had, where they are still ours; return False if it was made here."""
+def restore_found_functions(run: Run, cursor: Cursor, *, schema: str) -> None:
+    """Restore the public functions that an adopted schema had, where they are still ours."""
     found = catalog.part(cursor, WORKER_SCHEMA, schema=schema)
     if found is None or not found.is_adopted:
-        return False
+        return
     for function in catalog.functions(cursor, schema=schema):
-        if function.is_ours:
+        if function.is_ours and function.name in found.found_functions:
             run(found.found_functions[function.name], None)
-    return True
-
-
-def undo_adoption(run: Run, cursor: Cursor, *, schema: str) -> None:
-    """Leave an adopted schema as it was found, except for functions that graphile-worker has replaced since.
-
-    An earlier transaction has restored the functions, but a transaction that called them before may call them again,
-    and PostgreSQL may still run the texts that it knows. Such transactions hold locks: wait for them. The order of the
-    locks is that of adding a job.
-    """
-    restore_found_functions(run, cursor, schema=schema)
-    run(ddl("installation_drop.sql", schema), None)
-    locks.lock_jobs(cursor, schema=schema)
-    for filename in ("add_jobs_v2_drop.sql", "add_job_v2_drop.sql", "job_rules_drop.sql"):
-        run(ddl(filename, schema), None)
+        elif function.is_ours:
+            drop_functions(run, [function], schema=schema)
 
 
 def keep_foreign_functions(run: Run, cursor: Cursor, *, schema: str) -> None:
-    """Record the texts of foreign functions before they are replaced, so that ``undo_adoption`` restores them."""
+    """Record the texts of foreign functions before they are replaced: ``restore_found_functions`` restores them."""
     found = {function.name: function.definition for function in foreign_functions(cursor, schema=schema)}
     if found:
         catalog.add_found_functions(run, WORKER_SCHEMA, found, schema=schema)
 
 
 def drop(run: Run, *, schema: str) -> None:
-    """Drop everything that make() made, except the schema itself."""
-    for filename in ("job_rules_drop.sql", "worker_schema_drop.sql", "installation_drop.sql"):
-        run(ddl(filename, schema), None)
+    """Drop everything that make() made, and the public functions; not the schema itself.
+
+    No cascade: what somebody built upon these objects is for them to drop.
+    """
+    for name in catalog.FUNCTIONS:
+        run(f"/* gw:uninstall */ drop function if exists {quoted(schema)}.{quoted(name)};", None)
+    run(statement(_DROP, schema), None)
+    drop_installation(run, schema=schema)
+
+
+def drop_installation(run: Run, *, schema: str) -> None:
+    """Drop the record of the installed parts."""
+    run(statement(_DROP_INSTALLATION, schema), None)
 
 
 def _refuse_rust(relations: frozenset[str], schema: str) -> None:
@@ -160,12 +210,12 @@ def check_ledger(ledger: Ledger, schema: str) -> None:
         )
 
 
-def _check_overloads(cursor: Cursor, schema: str) -> None:
-    names = [function.name for function in catalog.functions(cursor, schema=schema)]
-    doubled = sorted({name for name in names if names.count(name) > 1})
-    if doubled:
+def _check_arguments(found: Iterable[Function], schema: str) -> None:
+    """Raise for public functions that could not be replaced, or would make calls ambiguous."""
+    others = sorted({function.name for function in found if not function.is_as_expected})
+    if others:
         raise SchemaError(
-            f"Expected {', '.join(doubled)} in the schema {schema!r} with the arguments that graphile-worker 0.18 "
+            f"Expected {', '.join(others)} in the schema {schema!r} with the arguments that graphile-worker 0.18 "
             f"gives them, got others. Calls would be ambiguous, so nothing was changed. Upgrade django-graphile-worker "
             f"to a version that supports them, or drop the functions that you added."
         )

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 RUN_NOW, RUN_NEXT, RETRY, RESCHEDULE, FAIL = "run_now", "run_next", "retry", "reschedule", "fail"
 # The error of a job that was failed without a reason, as in graphile-worker.
 DEFAULT_REASON = "Manually marked as failed"
-FUNCTION = "_private_change_jobs_v1"
+FUNCTION = "_private_change_jobs"
 
 
 class Change(Frozen):

@@ -39,7 +39,7 @@ update :SCHEMA._private_action_steps set changed_ids = array(
     select case when each.id = any (%(ids)s::bigint[]) then each.id end
     from unnest(changed_ids) with ordinality as each(id, place) order by each.place)
 where action_id = %(action_id)s::pg_catalog.uuid and number = %(number)s::int"""
-UNDO = "/* gw:undo */ select :SCHEMA._private_undo_step_v1(%(action_id)s::pg_catalog.uuid, %(number)s::int)"
+UNDO = "/* gw:undo */ select :SCHEMA._private_undo_step(%(action_id)s::pg_catalog.uuid, %(number)s::int)"
 
 
 class StoredStep(NamedTuple):

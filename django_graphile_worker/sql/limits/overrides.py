@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from django_graphile_worker.limits.numbers import LimitNumbers
-from django_graphile_worker.limits.rates import Rate
+from django_graphile_worker.limits.numbers import LimitNumbers, Rate
 from django_graphile_worker.sql.schema import statement
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ STORE = """/* gw:store_limit_override */
     set concurrency = excluded.concurrency, rate_count = excluded.rate_count, rate_seconds = excluded.rate_seconds,
         burst = excluded.burst, changed_by = excluded.changed_by, changed_at = excluded.changed_at
     returning known.limit_name, known.concurrency, known.rate_count, known.rate_seconds, known.burst, known.changed_by)
-    select :SCHEMA._private_add_event_v1('limit_changed', 1, stored.limit_name, jsonb_build_object(
+    select :SCHEMA._private_add_event('limit_changed', 1, stored.limit_name, jsonb_build_object(
         'name', stored.limit_name, 'concurrency', stored.concurrency, 'rate_count', stored.rate_count,
         'rate_seconds', stored.rate_seconds, 'burst', stored.burst, 'by', nullif(stored.changed_by, '')))
     from stored"""
@@ -35,7 +34,7 @@ DELETE = """/* gw:delete_limit_override */
     with deleted as (
         delete from only :SCHEMA._private_limit_overrides as known where known.limit_name = %s
         returning known.limit_name)
-    select :SCHEMA._private_add_event_v1('limit_reset', 1, deleted.limit_name, jsonb_build_object(
+    select :SCHEMA._private_add_event('limit_reset', 1, deleted.limit_name, jsonb_build_object(
         'name', deleted.limit_name, 'by', nullif(%s::text, '')))
     from deleted"""
 

@@ -11,10 +11,10 @@ from django_graphile_worker.sql.codecs import int_array, nullable_array, text_ar
 from django_graphile_worker.sql.schema import statement
 
 FREE_PLACES = """/* gw:free-places */
-select :SCHEMA._private_free_places_v1(%(ids)s::bigint[], %(tokens)s::text[], %(queue_ids)s::int[])"""
+select :SCHEMA._private_free_places(%(ids)s::bigint[], %(tokens)s::text[], %(queue_ids)s::int[])"""
 
 CLOSE_KEYS = """/* gw:close-keys */
-select :SCHEMA._private_close_keys_v1(
+select :SCHEMA._private_close_keys(
     %(names)s::text[], %(texts)s::text[], %(seconds)s::float8[], %(clock)s::timestamptz)"""
 
 

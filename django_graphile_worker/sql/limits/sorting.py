@@ -6,25 +6,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from django_graphile_worker.expiry import expiry_in
-from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.sql.codecs import boolean_array, int_array, nullable_array, nullable_text_array, text_array
 from django_graphile_worker.sql.schema import statement
 
 PICK_UNSORTED = """/* gw:unsorted */
 select job_id, job_task_id, job_payload, queue_id, job_flags, job_revision, summary
-from :SCHEMA._private_unsorted_jobs_v1(
-    %(task_ids)s::int[], %(shapes)s::int[], %(now)s::timestamptz, %(clock)s::timestamptz, %(most)s::int,
+from :SCHEMA._private_unsorted_jobs(
+    %(task_ids)s::int[], %(now)s::timestamptz, %(clock)s::timestamptz, %(most)s::int,
     %(idle_milliseconds)s::int, %(forbidden_flags)s::text[])"""
 
 PARK = """/* gw:park */
-select parked, ready from :SCHEMA._private_park_jobs_v1(
+select parked, ready from :SCHEMA._private_park_jobs(
     %(job_ids)s::bigint[], %(job_revisions)s::int[], %(job_lanes)s::int[], %(job_expiries)s::float8[],
-    %(lane_tasks)s::int[], %(lane_shapes)s::int[], %(lane_queues)s::int[], %(lane_flags)s::text[],
+    %(lane_tasks)s::int[], %(lane_queues)s::int[], %(lane_flags)s::text[],
     %(key_lanes)s::int[], %(key_names)s::text[], %(key_texts)s::text[], %(key_turns)s::boolean[])"""
 
 # Seconds since 1970. A job that expires later never does.
@@ -42,7 +42,8 @@ class UnsortedJob(NamedTuple):
     revision: int
 
 
-class Unsorted(Frozen):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unsorted:
     """The jobs of one statement."""
 
     jobs: list[UnsortedJob]
@@ -58,8 +59,6 @@ class Lane(NamedTuple):
     """What the jobs of a lane have in common."""
 
     task_id: int
-    # The number of the limits of the task; see ``worker.limited.limited_tasks``.
-    shape: int
     queue_id: int
     # The flags as JSON, or None.
     flags_text: str | None
@@ -80,7 +79,7 @@ def pick_unsorted(
     cursor: Any,
     *,
     schema: str,
-    shapes: Mapping[int, int],
+    task_ids: Collection[int],
     most: int,
     now: datetime | None = None,
     clock: datetime | None = None,
@@ -92,8 +91,7 @@ def pick_unsorted(
     The server ends a transaction that has picked jobs and is idle for ``idle_seconds``.
     """
     parameters = {
-        "task_ids": int_array(shapes),
-        "shapes": int_array(shapes.values()),
+        "task_ids": int_array(task_ids),
         "now": now,
         "clock": clock,
         "most": most,
@@ -133,7 +131,6 @@ def park(cursor: Any, jobs: Sequence[SortedJob], *, schema: str) -> Parked:
         "job_lanes": int_array([numbers[each.lane] for each in jobs]),
         "job_expiries": nullable_array([_own_expiry(each.job.flags_text) for each in jobs]),
         "lane_tasks": int_array([lane.task_id for lane in numbers]),
-        "lane_shapes": int_array([lane.shape for lane in numbers]),
         "lane_queues": int_array([lane.queue_id for lane in numbers]),
         "lane_flags": nullable_text_array([lane.flags_text for lane in numbers]),
         "key_lanes": int_array([number for number, _, _, _ in keys]),

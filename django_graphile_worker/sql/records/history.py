@@ -1,7 +1,7 @@
 """The history of attempts: its outcomes, and the partitions of its table, one for each day in UTC.
 
-``recorded_releases`` writes the rows. Only the owner of the table may make, index and drop partitions, so functions
-of the schema do it, with the rights of the owner.
+The functions that end claims write the rows. Only the owner of the table may make, index and drop partitions, so
+functions of the schema do it, with the rights of the owner.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ class HistoryOutcome(IntEnum):
 
 
 MAKE_PARTITIONS = """/* gw:make-history */
-select :SCHEMA._private_make_history_partitions_v1(%(days)s::int, %(now)s::timestamptz)"""
+select :SCHEMA._private_make_history_partitions(%(days)s::int, %(now)s::timestamptz)"""
 
 DROP_OLD = """/* gw:drop-history */
-select :SCHEMA._private_drop_history_v1(
+select :SCHEMA._private_drop_history(
     coalesce(%(now)s::timestamptz, now()) - %(seconds)s::float8 * interval '1 second', %(most)s::int)"""
 
-INDEX_DAYS = "/* gw:index-history */ select :SCHEMA._private_index_history_v1(%(now)s::timestamptz)"
+INDEX_DAYS = "/* gw:index-history */ select :SCHEMA._private_index_history(%(now)s::timestamptz)"
 
 
 def make_partitions(cursor: Any, *, schema: str, now: datetime | None = None) -> int:

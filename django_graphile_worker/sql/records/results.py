@@ -1,7 +1,7 @@
 """Results that tasks keep: what their status means, and how they are deleted when they have expired.
 
-``recorded_releases`` writes the results of jobs that ran, ``sql.recovery`` those of jobs whose workers died, and
-the statements with ``sql.result_keeping.RECORD_OPERATOR`` those of jobs that a call of the API ended.
+The functions that end claims write the results, and for jobs that a call of the API ended the statements with
+``sql.result_keeping.RECORD_OPERATOR``.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ def cancellation_text(cancelled_by: str, reason: str) -> str:
 
 
 PRUNE_RESULTS = """/* gw:prune-results */
-select number, reached from :SCHEMA._private_prune_results_v1(
+select number, reached from :SCHEMA._private_prune_results(
     %(most)s::int, %(go_on_at)s::timestamptz, %(now)s::timestamptz)"""
 
-PRUNE_WAITERS = "/* gw:prune-waiters */ select :SCHEMA._private_prune_waiters_v1()"
+PRUNE_WAITERS = "/* gw:prune-waiters */ select :SCHEMA._private_prune_waiters()"
 
 
 class Pruned(NamedTuple):

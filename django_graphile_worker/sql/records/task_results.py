@@ -6,10 +6,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django_graphile_worker.payloads import decode_leniently
-from django_graphile_worker.sql.cancelled_claims import CANCELLED
 from django_graphile_worker.sql.codecs import within_python_years as readable
 from django_graphile_worker.sql.records.results import ResultStatus, cancellation_text
-from django_graphile_worker.sql.result_keeping import OPERATOR_ERROR
+from django_graphile_worker.sql.result_keeping import CANCELLED, OPERATOR_ERROR
 from django_graphile_worker.sql.schema import statement
 from django_graphile_worker.sql.workers import worker_of
 

@@ -146,12 +146,12 @@ _EVENTS = """late as materialized (
     select fired.schedule_id, count(*)::int as number, max(fired.tick) as last_tick
     from fired where fired.is_late group by fired.schedule_id
 ), event as materialized (
-    select :SCHEMA._private_add_event_v1('schedule_missed', 2, free.name, jsonb_build_object(
+    select :SCHEMA._private_add_event('schedule_missed', 2, free.name, jsonb_build_object(
         'name', free.name, 'schedule', free.id, 'ticks', free.missed, 'first_tick', free.first_missed,
         'last_tick', free.last_missed, 'last_execution', free.former_tick), null, null, true) as id
     from free where free.missed > 0 and not free.task_is_unknown
     union all
-    select :SCHEMA._private_add_event_v1('schedule_backfilled', 1, free.name, jsonb_build_object(
+    select :SCHEMA._private_add_event('schedule_backfilled', 1, free.name, jsonb_build_object(
         'name', free.name, 'schedule', free.id, 'ticks', late.number, 'last_tick', late.last_tick), null, null, true)
     from late join free on free.id = late.schedule_id
 )"""

@@ -2,7 +2,7 @@
 
 A run has a row, which the statement that fires writes. While the job of a run exists, its row says what becomes of it;
 afterwards the row of its result does, for as long as the flag of the job says (``run_flags``). That row exists from the
-beginning of the run: ``ddl/schedule_runs.sql`` says why.
+beginning of the run: ``ddl/schedules.sql`` says why.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ IS_SAMPLED = f"""/* gw:is-backlog-sampled */
 select exists (select from :SCHEMA._private_backlog_samples where minute = {_THIS_MINUTE})"""
 
 SAMPLE = f"""/* gw:sample-backlog */
-select :SCHEMA._private_sample_backlog_v1({MOST_COUNTED}, {PAGES_OF_SAMPLE}, {MANY_JOBS}, %(now)s::timestamptz)
+select :SCHEMA._private_sample_backlog({MOST_COUNTED}, {PAGES_OF_SAMPLE}, {MANY_JOBS}, %(now)s::timestamptz)
 where not exists (select from :SCHEMA._private_backlog_samples where minute = {_THIS_MINUTE})"""
 
 PRUNE = """/* gw:prune-backlog-samples */
@@ -67,10 +67,16 @@ where minute > now() - %(newer_than)s::float8 * interval '1 second'
 order by minute desc limit 1"""
 
 ESTIMATE = f"""/* gw:estimate-backlog */
-select now(), coalesce(sum(ready), 0)::bigint, greatest(coalesce(sum(waiting) - sum(retrying), 0), 0)::bigint, 0,
-    coalesce(sum(retrying), 0)::bigint, coalesce(sum(permanently_failed), 0)::bigint,
+with estimate as (
+    select coalesce(sum(number) filter (where state = 'ready'), 0)::bigint as ready,
+        coalesce(sum(number) filter (where state = 'waiting'), 0)::bigint as waiting,
+        coalesce(sum(number) filter (where state = 'retrying'), 0)::bigint as retrying,
+        coalesce(sum(number) filter (where state = 'permanently_failed'), 0)::bigint as permanently_failed
+    from :SCHEMA._private_estimate_backlog(
+        {PAGES_OF_ESTIMATE}, array['ready', 'waiting', 'retrying', 'permanently_failed']))
+select now(), ready, greatest(waiting - retrying, 0), 0, retrying, permanently_failed,
     array['ready', 'scheduled', 'retrying', 'permanently_failed'], null
-from :SCHEMA._private_estimate_backlog_v1({PAGES_OF_ESTIMATE})"""
+from estimate"""
 
 
 class Sample(NamedTuple):

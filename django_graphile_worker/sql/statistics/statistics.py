@@ -1,8 +1,9 @@
-"""Statistics for the dashboard: counts of ended runs in four resolutions, for each task and for all tasks together."""
+"""Counts of ended runs for the admin: of tasks, queues, workers and all jobs together, in four resolutions."""
 
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import zip_longest
@@ -10,11 +11,22 @@ from typing import Any, NamedTuple
 
 from django_graphile_worker.sql.schema import statement
 
-# The buckets of a histogram of durations: half octaves from half a millisecond to more than an hour.
-BUCKETS = 48
+# The kinds of names that are counted. All jobs together have no name.
+ALL, TASK, QUEUE, WORKER = "all", "task", "queue", "worker"
+# The name of rows that count all queues or workers of a period that have no row of their own.
+OTHERS = ""
+# So many queues, and workers, have rows of their own in each period. Tasks are as many as the code has.
+MOST_NAMES = 50
+
+# What is counted, by its place in the array of counts. tables.sql has the same list, where the first place is 1. To
+# count something else, take the next place here and there, and add a property to Row.
+SUCCEEDED, FAILED, PERMANENTLY_FAILED, INTERRUPTED, EXPIRED, RUN_MICROSECONDS = range(6)
+# The histograms. Their buckets are half octaves from half a millisecond to more than an hour.
+DURATIONS, BUCKETS = 10, 48
+WAITS = DURATIONS + BUCKETS
+PLACES = WAITS + BUCKETS
+
 MINUTE, TEN_MINUTES, HOUR, DAY = 60, 600, 3600, 86400
-# The identifier of rows that count all tasks together: a chart of all tasks reads one row for each point.
-ALL_TASKS = ""
 # For how long the finer resolutions are kept: a little longer than the charts show.
 KEPT_SECONDS = {MINUTE: 2 * 3600, TEN_MINUTES: 26 * 3600}
 
@@ -22,93 +34,145 @@ APPEND = """/* gw:append-statistics */
 insert into :SCHEMA._private_statistics_pending (counted) values (%s::json)"""
 
 FOLD = """/* gw:fold-statistics */
-select :SCHEMA._private_fold_statistics_v1(%(seconds)s::float8 * interval '1 second', %(most)s::int)"""
+select :SCHEMA._private_fold_statistics(
+    %(seconds)s::float8 * interval '1 second', %(most)s::int, %(most_names)s::int)"""
 # How many pending rows one statement adds to the statistics: it takes a fraction of a second.
 MOST_FOLDED = 200
 
-# The statement deletes one range of the primary key for each resolution: charts read the table at the same time.
+# One range of the primary key for each resolution and kind: charts read the table at the same time.
 PRUNE = """/* gw:prune-statistics */
 delete from only :SCHEMA._private_statistics as known
 using (values (60, %(minutes)s::float8), (600, %(ten_minutes)s), (3600, %(older_than)s), (86400, %(older_than)s))
     as kept (period_seconds, seconds)
-where known.period_seconds = kept.period_seconds
+where known.period_seconds = kept.period_seconds and known.kind = any (array['all', 'queue', 'task', 'worker'])
     and known.started_at < pg_catalog.now() - least(kept.seconds, %(older_than)s) * interval '1 second'"""
 
-_COLUMNS = """extract(epoch from started_at)::bigint, task_identifier, succeeded, failed, permanently_failed,
-    interrupted, duration_seconds, wait_seconds"""
-
-READ = f"""/* gw:read-statistics */
-select {_COLUMNS}, durations, waits, expired
+READ = """/* gw:read-statistics */
+select kind, name, extract(epoch from started_at)::bigint, counts
 from :SCHEMA._private_statistics
-where period_seconds = %(period)s::int and started_at >= %(since)s and task_identifier = %(task)s
+where period_seconds = %(period)s::int and kind = %(kind)s::text and started_at >= %(since)s::timestamptz
+    and name = any (%(names)s::text[])
 order by started_at"""
 
-BUSIEST = """/* gw:busiest-tasks */
-select task_identifier
-from :SCHEMA._private_statistics
-where period_seconds = %(period)s::int and started_at >= %(since)s and task_identifier <> %(all)s
-group by task_identifier
-order by sum(succeeded + failed + permanently_failed) desc, task_identifier
-limit %(limit)s"""
 
-READ_TOTALS = """/* gw:read-totals */
-select 0, task_identifier, pg_catalog.sum(succeeded)::bigint, pg_catalog.sum(failed)::bigint,
-    pg_catalog.sum(permanently_failed)::bigint, pg_catalog.sum(interrupted)::bigint,
-    pg_catalog.sum(duration_seconds), pg_catalog.sum(wait_seconds), '{}'::int[], '{}'::int[],
-    pg_catalog.sum(expired)::bigint
+def _count(place: int) -> str:
+    return f"coalesce(counts[{place + 1}], 0)"
+
+
+_FAILURES = f"{_count(FAILED)} + {_count(PERMANENTLY_FAILED)}"
+_RUNS = f"{_count(SUCCEEDED)} + {_FAILURES}"
+
+BUSIEST = f"""/* gw:busiest-names */
+select kind, name
 from :SCHEMA._private_statistics
-where period_seconds = %(period)s::int and started_at >= %(since)s and task_identifier <> %(all)s
-group by task_identifier"""
+where period_seconds = %(period)s::int and kind = any (array['queue', 'worker'])
+    and started_at >= %(since)s::timestamptz and name <> %(others)s::text
+group by kind, name
+order by sum({_RUNS}) desc, name
+limit %(limit)s::int"""
+
+READ_TOTALS = f"""/* gw:read-totals */
+select kind, name, 0, array[{", ".join(f"pg_catalog.sum({_count(place)})::bigint" for place in range(DURATIONS))}]
+from :SCHEMA._private_statistics
+where period_seconds = %(period)s::int and kind = 'task' and started_at >= %(since)s::timestamptz
+group by kind, name"""
 
 # One look-up for each period of each task: the primary key has all tasks of a period side by side.
-# One probe of the index for each task and period.
-READ_RUNS = """/* gw:read-runs */
+READ_RUNS = f"""/* gw:read-runs */
 select task.identifier, pg_catalog.array_agg(extract(epoch from stretch.started_at)::bigint),
-    pg_catalog.array_agg(known.succeeded + known.failed + known.permanently_failed),
-    pg_catalog.sum(known.failed + known.permanently_failed)::bigint, pg_catalog.sum(known.expired)::bigint
+    pg_catalog.array_agg(known.runs), pg_catalog.sum(known.failures)::bigint, pg_catalog.sum(known.expired)::bigint
 from pg_catalog.unnest(%(tasks)s::text[]) as task (identifier)
 cross join (
     select pg_catalog.to_timestamp(epoch) as started_at from pg_catalog.unnest(%(starts)s::bigint[]) as start (epoch)
 ) as stretch
 cross join lateral (
-    select succeeded, failed, permanently_failed, expired from :SCHEMA._private_statistics
-    where period_seconds = %(period)s::int and started_at = stretch.started_at and task_identifier = task.identifier
+    select {_RUNS} as runs, {_FAILURES} as failures, {_count(EXPIRED)} as expired from :SCHEMA._private_statistics
+    where period_seconds = %(period)s::int and kind = 'task' and started_at = stretch.started_at
+        and name = task.identifier
     limit 1) as known
 group by task.identifier"""
 
 # The periods of all tasks, one after the other: faster than probes if most of the rows are those of the wanted tasks.
-READ_RUNS_OF_MOST = """/* gw:read-runs */
-select task_identifier, pg_catalog.array_agg(extract(epoch from started_at)::bigint),
-    pg_catalog.array_agg(succeeded + failed + permanently_failed),
-    pg_catalog.sum(failed + permanently_failed)::bigint, pg_catalog.sum(expired)::bigint
+READ_RUNS_OF_MOST = f"""/* gw:read-runs */
+select name, pg_catalog.array_agg(extract(epoch from started_at)::bigint), pg_catalog.array_agg({_RUNS}),
+    pg_catalog.sum({_FAILURES})::bigint, pg_catalog.sum({_count(EXPIRED)})::bigint
 from :SCHEMA._private_statistics
-where period_seconds = %(period)s::int and started_at >= pg_catalog.to_timestamp(%(first)s)
-    and started_at <= pg_catalog.to_timestamp(%(last)s) and task_identifier = any (%(tasks)s::text[])
-group by task_identifier"""
+where period_seconds = %(period)s::int and kind = 'task' and started_at >= pg_catalog.to_timestamp(%(first)s)
+    and started_at <= pg_catalog.to_timestamp(%(last)s) and name = any (%(tasks)s::text[])
+group by name"""
 # How many times the rows of the wanted tasks may be read.
 MOST_OTHERS = 3
 
-READ_DURATIONS = """/* gw:read-durations */
-select task_identifier, durations
+READ_DURATIONS = f"""/* gw:read-durations */
+select name, counts[{DURATIONS + 1}:{WAITS}]
 from :SCHEMA._private_statistics
-where period_seconds = %(period)s::int and started_at >= %(since)s and task_identifier = any (%(tasks)s::text[])"""
+where period_seconds = %(period)s::int and kind = 'task' and started_at >= %(since)s::timestamptz
+    and name = any (%(tasks)s::text[])"""
 
 
 class Row(NamedTuple):
-    """The counts of one task in one period; ``started_at`` is in seconds since 1970."""
+    """The counts of a name in one period; ``started_at`` is in seconds since 1970."""
 
+    kind: str
+    name: str
     started_at: int
-    task_identifier: str
-    succeeded: int
-    failed: int
-    permanently_failed: int
-    interrupted: int
-    duration_seconds: float
-    wait_seconds: float
-    durations: Sequence[int]
-    waits: Sequence[int]
-    # Jobs that were not started in time; workers count them at once, and not for queues and workers.
-    expired: int = 0
+    # The list may end early; what is missing is zero.
+    counts: Sequence[int]
+
+    @property
+    def succeeded(self) -> int:
+        return self._count(SUCCEEDED)
+
+    @property
+    def failed(self) -> int:
+        """Runs of jobs with attempts left."""
+        return self._count(FAILED)
+
+    @property
+    def permanently_failed(self) -> int:
+        return self._count(PERMANENTLY_FAILED)
+
+    @property
+    def interrupted(self) -> int:
+        return self._count(INTERRUPTED)
+
+    @property
+    def expired(self) -> int:
+        """Jobs that were not started in time; not counted for queues and workers."""
+        return self._count(EXPIRED)
+
+    @property
+    def failures(self) -> int:
+        return self.failed + self.permanently_failed
+
+    @property
+    def runs(self) -> int:
+        """Runs that ended and were not interrupted."""
+        return self.succeeded + self.failures
+
+    @property
+    def run_seconds(self) -> float:
+        return self._count(RUN_MICROSECONDS) / 1e6
+
+    @property
+    def durations(self) -> Sequence[int]:
+        """The histogram of the time from start to end."""
+        return self.counts[DURATIONS:WAITS]
+
+    @property
+    def waits(self) -> Sequence[int]:
+        """The histogram of the time from due to start."""
+        return self.counts[WAITS:PLACES]
+
+    def _count(self, place: int) -> int:
+        return self.counts[place] if place < len(self.counts) else 0
+
+
+class NamedRows(NamedTuple):
+    """The rows of one name, and the starts of periods in which it may be among the others."""
+
+    rows: list[Row]
+    unknown_starts: frozenset[int]
 
 
 class TaskRuns(NamedTuple):
@@ -119,9 +183,22 @@ class TaskRuns(NamedTuple):
     expired: int = 0
 
 
-def append(cursor: Any, rows: Iterable[Row], *, schema: str) -> None:
-    """Store the counts of some minutes for the next fold(): one new row, which no other session waits for."""
-    cursor.execute(statement(APPEND, schema), [json.dumps([document(row) for row in rows], separators=(",", ":"))])
+def append(cursor: Any, rows: Sequence[Row], *, worker_id: str, schema: str) -> None:
+    """Store a worker's counts of tasks and queues for the next fold(): one new row, which no other session waits for.
+
+    The counts of its tasks are also those of the worker, and of all jobs.
+    """
+    by_minute: defaultdict[int, list[Row]] = defaultdict(list)
+    for row in rows:
+        if row.kind == TASK:
+            by_minute[row.started_at].append(row)
+    sums = [
+        Row(kind, name, minute, summed(row.counts for row in each))
+        for minute, each in by_minute.items()
+        for kind, name in ((ALL, ""), (WORKER, worker_id))
+    ]
+    counted = json.dumps([_document(row) for row in (*rows, *sums)], separators=(",", ":"))
+    cursor.execute(statement(APPEND, schema), [counted])
 
 
 def fold(cursor: Any, *, schema: str, at_least_after: float = 0.0) -> bool:
@@ -129,7 +206,8 @@ def fold(cursor: Any, *, schema: str, at_least_after: float = 0.0) -> bool:
 
     Return True if there may be more to add.
     """
-    cursor.execute(statement(FOLD, schema), {"seconds": at_least_after, "most": MOST_FOLDED})
+    parameters = {"seconds": at_least_after, "most": MOST_FOLDED, "most_names": MOST_NAMES}
+    cursor.execute(statement(FOLD, schema), parameters)
     return bool(cursor.fetchone()[0] >= MOST_FOLDED - 1)
 
 
@@ -140,22 +218,29 @@ def prune(cursor: Any, *, schema: str, older_than: float) -> int:
     return max(int(cursor.rowcount), 0)
 
 
-def read(cursor: Any, *, schema: str, period: int, since: datetime, task: str = ALL_TASKS) -> list[Row]:
-    """Return the rows of one task, or of all tasks together, since a time, the oldest first."""
-    cursor.execute(statement(READ, schema), {"period": period, "since": since, "task": task})
-    return [Row._make(row) for row in cursor.fetchall()]
+def read(cursor: Any, kind: str, name: str, *, schema: str, period: int, since: datetime) -> NamedRows:
+    """Return the rows of a task, a queue, a worker, or all jobs since a time, the oldest first."""
+    parameters = {"kind": kind, "period": period, "since": since, "names": [name, OTHERS]}
+    cursor.execute(statement(READ, schema), parameters)
+    found = [Row._make(row) for row in cursor.fetchall()]
+    rows = [row for row in found if row.name == name]
+    with_others = {row.started_at for row in found if row.name != name}
+    return NamedRows(rows, frozenset(with_others.difference(row.started_at for row in rows)))
 
 
-def busiest_tasks(cursor: Any, *, schema: str, period: int, since: datetime, limit: int) -> list[str]:
-    """Return the tasks with the most runs since a time, the busiest first."""
-    parameters = {"period": period, "since": since, "all": ALL_TASKS, "limit": limit}
+def busiest_names(
+    cursor: Any, *, schema: str, period: int, since: datetime, limit: int = 2 * MOST_NAMES
+) -> dict[str, Sequence[str]]:
+    """Return the queues and workers with the most runs since a time, by kind."""
+    parameters = {"period": period, "since": since, "others": OTHERS, "limit": limit}
     cursor.execute(statement(BUSIEST, schema), parameters)
-    return [name for (name,) in cursor.fetchall()]
+    found = cursor.fetchall()
+    return {kind: [name for each, name in found if each == kind] for kind in (QUEUE, WORKER)}
 
 
 def read_totals(cursor: Any, *, schema: str, period: int, since: datetime) -> list[Row]:
     """Return the counts of each task since a time, in one row for each task; without histograms."""
-    cursor.execute(statement(READ_TOTALS, schema), {"period": period, "since": since, "all": ALL_TASKS})
+    cursor.execute(statement(READ_TOTALS, schema), {"period": period, "since": since})
     return [Row._make(row) for row in cursor.fetchall()]
 
 
@@ -181,48 +266,24 @@ def read_durations(
 ) -> dict[str, Sequence[int]]:
     """Return the histogram of durations of each of these tasks since a time."""
     cursor.execute(statement(READ_DURATIONS, schema), {"tasks": list(tasks), "period": period, "since": since})
-    found: dict[str, list[Sequence[int]]] = {}
+    found: defaultdict[str, list[Sequence[int]]] = defaultdict(list)
     for name, durations in cursor.fetchall():
-        found.setdefault(name, []).append(durations)
-    return {name: _summed(histograms) for name, histograms in found.items()}
+        found[name].append(durations)
+    return {name: summed(histograms) for name, histograms in found.items()}
 
 
-def together(rows: Sequence[Row], *, started_at: int, task_identifier: str) -> Row:
-    """Return the sum of several rows."""
-    return Row(
-        started_at=started_at,
-        task_identifier=task_identifier,
-        succeeded=sum(row.succeeded for row in rows),
-        failed=sum(row.failed for row in rows),
-        permanently_failed=sum(row.permanently_failed for row in rows),
-        interrupted=sum(row.interrupted for row in rows),
-        duration_seconds=sum(row.duration_seconds for row in rows),
-        wait_seconds=sum(row.wait_seconds for row in rows),
-        durations=_summed([row.durations for row in rows]),
-        waits=_summed([row.waits for row in rows]),
-        expired=sum(row.expired for row in rows),
-    )
+def summed(arrays: Iterable[Sequence[int]]) -> tuple[int, ...]:
+    """Return the sum of the numbers of each place."""
+    return tuple(map(sum, zip_longest(*arrays, fillvalue=0)))
 
 
-def document(row: Row) -> dict[str, Any]:
-    """Return the row for JSON, without the empty buckets of its histograms: most buckets are empty."""
-    ran = [bucket for bucket, number in enumerate(row.durations) if number]
-    waited = [bucket for bucket, number in enumerate(row.waits) if number]
+def _document(row: Row) -> dict[str, Any]:
+    """Return the row for JSON, without the places whose number is zero: most buckets of the histograms are empty."""
+    places = [place for place, number in enumerate(row.counts) if number]
     return {
+        "kind": row.kind,
+        "name": row.name,
         "minute": row.started_at,
-        "task": row.task_identifier,
-        "succeeded": row.succeeded,
-        "failed": row.failed,
-        "permanently_failed": row.permanently_failed,
-        "interrupted": row.interrupted,
-        "duration_seconds": row.duration_seconds,
-        "wait_seconds": row.wait_seconds,
-        "ran_in": ran,
-        "ran": [row.durations[bucket] for bucket in ran],
-        "waited_in": waited,
-        "waited": [row.waits[bucket] for bucket in waited],
+        "places": [place + 1 for place in places],
+        "numbers": [row.counts[place] for place in places],
     }
-
-
-def _summed(histograms: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    return tuple(map(sum, zip_longest(*histograms, fillvalue=0))) if histograms else (0,) * BUCKETS

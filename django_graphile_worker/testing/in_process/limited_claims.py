@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -11,11 +11,11 @@ from django_graphile_worker.sql.limits.claiming import LimitedClaimed, claim_lim
 from django_graphile_worker.sql.limits.places import free_places
 from django_graphile_worker.testing.in_process.caller_database import CallerDatabase
 from django_graphile_worker.worker.fetching.task_directory import TaskDirectory
+from django_graphile_worker.worker.limited.keeper import Sorter
 from django_graphile_worker.worker.limited.limited_tasks import LimitedTasks
-from django_graphile_worker.worker.limited.sorter import Sorter
 
 if TYPE_CHECKING:
-    from django_graphile_worker.limits.setting import Overrides
+    from django_graphile_worker.limits.definitions import Overrides
 
 # How often a claim is repeated that found only lanes whose keys are full.
 MOST_CLAIMS = 1_000
@@ -44,9 +44,9 @@ class LimitedSingleClaims:
         )
 
     @property
-    def shapes(self) -> Mapping[int, int]:
-        """The limited tasks, with the number of their limits."""
-        return self._tasks.shapes
+    def task_ids(self) -> Collection[int]:
+        """The ids of the limited tasks."""
+        return self._tasks.ids
 
     def claim(self, forbidden_flags: Sequence[str]) -> LimitedClaimed:
         """Claim the limited job that a worker would start next, if one may start."""
@@ -74,7 +74,6 @@ class LimitedSingleClaims:
                 cursor,
                 schema=self._database.schema,
                 token=next(self._tokens),
-                shapes=self._tasks.shapes,
                 expiries=self._tasks.expiries,
                 other_tasks=self._tasks.others,
                 numbers=self._tasks.numbers,

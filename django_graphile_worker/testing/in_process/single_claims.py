@@ -154,7 +154,7 @@ class SingleClaims:
         self._is_reviewed = True
 
     def _claim(self) -> Claimed:
-        walk: Any = None
+        behind = claims.START
         while True:
             with self._database.cursor() as cursor:
                 claimed = claims.claim_jobs(
@@ -163,14 +163,12 @@ class SingleClaims:
                     token=next(self.tokens),
                     task_ids=self._directory.ids,
                     max_jobs=1,
-                    max_queues=1,
                     max_per_queue=1,
-                    free_slots=1,
                     forbidden_flags=(*self._forbidden_flags(), *self._paused_flags),
                     now=self._now(),
-                    walk=walk,
-                    limited_shapes=None if self.limited is None else self.limited.shapes,
+                    behind=behind,
+                    limited_tasks=() if self.limited is None else self.limited.task_ids,
                 )
-            if claimed.claims or claimed.walk is None:
+            if not claimed.is_cut:
                 return claimed
-            walk = claimed.walk
+            behind = claimed.place

@@ -11,10 +11,11 @@ from django.db import InterfaceError, OperationalError, transaction
 
 from django_graphile_worker.conf import Settings
 from django_graphile_worker.logs.lines import log_exception
-from django_graphile_worker.sql.releases import complete_in_transaction
+from django_graphile_worker.sql.releases import complete_jobs, complete_recorded
 from django_graphile_worker.worker import fork_guard
 from django_graphile_worker.worker.execution.job_run import JobRun, LostAtomicClaimError
 from django_graphile_worker.worker.outcomes import Recorded
+from django_graphile_worker.worker.recording import Recording
 
 logger = logging.getLogger("django_graphile_worker.worker")
 
@@ -95,24 +96,14 @@ def _run(
 
 
 def _complete(run: JobRun, open_cursor: Callable[[], AbstractContextManager[Any]], *, settings: Settings) -> None:
-    is_recorded = settings.history is not None or run.value_text is not None
-    with open_cursor() as cursor:
-        if is_recorded:
-            is_completed = _complete_recorded(cursor, run, settings=settings)
-        else:
-            is_completed = complete_in_transaction(cursor, run.claim, schema=settings.schema)
-        if not is_completed:
-            raise LostAtomicClaimError("the claim was lost while the task ran: its effects were rolled back")
-
-
-def _complete_recorded(cursor: Any, run: JobRun, *, settings: Settings) -> bool:
     """Delete the row and record the attempt, in the task's own transaction."""
-    # Late import: only tasks of which something is recorded need it.
-    from django_graphile_worker.sql.records import recorded_releases
-    from django_graphile_worker.worker.recording import Recording
-
-    assert run.task is not None
-    outcome = Recorded(run.claim, run.duration, None, run.started, run.task, run.value_text)
-    completed = Recording(settings).completed([outcome])
-    ids = recorded_releases.complete_jobs(cursor, completed, schema=settings.schema, is_patient=True)
-    return bool(ids)
+    with open_cursor() as cursor:
+        if settings.history is not None or run.value_text is not None:
+            assert run.task is not None
+            outcome = Recorded(run.claim, run.duration, None, run.started, run.task, run.value_text)
+            completed = Recording(settings).completed([outcome])
+            ids = complete_recorded(cursor, completed, schema=settings.schema, is_patient=True)
+        else:
+            ids = complete_jobs(cursor, [run.claim], schema=settings.schema, is_patient=True)
+    if not ids:
+        raise LostAtomicClaimError("the claim was lost while the task ran: its effects were rolled back")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from django.utils.module_loading import import_string
 
-from django_graphile_worker.attempts import final_remark
+from django_graphile_worker.attempts import final_remark, usual_backoff
 from django_graphile_worker.conf import SETTING, Settings
 from django_graphile_worker.exceptions import (
     BatchFailure,
@@ -135,7 +134,7 @@ def retry_in(outcome: Failed) -> float | None:
     claim = outcome.claim
     if outcome.permanent or claim.attempts >= claim.max_attempts:
         return None
-    return outcome.delay if outcome.delay is not None else math.exp(min(claim.attempts, 10))
+    return outcome.delay if outcome.delay is not None else usual_backoff(claim.attempts)
 
 
 def remaining_payload(run: JobRun, error: BaseException | None) -> str | None:

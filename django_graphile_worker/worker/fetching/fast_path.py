@@ -47,7 +47,7 @@ class FastPath:
         on_claiming: Callable[[], None],
         on_nothing_claimed: Callable[[float], None],
         on_claimed: Callable[[list[Claim], float], None],
-        reads_whole_backlog: Callable[[], bool] = lambda: True,
+        is_scan_quick: Callable[[], bool] = lambda: True,
     ) -> None:
         self._fast_claim = fast_claim
         self._pool = pool
@@ -58,7 +58,7 @@ class FastPath:
         self._on_claiming = on_claiming
         self._on_nothing_claimed = on_nothing_claimed
         self._on_claimed = on_claimed
-        self._reads_whole_backlog = reads_whole_backlog
+        self._is_scan_quick = is_scan_quick
 
     def start_due_jobs(self) -> float | None:
         """Start all jobs that are due; return the seconds until the next job is due, infinity if no job is known.
@@ -88,7 +88,7 @@ class FastPath:
             self._held.is_search_due
             or self._directory.is_review_due
             or not self._fast_claim.is_worth_trying
-            or not self._reads_whole_backlog()
+            or not self._is_scan_quick()
         )
 
     def _claim(self, vacant: int) -> FastClaimed:

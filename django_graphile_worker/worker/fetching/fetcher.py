@@ -20,9 +20,7 @@ if TYPE_CHECKING:
     class Claims(Protocol):
         """The claim statement."""
 
-        def claim(
-            self, *, max_jobs: int, max_queues: int, max_per_queue: int, free_slots: int, max_bytes: int
-        ) -> Claimed: ...
+        def claim(self, *, max_jobs: int, max_per_queue: int, max_bytes: int, free_slots: int) -> Claimed: ...
 
     class StartsDueJobs(Protocol):
         """A quicker way for the few jobs of an idle worker; see ``fast_path``."""
@@ -198,11 +196,9 @@ class Fetcher(PoolLoop):
         started = time.perf_counter()
         claimed = self._claimer.claim(
             max_jobs=room,
-            # As many queues as jobs: a job in a queue waits no longer than a job without a queue.
-            max_queues=room,
             max_per_queue=self._prefetch.per_queue(self._local_queue_size),
-            free_slots=self._pool.free,
             max_bytes=self._prefetch.bytes_left(),
+            free_slots=self._pool.free,
         )
         self.last_claim_was_empty = not claimed.claims and not claimed.has_more
         self._prefetch.note_claim(is_full=len(claimed.claims) >= room)
@@ -220,9 +216,8 @@ class Fetcher(PoolLoop):
     def _delay_after(self, claimed: Claimed) -> float:
         if claimed.has_more:
             self._look_at = -math.inf
-            # The next payload is too large beside the waiting payloads: a slot that takes a waiting job wakes the
-            # fetcher.
-            return self._longest_wait() if claimed.is_heavy and not claimed.claims else 0.0
+            # A slot that takes a waiting job wakes the fetcher.
+            return self._longest_wait() if claimed.waits_for_slot and not claimed.claims else 0.0
         # No job is left that a free slot could run: a slot that becomes free need not wake the fetcher.
         # A notification, a released queue or the end of the delay leads to the next claim.
         self._pool.wants_jobs = True

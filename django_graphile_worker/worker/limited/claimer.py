@@ -16,7 +16,6 @@ from django_graphile_worker.worker.fetching.forbidden_flags import ForbiddenFlag
 from django_graphile_worker.worker.fetching.held_claims import HeldClaims
 from django_graphile_worker.worker.job_clock import JobClock
 from django_graphile_worker.worker.limited.limited_tasks import LimitedTasks
-from django_graphile_worker.worker.limited.start_deadlines import StartDeadlines
 
 if TYPE_CHECKING:
     from typing import Protocol
@@ -24,9 +23,7 @@ if TYPE_CHECKING:
     class OrdinaryClaims(Protocol):
         """The claim statement of ordinary jobs."""
 
-        def claim(
-            self, *, max_jobs: int, max_queues: int, max_per_queue: int, free_slots: int, max_bytes: int
-        ) -> Claimed: ...
+        def claim(self, *, max_jobs: int, max_per_queue: int, max_bytes: int, free_slots: int) -> Claimed: ...
 
     class StartsDueJobs(Protocol):
         """The fast path of ordinary jobs."""
@@ -48,7 +45,6 @@ class LimitedClaims:
         held: HeldClaims,
         forbidden_flags: ForbiddenFlags,
         now: JobClock,
-        deadlines: StartDeadlines,
         on_server_time: Callable[[float], None] = lambda epoch: None,
         clock: Callable[[], datetime | None] = lambda: None,
     ) -> None:
@@ -57,7 +53,6 @@ class LimitedClaims:
         self._held = held
         self._forbidden_flags = forbidden_flags
         self._now = now
-        self._deadlines = deadlines
         # Called with a time of the server, in seconds since 1970, that has passed.
         self._on_server_time = on_server_time
         # The time of windows in a test.
@@ -65,18 +60,14 @@ class LimitedClaims:
 
     def claim(self, max_jobs: int) -> LimitedClaimed:
         """Claim limited jobs for free slots: they start at once."""
-        if not self._tasks.shapes:
+        if not self._tasks.ids:
             return NOTHING
-        # Before the statement: whenever the server looked at its clock, it was later.
-        began = time.monotonic()
         claimed = self._held.hold(lambda: self._claim(max_jobs))
         if claimed is None:
             return replace(NOTHING, has_more=True)
         if claimed.expired_at is not None:
             # These jobs are not counted. The slots must come to the same result, whatever they know of that clock.
             self._on_server_time(claimed.expired_at)
-        if claimed.start_within is not None:
-            self._deadlines.add(claimed.claims, began, claimed.start_within)
         return claimed
 
     def _claim(self, max_jobs: int) -> LimitedClaimed:
@@ -85,7 +76,6 @@ class LimitedClaims:
                 cursor,
                 schema=self._database.schema,
                 token=self._held.next_token(),
-                shapes=self._tasks.shapes,
                 expiries=self._tasks.expiries,
                 other_tasks=self._tasks.others,
                 numbers=self._tasks.numbers,
@@ -93,7 +83,6 @@ class LimitedClaims:
                 forbidden_flags=self._forbidden_flags(),
                 now=self._now(),
                 clock=self._clock(),
-                slack=self._deadlines.slack,
             )
 
 
@@ -127,7 +116,7 @@ class SharedClaimer:
         """Have the next claim look for limited jobs: a lane has become ready."""
         self._look_at = -math.inf
 
-    def claim(self, *, max_jobs: int, max_queues: int, max_per_queue: int, free_slots: int, max_bytes: int) -> Claimed:
+    def claim(self, *, max_jobs: int, max_per_queue: int, max_bytes: int, free_slots: int) -> Claimed:
         """Claim jobs within the limits of ``claims.claim_jobs``. Limited jobs are claimed for free slots only."""
         has_unsorted = self.sort()
         if free_slots < 1 and self._may_ordinary_wait and self._clock() >= self._look_at:
@@ -136,7 +125,7 @@ class SharedClaimer:
         are_both_waiting = self.is_limited_waiting and self._may_ordinary_wait
         if are_both_waiting and free_slots < 1:
             # No jobs ahead: they would take the slots of limited jobs. A slot that takes a waiting job calls again.
-            return Claimed(claims=[], seconds_until_next=None, has_more=True, is_heavy=True)
+            return Claimed(claims=[], seconds_until_next=None, has_more=True, waits_for_slot=True)
         share = self._share_of_limited(free_slots) if are_both_waiting else free_slots
         limited = self._claim_limited(share)
         room = (free_slots if are_both_waiting else max_jobs) - len(limited.claims)
@@ -145,10 +134,9 @@ class SharedClaimer:
             return Claimed(claims=limited.claims, seconds_until_next=None, has_more=True)
         ordinary = self._ordinary.claim(
             max_jobs=room,
-            max_queues=min(max_queues, room),
             max_per_queue=max_per_queue,
-            free_slots=max(free_slots - len(limited.claims), 0),
             max_bytes=max_bytes,
+            free_slots=max(free_slots - len(limited.claims), 0),
         )
         self._may_ordinary_wait = self.has_ordinary_backlog = ordinary.has_more
         together = self._together(limited, ordinary)
@@ -179,7 +167,6 @@ class SharedClaimer:
             claims=[*limited.claims, *ordinary.claims],
             seconds_until_next=min((seconds for seconds in times if seconds is not None), default=None),
             has_more=ordinary.has_more or limited.has_more,
-            is_heavy=ordinary.is_heavy and not limited.has_more,
         )
 
 

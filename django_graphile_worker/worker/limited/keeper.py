@@ -1,16 +1,19 @@
-"""The keeper: the service that sorts limited jobs, and repairs what crashes and changes leave behind."""
+"""The keeper: the service that sorts limited jobs into lanes, and repairs what crashes and changes leave behind."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, NamedTuple
 
-from django_graphile_worker.sql.limits import parking, sweeping
+from django.db import close_old_connections
+
+from django_graphile_worker.sql.limits import sorting, sweeping
 from django_graphile_worker.worker.database.connection import Database
+from django_graphile_worker.worker.job_clock import JobClock
 from django_graphile_worker.worker.limited.limited_tasks import LimitedTasks
-from django_graphile_worker.worker.limited.sorter import BATCH, Sorter
 from django_graphile_worker.worker.service import Service, Trouble, jittered
 
 if TYPE_CHECKING:
@@ -29,11 +32,14 @@ if TYPE_CHECKING:
             """Claim limited jobs: this many lanes have become ready, or others are ready that were so before."""
 
 
+# How many jobs are sorted at once.
+BATCH = 500
+# Seconds. The jobs of a batch are locked while their keys are computed. The server ends a transaction that is idle for
+# longer: the process was suspended, or a key function hangs.
+LONGEST_COMPUTATION = 5.0
+
 # Seconds between two sweeps: a place whose worker died without a release is free within this time after its lease.
 SWEEP_INTERVAL = 5.0
-# Seconds between two looks for jobs that were sorted by code with other limits, and how old their lanes must be.
-UNPARK_INTERVAL = 60.0
-OLD_CODE = 30.0
 # The keeper rests for this many times the duration of a sorting that has found nothing, or while ordinary jobs wait:
 # they must not wait for the sorting of a backlog.
 REST = 20
@@ -45,6 +51,77 @@ LONGEST_SHORT_REST = 0.01
 SMALL_BATCH = 10
 # Seconds. A sorting that has found nothing is short, whatever the clock says: other processes may have kept it waiting.
 LONGEST_REST_AFTER_NOTHING = 0.02
+
+
+class Sorted(NamedTuple):
+    """What a sorting has found."""
+
+    parked: int
+    # How many of the lanes of these jobs are ready.
+    ready_lanes: int
+    # Whether there may be more jobs to sort.
+    has_more: bool
+    # Whether a claim may find a limited job now.
+    has_ready: bool
+    # When the next limited job falls due or a key opens; None if nothing is known.
+    seconds_until_next: float | None
+
+
+class Sorter:
+    """Sorts jobs on a connection of the worker, or in a test on that of the test."""
+
+    def __init__(
+        self,
+        database: Database,
+        tasks: LimitedTasks,
+        *,
+        now: JobClock,
+        forbidden_flags: Callable[[], Sequence[str]] = tuple,
+        clock: Callable[[], datetime | None] = lambda: None,
+        idle_seconds: float | None = LONGEST_COMPUTATION,
+        close_connections: Callable[[], None] = close_old_connections,
+    ) -> None:
+        self._database = database
+        self._tasks = tasks
+        self._now = now
+        # A lane with one of these flags is not ready for this worker.
+        self._forbidden_flags = forbidden_flags
+        # The time of windows in a test.
+        self._clock = clock
+        self._idle_seconds = idle_seconds
+        # Called after key functions, which may have queried the database on this thread.
+        self._close_connections = close_connections
+
+    def sort(self, most: int = BATCH) -> Sorted:
+        """Sort up to ``most`` due jobs."""
+        schema = self._database.schema
+        if not self._tasks.ids:
+            return Sorted(0, 0, has_more=False, has_ready=False, seconds_until_next=None)
+        forbidden_flags = self._forbidden_flags()
+        with self._database.cursor() as cursor, cursor.connection.transaction():
+            unsorted = sorting.pick_unsorted(
+                cursor,
+                schema=schema,
+                task_ids=self._tasks.ids,
+                most=most,
+                now=self._now(),
+                clock=self._clock(),
+                idle_seconds=self._idle_seconds,
+                forbidden_flags=forbidden_flags,
+            )
+            jobs = self._lanes_of(unsorted.jobs)
+            parked = sorting.park(cursor, jobs, schema=schema) if jobs else sorting.Parked(0, 0)
+        has_ready = unsorted.has_ready or parked.ready_lanes > 0
+        return Sorted(*parked, unsorted.has_more, has_ready, unsorted.seconds_until_next)
+
+    def _lanes_of(self, jobs: list[sorting.UnsortedJob]) -> list[sorting.SortedJob]:
+        try:
+            return [sorting.SortedJob(job, self._tasks.lane_of(job)) for job in jobs]
+        finally:
+            self._close_connections()
+
+    def close(self) -> None:
+        self._database.close()
 
 
 class Keeper(Service):
@@ -76,7 +153,6 @@ class Keeper(Service):
         self._is_called = True
         self._sweep_at = 0.0
         self._swept = sweeping.Swept()
-        self._unpark_at = 0.0
 
     def step(self) -> float:
         """Sort a batch of jobs, and sweep if it is time; return the seconds until there may be more to do."""
@@ -139,23 +215,12 @@ class Keeper(Service):
         self._sweep_at = now + jittered(SWEEP_INTERVAL)
         if self._swept.woken:
             self._events.lanes_ready(self._swept.woken, self._database)
-        if now >= self._unpark_at:
-            self._unpark()
 
     def _rest(self) -> tuple[int, float]:
         """Return how many times its duration the keeper rests after a sorting, and the most seconds of it."""
         if self._events.ordinary_jobs_wait():
             return REST, math.inf
         return (SHORT_REST, LONGEST_SHORT_REST) if self._events.limited_jobs_wait() else (0, 0.0)
-
-    def _unpark(self) -> None:
-        """End the parking of jobs whose task has other limits by now."""
-        with self._database.cursor() as cursor:
-            found = parking.unpark_tasks(
-                cursor, self._tasks.all_shapes(), schema=self._database.schema, seconds=OLD_CODE
-            )
-        # If the batch was full, there are more.
-        self._unpark_at = self._clock() + (0.0 if found >= parking.MOST_JOBS else UNPARK_INTERVAL)
 
     def close(self) -> None:
         self._database.close()

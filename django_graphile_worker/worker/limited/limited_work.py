@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+import psycopg
+
+from django_graphile_worker.sql.limits.places import free_places
 from django_graphile_worker.worker.limited.claimer import FastPathBesideLimits, LimitedClaims, SharedClaimer
-from django_graphile_worker.worker.limited.ended_claims import EndedClaims
-from django_graphile_worker.worker.limited.keeper import Keeper
+from django_graphile_worker.worker.limited.keeper import Keeper, Sorter
 from django_graphile_worker.worker.limited.limited_tasks import LimitedTasks
-from django_graphile_worker.worker.limited.sorter import Sorter
-from django_graphile_worker.worker.limited.start_deadlines import StartDeadlines
 from django_graphile_worker.worker.other_workers import wake_other_workers
 
 if TYPE_CHECKING:
     from typing import Protocol
 
     from django_graphile_worker.conf import Settings
+    from django_graphile_worker.sql.claims import Claim
     from django_graphile_worker.worker.database.connection import Database
     from django_graphile_worker.worker.fetching.claimer import Claimer
     from django_graphile_worker.worker.fetching.fast_path import FastPath
@@ -47,6 +49,53 @@ if TYPE_CHECKING:
         events: WorkerEvents
 
 
+# The most claims whose places are freed later, after an error. A sweep frees the others.
+MOST_KEPT = 10_000
+
+
+class EndedClaims:
+    """The limited claims that the releaser has ended. Used on the releaser's thread, after its commit."""
+
+    def __init__(
+        self,
+        database: Database,
+        tasks: LimitedTasks,
+        *,
+        on_ready: Callable[[int, Database], None],
+        on_trouble: Callable[[str, BaseException, float], None],
+    ) -> None:
+        self._database = database
+        self._tasks = tasks
+        # Called with the number of lanes that have become ready.
+        self._on_ready = on_ready
+        self._on_trouble = on_trouble
+        self._kept: list[Claim] = []
+
+    def free(self, claims: Sequence[Claim]) -> None:
+        """Free the places of limited jobs among these; an error leaves them to the next call, or to a sweep."""
+        ended = [claim for claim in claims if self._tasks.is_limited(claim.task_id)]
+        if not ended:
+            return
+        self._kept = [*self._kept, *ended][:MOST_KEPT]
+        self._free()
+
+    def free_queues(self, queue_ids: Sequence[int]) -> None:
+        """Make lanes ready that wait for these queues, which were released."""
+        self._free(queue_ids)
+
+    def _free(self, queue_ids: Sequence[int] = ()) -> None:
+        try:
+            with self._database.cursor() as cursor:
+                woken = free_places(cursor, self._kept, schema=self._database.schema, queue_ids=queue_ids)
+        except psycopg.Error as error:
+            # The release itself is committed, and must not be repeated.
+            self._on_trouble("limits", error, 0.0)
+            return
+        self._kept = []
+        if woken:
+            self._on_ready(woken, self._database)
+
+
 class LimitedWork:
     """What a worker with limited tasks has besides the parts of every worker."""
 
@@ -55,7 +104,6 @@ class LimitedWork:
     ) -> None:
         self._parts = parts
         self.tasks = LimitedTasks(parts.directory, parts.settings.limits)
-        self.deadlines = StartDeadlines()
         self.keeper = Keeper(
             database=keeper_database,
             sorter=Sorter(keeper_database, self.tasks, now=parts.now, forbidden_flags=parts.forbidden_flags),
@@ -70,16 +118,14 @@ class LimitedWork:
             held=parts.held,
             forbidden_flags=parts.forbidden_flags,
             now=parts.now,
-            deadlines=self.deadlines,
             on_server_time=parts.heartbeat.note_time_passed,
         )
-        parts.claimer.limited_shapes = lambda: self.tasks.shapes
+        parts.claimer.limited_tasks = lambda: self.tasks.ids
         self.claimer = SharedClaimer(parts.claimer, limited_claims, sort=self._call_keeper)
         self.fast_path = FastPathBesideLimits(fast_path, sort=self._call_keeper)
         self.ended = EndedClaims(
             releaser_database,
             self.tasks,
-            deadlines=self.deadlines,
             on_ready=self.lanes_ready,
             on_trouble=parts.events.database_trouble,
         )

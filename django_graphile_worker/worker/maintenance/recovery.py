@@ -209,7 +209,7 @@ class Recovery(Service):
     def _clean_up(self) -> None:
         # Late import: see _look_at_fleet.
         from django_graphile_worker.sql import events, progress, recovery
-        from django_graphile_worker.sql.statistics import backlog_samples, named_statistics, statistics
+        from django_graphile_worker.sql.statistics import backlog_samples, statistics
 
         schema = self._database.schema
         with self._database.cursor() as cursor:
@@ -221,7 +221,7 @@ class Recovery(Service):
                 by=self._events.worker_id(),
             )
             recovery.forget_ended(cursor, schema=schema)
-            for kept in (statistics, named_statistics, backlog_samples):
+            for kept in (statistics, backlog_samples):
                 kept.prune(cursor, schema=schema, older_than=self._statistics_retention)
             events.prune(cursor, schema=schema, older_than=self._events_retention)
             self._progress_after = progress.forget_ended(cursor, schema=schema, after=self._progress_after)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from time import monotonic
 
 from django_graphile_worker.sql.claims import Claim
-from django_graphile_worker.sql.dead_claims import dead_claims
+from django_graphile_worker.sql.recovery import dead_claims
 from django_graphile_worker.sql.releases import HeldQueue
 from django_graphile_worker.sql.workers import worker_of
 from django_graphile_worker.worker.control.stops import time_limit_reason

@@ -7,18 +7,16 @@ result stays pending until the database has accepted it, or until its claim is k
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 import psycopg
 from psycopg import errors
 
-from django_graphile_worker.sql.claims import Claim
-from django_graphile_worker.sql.releases import Failure, HeldQueue
+from django_graphile_worker.sql.releases import CancelledClaim, HeldQueue
 from django_graphile_worker.worker.database.connection import WRONG_SERVER
+from django_graphile_worker.worker.job_stop import Stop
 from django_graphile_worker.worker.outcomes import Cancelled, Expired, Failed, Interrupted, Outcome, Recorded, Succeeded
-from django_graphile_worker.worker.release.cancelled import CancelledReleases
-from django_graphile_worker.worker.release.claim_ends import failure_of, has_begun
+from django_graphile_worker.worker.recording import in_one_statement
 from django_graphile_worker.worker.release.pending import (
     PendingReleases,
     RejectedReleases,
@@ -73,7 +71,6 @@ SHRINKAGE = 8
 CONNECTION_TROUBLE = (psycopg.OperationalError, psycopg.InterfaceError, *WRONG_SERVER)
 # The server reports that the statement had no effect. It may accept a smaller batch.
 TOO_MUCH = (errors.QueryCanceled, errors.OutOfMemory, errors.ProgramLimitExceeded)
-UNSTORABLE = "The error of this job could not be stored: {error}"
 
 AnyItem = TypeVar("AnyItem", bound=Outcome | HeldQueue)
 AnyOutcome = TypeVar("AnyOutcome", Succeeded, Recorded, Failed, Interrupted, Cancelled, Expired)
@@ -132,14 +129,15 @@ class ReleaseBatcher:
         self._statements = statements
         self._limiter = limiter
         self._events = events
-        self._cancelled = CancelledReleases(events)
-        statements.on_cancelled = self._cancelled.note
+        # The claims that the last statement ended as cancelled, by the ids of the jobs.
+        self._cancelled: dict[int, CancelledClaim] = {}
+        statements.on_cancelled = self._note_cancelled
 
     def release_jobs(self, pending: PendingReleases) -> None:
         """End the claims of all pending outcomes. The outcomes that stay in ``pending`` must be tried again."""
         self._release(pending, pending.succeeded, self._complete)
         if pending.recorded:
-            self._release_recorded(pending)
+            self._release(pending, pending.recorded, self._statements.complete_recorded, in_one_statement)
         self._release(pending, pending.failed, self._fail)
         self._return_interrupted(pending)
         if pending.cancelled:
@@ -167,26 +165,12 @@ class ReleaseBatcher:
     def _complete(self, outcomes: Sequence[Outcome]) -> Collection[int]:
         return self._statements.complete([outcome.claim for outcome in outcomes])
 
-    def _release_recorded(self, pending: PendingReleases) -> None:
-        # Late import: most workers record nothing.
-        from django_graphile_worker.worker.recording import in_one_statement
-
-        self._release(pending, pending.recorded, self._statements.complete_recorded, in_one_statement)
-
     def _fail(self, outcomes: Sequence[Failed]) -> Collection[int]:
         # First: the release of the queue follows the release of its job, and must find the lock of the pause.
         self._pause_queues([outcome for outcome in outcomes if outcome.queue_pause is not None])
         # Also first: the release frees the place of the job, and no other job of its keys must take it.
         self._close_keys([closing for outcome in outcomes for closing in outcome.closings])
-        failures = [failure_of(outcome) for outcome in outcomes]
-        try:
-            stored = self._store_failures(failures, outcomes)
-        except psycopg.DataError as error:
-            if len(outcomes) > 1:
-                raise
-            # The text cannot be stored: release the job without its error rather than not at all.
-            culprit = replace(failures[0], error=UNSTORABLE.format(error=error), payload_text=None)
-            stored = self._store_failures([culprit], outcomes)
+        stored = self._statements.fail(outcomes)
         for delay in stored.values():
             if delay is not None:
                 self._events.retry_scheduled(delay)
@@ -202,44 +186,11 @@ class ReleaseBatcher:
         if closings:
             self._statements.close_keys(closings)
 
-    def _store_failures(self, failures: Sequence[Failure], outcomes: Sequence[Failed]) -> dict[int, float | None]:
-        if any(map(self._statements.is_recorded, outcomes)):
-            return self._statements.fail_recorded(list(zip(failures, outcomes, strict=True)))
-        return self._statements.fail(failures)
-
     def _return_interrupted(self, pending: PendingReleases) -> None:
         before = len(pending.interrupted)
         if before:
-            self._release(pending, pending.interrupted, self._return_jobs)
+            self._release(pending, pending.interrupted, self._statements.return_jobs)
             self._events.jobs_returned(before - len(pending.interrupted))
-
-    def _return_jobs(self, outcomes: Sequence[Interrupted]) -> Collection[int]:
-        if self._statements.has_history and any(outcome.has_begun for outcome in outcomes):
-            return self._return_recorded(outcomes)
-        remaining = [(each.claim, each.payload_text) for each in outcomes if each.payload_text is not None]
-        if not remaining:
-            return self._statements.return_jobs([outcome.claim for outcome in outcomes])
-        return self._return_remaining(remaining) | self._statements.return_jobs(
-            [outcome.claim for outcome in outcomes if outcome.payload_text is None]
-        )
-
-    def _return_recorded(self, outcomes: Sequence[Interrupted]) -> set[int]:
-        try:
-            return self._statements.return_recorded(outcomes)
-        except psycopg.DataError:
-            if len(outcomes) > 1:
-                raise
-            # The remaining payload cannot be stored: see _return_remaining.
-            return self._statements.return_jobs([outcomes[0].claim])
-
-    def _return_remaining(self, remaining: Sequence[tuple[Claim, str]]) -> set[int]:
-        try:
-            return self._statements.return_remaining(remaining)
-        except psycopg.DataError:
-            if len(remaining) > 1:
-                raise
-            # The remaining payload cannot be stored: run all items again rather than none.
-            return self._statements.return_jobs([claim for claim, _ in remaining])
 
     def _release(
         self,
@@ -271,7 +222,7 @@ class ReleaseBatcher:
         missing = [] if is_whole else [outcome for outcome in batch if outcome.claim.id not in released]
         if not missing:
             self._events.settled(batch)
-            self._cancelled.report_released(batch)
+            self._report_released(batch)
             return []
         still = self._statements.still_claimed([outcome.claim for outcome in missing])
         if not pending.is_in_doubt:
@@ -279,7 +230,40 @@ class ReleaseBatcher:
                 if outcome.claim.id not in still and has_begun(outcome):
                     self._events.claim_lost(outcome)
         else:
-            self._cancelled.report_ended_before([outcome for outcome in missing if outcome.claim.id not in still])
+            self._report_cancelled([outcome for outcome in missing if outcome.claim.id not in still])
         self._events.settled([outcome for outcome in batch if outcome.claim.id not in still])
-        self._cancelled.report_released([outcome for outcome in batch if outcome.claim.id in released])
+        self._report_released([outcome for outcome in batch if outcome.claim.id in released])
         return [outcome for outcome in missing if outcome.claim.id in still]
+
+    def _note_cancelled(self, claim: CancelledClaim) -> None:
+        self._cancelled[claim.id] = claim
+
+    def _report_released(self, outcomes: Sequence[Outcome]) -> None:
+        """Report outcomes that the database has accepted: those of cancelled jobs as cancelled."""
+        if not self._cancelled:
+            self._events.released(outcomes)
+            return
+        claims, self._cancelled = self._cancelled, {}
+        ended = [as_cancelled(outcome, claims.get(outcome.claim.id)) for outcome in outcomes]
+        self._events.released(ended)
+        self._report_cancelled(ended)
+
+    def _report_cancelled(self, outcomes: Iterable[Outcome]) -> None:
+        for outcome in outcomes:
+            if isinstance(outcome, Cancelled):
+                self._events.cancelled(outcome)
+
+
+def has_begun(outcome: Outcome) -> bool:
+    """Return True if a result is lost with the claim: a job that never began has no result."""
+    if isinstance(outcome, Expired):
+        return False
+    return not isinstance(outcome, Interrupted | Cancelled) or outcome.has_begun
+
+
+def as_cancelled(outcome: Outcome, claim: CancelledClaim | None) -> Outcome:
+    """Return the outcome of a run whose claim has ended as cancelled, whatever the run itself came to."""
+    if claim is None:
+        return outcome
+    stop = Stop(kind="cancelled", reason=claim.reason, by=claim.cancelled_by)
+    return Cancelled(outcome.claim, outcome.duration, stop, has_begun=has_begun(outcome))

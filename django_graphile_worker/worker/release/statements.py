@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, TypedDict
 
+import psycopg
 from psycopg.errors import ProgramLimitExceeded
 
 from django_graphile_worker.conf import Settings
-from django_graphile_worker.run_flags import keep_in
-from django_graphile_worker.sql import cancelled_claims, releases
-from django_graphile_worker.sql.cancelled_claims import OnCancelled, ignore_cancelled
+from django_graphile_worker.sql import releases
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.result_keeping import NOTHING_KEPT, ResultKeeping
 from django_graphile_worker.worker.database.blocking_cursor import BlockingCursor
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.outcomes import Cancelled, Expired, Failed, Interrupted, Recorded
+from django_graphile_worker.worker.recording import Recording
 
 if TYPE_CHECKING:
     from django_graphile_worker.pause_type import Pause
     from django_graphile_worker.sql.limits.places import KeyClosing
-    from django_graphile_worker.worker.recording import Recording
+
+UNSTORABLE = "The error of this job could not be stored: {error}"
 
 Clock = Callable[[], datetime | None]
 
@@ -30,7 +32,7 @@ class Cancelling(TypedDict):
     """The arguments of statements that may find that jobs were cancelled."""
 
     keeping: ResultKeeping
-    on_cancelled: OnCancelled
+    on_cancelled: releases.OnCancelled
 
 
 class ReleaseStatements:
@@ -54,11 +56,11 @@ class ReleaseStatements:
         self._keeping = keeping or (lambda: NOTHING_KEPT)
         # The time of keys that are closed; None for the clock of the database, which all workers share.
         self._limit_clock = limit_clock
-        self._recording: Recording | None = None
+        self._recording = Recording(settings)
         # How the notifications begin that queues with jobs are free. The worker itself need not hear of them.
         self.sender = releases.new_sender()
         # Called for each claim that ends as cancelled because of a request in the database.
-        self.on_cancelled: OnCancelled = ignore_cancelled
+        self.on_cancelled: releases.OnCancelled = releases.ignore_cancelled
 
     def rehearse(self) -> None:
         """Open the connection, and have the session plan what ends most claims."""
@@ -71,28 +73,24 @@ class ReleaseStatements:
 
     def complete_recorded(self, outcomes: Sequence[Recorded]) -> set[int]:
         """Complete jobs of which something is recorded."""
-        # Late import: most workers record nothing.
-        from django_graphile_worker.sql.records import recorded_releases
-
-        completed = self._records().completed(outcomes)
+        completed = self._recording.completed(outcomes)
         with self._blocking_cursor.usable() as cursor:
-            return recorded_releases.complete_jobs(cursor, completed, schema=self._schema, now=self._now())
+            return releases.complete_recorded(cursor, completed, schema=self._schema, now=self._now())
 
-    def fail(self, failures: Sequence[releases.Failure]) -> dict[int, float | None]:
+    def fail(self, outcomes: Sequence[Failed]) -> dict[int, float | None]:
+        """Fail jobs; return the seconds until their next attempts by id, None for a job that has none."""
+        failures = self._recording.failures(outcomes)
+        try:
+            return self._fail(failures)
+        except psycopg.DataError as error:
+            if len(failures) > 1:
+                raise
+            # The text cannot be stored: release the job without its error rather than not at all.
+            return self._fail([replace(failures[0], error=UNSTORABLE.format(error=error), payload_text=None)])
+
+    def _fail(self, failures: Sequence[releases.Failure]) -> dict[int, float | None]:
         with self._database.cursor() as cursor:
             return releases.fail_jobs(cursor, failures, schema=self._schema, now=self._now(), **self._cancelling())
-
-    def fail_recorded(self, failures: Sequence[tuple[releases.Failure, Failed]]) -> dict[int, float | None]:
-        """Fail jobs, some of which keep their results or have a history."""
-        # Late import: most workers record nothing.
-        from django_graphile_worker.sql.records import recorded_releases
-
-        records = self._records()
-        recorded = [(failure, records.failed(outcome)) for failure, outcome in failures]
-        with self._database.cursor() as cursor:
-            return recorded_releases.fail_jobs(
-                cursor, recorded, schema=self._schema, now=self._now(), **self._cancelling()
-            )
 
     def pause_queues(self, outcomes: Sequence[Failed]) -> list[Pause]:
         """Pause the queues of jobs whose tasks asked for it; return the pauses that are new."""
@@ -122,55 +120,35 @@ class ReleaseStatements:
         with self._database.cursor() as cursor:
             close_keys(cursor, closings, schema=self._schema, clock=self._limit_clock())
 
-    def is_recorded(self, outcome: Failed) -> bool:
-        """Return True if something is recorded of a failed attempt."""
-        default = self._settings.keep_results
-        keep = default if outcome.task is None else outcome.task.result_seconds(default)
-        return self.has_history or keep is not None or keep_in(outcome.claim.flags_text) is not None
+    def return_jobs(self, outcomes: Sequence[Interrupted]) -> set[int]:
+        """Return jobs, array jobs with the items that are left of their payloads."""
+        runs = list(map(self._recording.stopped, outcomes))
+        try:
+            return self._return(runs)
+        except psycopg.DataError:
+            if len(runs) > 1:
+                raise
+            # The remaining payload cannot be stored: run all items again rather than none.
+            return self._return([runs[0]._replace(payload_text=None)])
 
-    @property
-    def has_history(self) -> bool:
-        return self._settings.history is not None
-
-    def return_jobs(self, ended: Sequence[Claim]) -> set[int]:
+    def _return(self, runs: Sequence[releases.StoppedRun]) -> set[int]:
         with self._database.cursor() as cursor:
-            return releases.return_jobs(cursor, ended, schema=self._schema, **self._cancelling())
-
-    def return_recorded(self, outcomes: Sequence[Interrupted]) -> set[int]:
-        """Return jobs, with the items that are left of their payloads, and add them to the history."""
-        # Late import: most workers record nothing.
-        from django_graphile_worker.sql.records import recorded_releases
-
-        returned = list(map(self._records().returned, outcomes))
-        with self._database.cursor() as cursor:
-            return recorded_releases.return_jobs(
-                cursor, returned, schema=self._schema, now=self._now(), **self._cancelling()
-            )
-
-    def return_remaining(self, ended: Sequence[tuple[Claim, str]]) -> set[int]:
-        """Return array jobs with the items that are left of their payloads."""
-        with self._database.cursor() as cursor:
-            return releases.return_remaining(cursor, ended, schema=self._schema, **self._cancelling())
+            return releases.return_stopped(cursor, runs, schema=self._schema, now=self._now(), **self._cancelling())
 
     def end_cancelled(self, outcomes: Sequence[Cancelled]) -> set[int]:
         """End jobs that were stopped because they were cancelled."""
-        runs = list(map(self._records().stopped, outcomes))
+        runs = list(map(self._recording.stopped, outcomes))
         with self._database.cursor() as cursor:
-            ended = cancelled_claims.end_cancelled(
-                cursor, runs, schema=self._schema, now=self._now(), keeping=self._keeping()
-            )
+            ended = releases.end_cancelled(cursor, runs, schema=self._schema, now=self._now(), keeping=self._keeping())
         for claim in ended:
             self.on_cancelled(claim)
         return {claim.id for claim in ended}
 
     def expire(self, outcomes: Sequence[Expired]) -> set[int]:
         """End jobs that were not started in time."""
-        # Late import: few jobs expire.
-        from django_graphile_worker.sql import expiry
-
-        expired = [expiry.ExpiredClaim(outcome.claim, outcome.expires_at) for outcome in outcomes]
+        expired = [releases.ExpiredClaim(outcome.claim, outcome.expires_at) for outcome in outcomes]
         with self._database.cursor() as cursor:
-            return expiry.expire(cursor, expired, schema=self._schema, now=self._now(), keeping=self._keeping())
+            return releases.expire(cursor, expired, schema=self._schema, now=self._now(), keeping=self._keeping())
 
     def still_claimed(self, ended: Sequence[Claim]) -> set[int]:
         with self._database.cursor() as cursor:
@@ -196,14 +174,6 @@ class ReleaseStatements:
 
     def _cancelling(self) -> Cancelling:
         return {"keeping": self._keeping(), "on_cancelled": self.on_cancelled}
-
-    def _records(self) -> Recording:
-        if self._recording is None:
-            # Late import: most workers record nothing.
-            from django_graphile_worker.worker.recording import Recording
-
-            self._recording = Recording(self._settings)
-        return self._recording
 
     def _waiting(self, queue_ids: Sequence[int], sender: str | None) -> set[int]:
         with self._database.cursor() as cursor:

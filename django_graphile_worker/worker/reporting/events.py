@@ -20,8 +20,7 @@ from django_graphile_worker.worker.reporting.signal_sender import SignalSender
 if TYPE_CHECKING:
     from django_graphile_worker.pause_type import Pause
     from django_graphile_worker.sql.cancellations import CancelledJob
-    from django_graphile_worker.sql.exhausted_jobs import Exhausted
-    from django_graphile_worker.sql.recovery import Recovered, Unlocked
+    from django_graphile_worker.sql.recovery import Exhausted, Recovered, Unlocked
     from django_graphile_worker.worker.database.connection import Database
 
 # Seconds between two checks whether an outage is over.

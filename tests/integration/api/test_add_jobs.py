@@ -1,10 +1,14 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from django.db import DatabaseError, connection
+from django.utils.functional import lazy
 
 from django_graphile_worker import (
     JobSpec,
@@ -13,8 +17,10 @@ from django_graphile_worker import (
     add_jobs,
     models,
 )
-from django_graphile_worker.api import add, streams
-from django_graphile_worker.exceptions import InvalidTypeError
+from django_graphile_worker.api import add, entries
+from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError
+from django_graphile_worker.signals import pre_add_jobs
+from django_graphile_worker.sql.adding import add_jobs as many
 from tests.support.rows import as_job, database_now, stored
 
 pytestmark = pytest.mark.django_db
@@ -114,6 +120,14 @@ class TestAddJobs:
         with django_assert_num_queries(1):
             add_jobs(specs)
 
+    def test_a_key_is_not_added_twice_if_a_later_one_fails(self) -> None:
+        """Several statements are one transaction, also where Django has none."""
+        specs = [JobSpec("a", job_key=key, job_key_mode="unsafe_dedupe") for key in ("k", "l")]
+        object.__setattr__(specs[1], "priority", 40_000)
+        with pytest.raises(InvalidJobError):
+            add_jobs(specs)
+        assert not models.Job.objects.exists()
+
     @pytest.mark.parametrize("returning", [True, False])
     def test_all_or_none(self, returning: bool) -> None:
         specs = [JobSpec("send_email"), JobSpec("send_email", {1})]
@@ -141,7 +155,7 @@ class TestAddJobs:
         assert str(refused.value) == message
 
     def test_a_stream_is_added_in_pieces_and_forgotten(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(streams, "STREAMED_SPECS", 3)
+        monkeypatch.setattr(many, "MAX_UNKEYED", 3)
         waiting = 0
         most_waiting = 0
 
@@ -157,12 +171,12 @@ class TestAddJobs:
         assert [job.payload["n"] for job in models.Job.objects.order_by("id")] == list(range(10))
 
     def test_a_stream_is_cut_by_size_too(self, monkeypatch: pytest.MonkeyPatch, django_assert_num_queries: Any) -> None:
-        monkeypatch.setattr(streams, "STREAMED_CHARACTERS", 100)
+        monkeypatch.setattr(add, "STREAMED_CHARACTERS", 100)
         with django_assert_num_queries(4):  # two statements in a savepoint
             assert add_jobs((JobSpec("a", "x" * 60) for _ in range(4)), returning=False) == 4
 
     def test_a_stream_that_breaks_adds_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(streams, "STREAMED_SPECS", 2)
+        monkeypatch.setattr(many, "MAX_UNKEYED", 2)
 
         def specs() -> Iterator[JobSpec]:
             yield from [JobSpec("send_email")] * 5
@@ -174,10 +188,162 @@ class TestAddJobs:
 
     def test_a_large_list_is_cut_and_still_in_order(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(add, "LISTED_SPECS", 4)
-        jobs = add_jobs([JobSpec("a", {"n": number}) for number in range(10)])
+        jobs = add_jobs([JobSpec("a", {"n": number}, job_key=f"k{number}") for number in range(10)])
         assert [job.payload["n"] for job in jobs] == list(range(10))
 
     def test_a_naive_time_is_warned_about(self) -> None:
         with pytest.warns(RuntimeWarning, match="naive datetime"):
             (job,) = add_jobs([JobSpec("a", run_at=NOW.replace(tzinfo=None))])
         assert job.run_at == NOW
+
+
+@pytest.mark.django_db(transaction=True)
+class TestCodeOfTheProject:
+    @pytest.fixture(autouse=True)
+    def pieces(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(many, "MAX_UNKEYED", 5)
+
+    def test_in_an_iterable_uses_the_connection_as_usual(self) -> None:
+        def specs() -> Iterator[JobSpec]:
+            for number in range(12):
+                # A server-side cursor, and a statement whose number of rows Django reads.
+                assert len(list(models.Job.objects.iterator(chunk_size=1))) == number // 5 * 5
+                assert models.Job.objects.filter(pk=0).count() == 0
+                yield JobSpec("a", {"n": number})
+
+        assert add_jobs(specs(), returning=False) == 12
+        assert numbers() == list(range(12))
+
+    @pytest.mark.parametrize("way", ["cursor", "callproc", "driver", "stream", "is_usable"])
+    @pytest.mark.parametrize("returning", [True, False])
+    def test_in_a_payload_uses_the_connection_as_usual(self, way: str, returning: bool) -> None:
+        def used() -> str:
+            if way == "driver":
+                return str(connection.connection.execute("select 1").fetchone()[0])
+            if way == "is_usable":
+                return str(int(connection.is_usable()))
+            with connection.cursor() as cursor:
+                if way == "callproc":
+                    cursor.callproc("abs", [-1])
+                elif way == "stream":
+                    return str(next(iter(cursor.cursor.stream("select 1")))[0])
+                else:
+                    cursor.execute(f"update {models.Job._meta.db_table} set priority = 1 where payload ->> 'n' = '0'")
+                    return str(cursor.rowcount)
+                return str(cursor.fetchone()[0])
+
+        specs = [JobSpec("a", {"n": lazy(used, str)() if number == 12 else number}) for number in range(14)]
+        add_jobs(specs, returning=returning)
+        # The cursor updates the first job, and finds it only if the jobs before its own are added.
+        assert numbers() == [*range(12), "1", 13]
+
+    def test_that_handles_the_record_of_an_unknown_task_uses_the_connection(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        counts: list[int] = []
+        monkeypatch.setattr(entries, "logged_names", set[str]())
+        monkeypatch.setattr(entries.logger, "warning", lambda *arguments, **extra: counts.append(len(numbers())))
+        add_jobs([JobSpec(f"unknown {number}", {"n": number}) for number in range(8)], returning=False)
+        assert counts == [0, 0, 0, 0, 0, 5, 5, 5]
+
+    def test_with_a_connection_that_it_loses_gets_an_error_of_django(self, raw_connection: Callable[..., Any]) -> None:
+        other = raw_connection()
+
+        def lost() -> str:
+            other.execute("select pg_terminate_backend(%s, 10000)", [connection.connection.info.backend_pid])
+            return "lost"
+
+        specs = [JobSpec("a", {"n": lazy(lost, str)() if number == 7 else number}) for number in range(9)]
+        with pytest.raises(DatabaseError):
+            add_jobs(specs, returning=False)
+        connection.close()
+        assert numbers() == []
+
+
+@pytest.mark.parametrize("is_list", [True, False])
+def test_several_statements__keep_the_order(is_list: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(many, "MAX_UNKEYED", 2)
+    specs = [JobSpec("a", {"n": number}, job_key="k" if number == 6 else None) for number in range(13)]
+    if is_list:
+        assert [job.payload["n"] for job in add_jobs(specs)] == list(range(13))
+    else:
+        assert add_jobs(iter(specs), returning=False) == 13
+    assert numbers() == list(range(13))
+
+
+@pytest.mark.parametrize("place", [0, 3, 7, 12])
+@pytest.mark.parametrize("returning", [True, False])
+def test_an_error_anywhere__adds_nothing_and_names_its_place(
+    place: int, returning: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(many, "MAX_UNKEYED", 2)
+    bad_payload = [JobSpec("a", {1} if number == place else None) for number in range(13)]
+    with pytest.raises(PayloadError, match=rf"^specs\[{place}\]: payload: "):
+        add_jobs(iter(bad_payload), returning=returning)
+    refused = [JobSpec("a") for _ in range(13)]
+    object.__setattr__(refused[place], "max_attempts", 0)
+    with pytest.raises(InvalidJobError, match=r"^Job maximum attempts must be at least 1"):
+        add_jobs(iter(refused), returning=returning)
+    assert numbers() == []
+
+
+class TestMemory:
+    """However long a stream is, few of its specs are in memory."""
+
+    @pytest.mark.parametrize("is_received", [False, True])
+    def test_holds_no_more_characters_than_a_statement(
+        self, monkeypatch: pytest.MonkeyPatch, is_received: bool
+    ) -> None:
+        monkeypatch.setattr(add, "STREAMED_CHARACTERS", 10_000)
+        monkeypatch.setattr(entries, "RECEIVED_SPECS", 10)
+        waiting: list[int] = []
+
+        def specs() -> Iterator[JobSpec]:
+            for number in range(1_200):
+                waiting.append(number - models.Job.objects.count() if number > 800 else 0)
+                yield JobSpec("a", "x" * (5_000 if number > 800 else 1))
+
+        with receiving() if is_received else nullcontext():
+            assert add_jobs(specs(), returning=False) == 1_200
+        # The last small ones may wait with the first large ones.
+        assert max(waiting[820:]) < (14 if is_received else 4)
+
+    def test_holds_no_more_specs_than_a_statement(self) -> None:
+        given: list[weakref.ref[Payload]] = []
+        most = 0
+
+        class Payload(dict[str, int]):
+            pass
+
+        def specs() -> Iterator[JobSpec]:
+            nonlocal most
+            for number in range(5_000):
+                payload = Payload(n=number)
+                given.append(weakref.ref(payload))
+                if number % 100 == 0:
+                    most = max(most, sum(each() is not None for each in given))
+                yield JobSpec("a", payload)
+
+        assert add_jobs(specs(), returning=False) == 5_000
+        assert 0 < most <= 2_002  # a statement that has run, and the next
+
+    def test_of_keys_is_bounded_too(self, monkeypatch: pytest.MonkeyPatch, django_assert_num_queries: Any) -> None:
+        monkeypatch.setattr(add, "STREAMED_CHARACTERS", 1_000)
+        with django_assert_num_queries(5 + 2):  # in a savepoint
+            specs = [JobSpec("a", "x" * 98, job_key=f"k{number}") for number in range(45)]
+            assert add_jobs(specs, returning=False) == 45
+
+
+@contextmanager
+def receiving() -> Iterator[None]:
+    def receive(**kwargs: Any) -> None: ...
+
+    pre_add_jobs.connect(receive)
+    try:
+        yield
+    finally:
+        pre_add_jobs.disconnect(receive)
+
+
+def numbers() -> list[Any]:
+    return [job.payload["n"] for job in models.Job.objects.order_by("id")]

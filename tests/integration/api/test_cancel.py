@@ -212,6 +212,30 @@ class TestRecords:
         ):
             found.value  # noqa: B018 - it raises
 
+    def test_the_due_time_of_a_job_that_waits_for_a_limit_is_recorded(self, worker_schema: str) -> None:
+        with keeping():
+            job = add_job("send_email")
+            query(
+                f"""insert into {in_quotes(worker_schema)}._private_limited_jobs (
+                    job_id, lane_id, task_id, priority, run_at, revision)
+                values ({job.id}, 1, 1, 0, '2026-01-01', 0) returning 1"""
+            )
+            query(f"""update {in_quotes(worker_schema)}._private_jobs set run_at = 'infinity' returning 1""")
+            cancel_jobs([job.id])
+        (row,) = records.history(worker_schema)
+        assert row.run_at.year == 2026
+
+    def test_a_lock_that_was_renewed_keeps_who_cancelled_first(self, worker_schema: str) -> None:
+        """A worker renews the time of its locks while a job runs for hours."""
+        job_id = make_job("send_email", locked_by=OURS, key="key", attempts=1)
+        cancel_jobs([job_id], reason="first", by="maria")
+        query(f"update {in_quotes(worker_schema)}._private_jobs set locked_at = now() + interval '1 hour' returning 1")
+        cancel_jobs([job_id], reason="second", by="otto")
+        (found,) = query(f"select reason, requested_by from {in_quotes(worker_schema)}._private_stop_requests")
+        assert found == ("first", "maria")
+        (marker,) = query(f"select attempts, job_key from {in_quotes(worker_schema)}._private_cancellations")
+        assert marker == (1, "key")
+
     def test_a_call_about_a_job_that_has_ended_says_so(self) -> None:
         with keeping():
             job = add_job("send_email")
@@ -392,7 +416,6 @@ class TestTwoSessions:
                 token=OURS,
                 task_ids=[task_id],
                 max_jobs=1,
-                max_queues=1,
                 max_per_queue=1,
             )
             return [each.id for each in found.claims]

@@ -162,7 +162,7 @@ class TestTasks:
         assert task_names() == {"forgotten"}
 
 
-class TestNamesLock:
+class TestTheLock:
     @pytest.mark.django_db(transaction=True)
     def test_names_of_an_uncommitted_job_stay(self, raw_connection: Callable[..., Any], worker_schema: str) -> None:
         make_task("used by nobody yet")
@@ -232,22 +232,6 @@ class TestNamesLock:
             assert cleanup() == CleanupResult(tasks=1)
         finally:
             connection.cursor().execute("reset default_transaction_isolation")
-
-    @pytest.mark.django_db(transaction=True)
-    def test_an_adder_of_the_version_before_the_lock_counts__and_a_stranger_with_its_advisory_lock_does_not(
-        self, raw_connection: Callable[..., Any], worker_schema: str
-    ) -> None:
-        make_task("unused")
-        other = raw_connection(autocommit=False)
-        other.execute(
-            "select pg_advisory_xact_lock_shared(hashtext('graphile_worker.names'), hashtext(%s))", [worker_schema]
-        )
-        assert cleanup().is_complete
-        make_task("unused")
-        other.execute(f"update {in_quotes(worker_schema)}._private_jobs set priority = 1 where id = 0")
-        assert cleanup() == CleanupResult(is_complete=False)
-        other.rollback()
-        assert cleanup() == CleanupResult(tasks=1)
 
     def test_ones_own_jobs_are_no_obstacle(self) -> None:
         add_job("mine", queue_name="mine")
@@ -320,8 +304,8 @@ class TestNamesThatAreUsedMeanwhile:
 
     @pytest.mark.django_db(transaction=True)
     def test_names_are_deleted_in_portions(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(unused_names, "MOST_FOUND", 4)
-        monkeypatch.setattr(unused_names, "MOST_DELETED", 3)
+        monkeypatch.setattr(unused_names, "MAX_FOUND", 4)
+        monkeypatch.setattr(unused_names, "MAX_DELETED", 3)
         for number in range(10):
             make_queue(str(number))
             make_task(str(number))

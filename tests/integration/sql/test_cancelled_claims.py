@@ -6,14 +6,11 @@ from typing import Any
 
 import pytest
 
-from django_graphile_worker.sql import cancellations, cancelled_claims, control, recovery, releases
+from django_graphile_worker.sql import cancellations, control, recovery, releases
 from django_graphile_worker.sql.cancellations import Cancellation
-from django_graphile_worker.sql.cancelled_claims import CancelledClaim, StoppedRun
 from django_graphile_worker.sql.claims import Claim
-from django_graphile_worker.sql.records import recorded_releases
-from django_graphile_worker.sql.records.recorded_releases import Attempt, ReturnedJob
-from django_graphile_worker.sql.releases import Failure, HeldJob
-from django_graphile_worker.sql.result_keeping import ResultKeeping
+from django_graphile_worker.sql.releases import CancelledClaim, Failure, HeldJob, StoppedRun
+from django_graphile_worker.sql.result_keeping import CANCELLED, ResultKeeping
 from tests.conftest import RawConnection
 from tests.support.slot import make_claim
 
@@ -62,7 +59,7 @@ class Queue:
             "select status, value::json, attempts from {schema}._private_results where job_id = %s", claim.id
         )[0]
         assert (status, value) == (4, {"by": "maria", "reason": "sent twice"})
-        assert attempts[-1]["exception_class"] == cancelled_claims.CANCELLED
+        assert attempts[-1]["exception_class"] == CANCELLED
         assert [each.id for each in self.told] == [claim.id] * told
         assert self.query("select 1 from {schema}._private_stop_requests") == []
         assert self.query("select 1 from {schema}._private_cancellations") == []
@@ -91,8 +88,8 @@ def check_stopped(queue: Queue, cursor: Any) -> None:
     claim, _ = queue.claims()
     elsewhere = make_claim(id=claim.id, task_id=queue.task_id, token=f"{WORKER}/99")
     options: dict[str, Any] = {"schema": queue.schema, "keeping": KEEPING}
-    assert cancelled_claims.end_cancelled(cursor, [StoppedRun(elsewhere, 5)], **options) == []
-    queue.told = cancelled_claims.end_cancelled(cursor, [StoppedRun(claim, 5)], **options)
+    assert releases.end_cancelled(cursor, [StoppedRun(elsewhere, 5)], **options) == []
+    queue.told = releases.end_cancelled(cursor, [StoppedRun(claim, 5)], **options)
     assert queue.told == [(claim.id, "sent twice", "maria")]
     queue.check_cancelled(claim)
 
@@ -108,9 +105,8 @@ def check_failed(queue: Queue, cursor: Any) -> None:
     queue.check_cancelled(claim)
 
     claim, other = queue.claims()
-    attempt = Attempt(1, 2, "builtins.ValueError", 60.0, False, True, None)
-    recorded = [(Failure(claim=each, error="no"), attempt) for each in (claim, other)]
-    assert recorded_releases.fail_jobs(cursor, recorded, **options).keys() == {claim.id, other.id}
+    recorded = [Failure(claim=each, error="no", duration=2, ago=1, keep=60.0) for each in (claim, other)]
+    assert releases.fail_jobs(cursor, recorded, **options).keys() == {claim.id, other.id}
     queue.check_cancelled(claim)
 
 
@@ -122,12 +118,13 @@ def check_returned(queue: Queue, cursor: Any) -> None:
     queue.check_cancelled(claim, has_begun=False)
 
     claim, other = queue.claims()
-    assert releases.return_remaining(cursor, [(claim, "[1]"), (other, "[2]")], **options) == {claim.id, other.id}
+    remaining = [StoppedRun(claim, payload_text="[1]"), StoppedRun(other, payload_text="[2]")]
+    assert releases.return_stopped(cursor, remaining, **options) == {claim.id, other.id}
     queue.check_cancelled(claim, has_begun=False)
 
     claim, other = queue.claims()
-    returned = [ReturnedJob(each, None, True, 7, None) for each in (claim, other)]
-    assert recorded_releases.return_jobs(cursor, returned, **options) == {claim.id, other.id}
+    returned = [StoppedRun(each, 7) for each in (claim, other)]
+    assert releases.return_stopped(cursor, returned, **options) == {claim.id, other.id}
     queue.check_cancelled(claim)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -36,7 +36,7 @@ def claim(request: pytest.FixtureRequest, cursor: Any, worker_schema: str) -> Ca
         )
 
     def claim(*tasks: str, **options: Any) -> Claimed:
-        parameters: dict[str, Any] = {"token": WORKER, "max_jobs": 100, "max_queues": 10, "max_per_queue": 10} | options
+        parameters: dict[str, Any] = {"token": WORKER, "max_jobs": 100, "max_per_queue": 10} | options
         task_ids = [make_task(task) for task in tasks or ("task",)]
         return claims.claim_jobs(cursor, schema=worker_schema, task_ids=task_ids, **parameters)
 
@@ -45,6 +45,16 @@ def claim(request: pytest.FixtureRequest, cursor: Any, worker_schema: str) -> Ca
 
 def ids(claimed: Claimed) -> list[int]:
     return [claim.id for claim in claimed.claims]
+
+
+def take_all(claim: Callable[..., Claimed], **options: Any) -> list[int]:
+    """Claim until nothing is left, each time behind the place of the last claim."""
+    claimed = claim(**options)
+    found = ids(claimed)
+    while claimed.has_more:
+        claimed = claim(**options, behind=claimed.place)
+        found += ids(claimed)
+    return found
 
 
 def row(cursor: Any, job_id: int, schema: str) -> dict[str, Any] | None:
@@ -164,9 +174,7 @@ class TestWhatIsClaimed:
 
 
 class TestPayloadSizes:
-    """Jobs for free slots are claimed whatever their size, others only as many as fit into the limit."""
-
-    LIMITS: ClassVar[dict[str, int]] = {"free_slots": 2, "max_bytes": 10_000}
+    """The payloads of a claim have a limited size together; the first job is claimed whatever its size."""
 
     @pytest.mark.parametrize(
         "payload", ["x" * 3000, "".join(f"{n:x}" for n in range(800))], ids=["compressed", "plain"]
@@ -175,44 +183,48 @@ class TestPayloadSizes:
     def test_jobs_without_a_queue(self, claim: Callable[..., Claimed], payload: str, tasks: tuple[str, ...]) -> None:
         payload = (payload * 2)[:3000]
         jobs = [make_job(tasks[n % len(tasks)], {"x": payload}, run_at=minutes_ago(20 - n)) for n in range(10)]
-        claimed = claim(*tasks, **self.LIMITS)
-        assert ids(claimed) == jobs[:5]
+        claimed = claim(*tasks, max_bytes=10_000)
+        assert ids(claimed) == jobs[:3]
         assert claimed.has_more
-        assert claimed.is_heavy
 
     def test_large_payloads_after_small_payloads(self, claim: Callable[..., Claimed]) -> None:
         jobs = [make_job(run_at=minutes_ago(60 - n)) for n in range(20)]
         jobs += [make_job(payload={"x": "y" * 6000}, run_at=minutes_ago(30 - n)) for n in range(10)]
-        assert ids(claim(**self.LIMITS)) == jobs[:21]
+        assert ids(claim(max_bytes=10_000)) == jobs[:21]
 
-    def test_jobs_of_queues(self, claim: Callable[..., Claimed]) -> None:
+    def test_jobs_of_queues(self, claim: Callable[..., Claimed], cursor: Any, worker_schema: str) -> None:
         first = [make_job("a", {"x": "y" * 3000}, queue_name="a", run_at=minutes_ago(60 - n)) for n in range(10)]
         second = [make_job("a", {"x": "y" * 3000}, queue_name="b", run_at=minutes_ago(30 - n)) for n in range(10)]
-        claimed = claim("a", **self.LIMITS)
-        # The first of each queue is for a free slot.
-        assert len(claimed.claims) <= 5
-        assert ids(claimed)[:4] == first[:4]
-        assert set(ids(claimed)) <= {*first[:5], *second[:2]}
-        assert claimed.is_heavy
+        claimed = claim("a", max_bytes=10_000)
+        assert ids(claimed) == first[:3]
+        assert claimed.has_more
+        # A queue of which no job fits is not held.
+        cursor.execute(f'select queue_name from "{worker_schema}"._private_job_queues where locked_by is not null')
+        assert cursor.fetchall() == [("a",)]
+        assert ids(claim("a", max_bytes=10_000, behind=claimed.place)) == second[:3]
 
-    def test_nothing_fits(self, claim: Callable[..., Claimed]) -> None:
-        make_job(payload={"x": "y" * 3000})
-        claimed = claim(free_slots=0, max_bytes=1000)
-        assert claimed.claims == []
-        assert claimed.is_heavy
+    def test_the_first_job_is_claimed_whatever_its_size(self, claim: Callable[..., Claimed]) -> None:
+        jobs = [make_job(payload={"x": "y" * 3000}, run_at=minutes_ago(9 - n)) for n in range(2)]
+        claimed = claim(max_bytes=1)
+        assert ids(claimed) == jobs[:1]
         assert claimed.has_more
 
 
 class TestQueues:
-    def test_a_queue_is_taken_whole_and_in_order(
-        self, claim: Callable[..., Claimed], cursor: Any, worker_schema: str
-    ) -> None:
+    def test_a_queue_is_taken_in_order(self, claim: Callable[..., Claimed], cursor: Any, worker_schema: str) -> None:
         third = make_job("a", queue_name="q", run_at=minutes_ago(1))
-        first = make_job("b", queue_name="q", priority=-2)
+        first = make_job("b", queue_name="q", run_at=minutes_ago(9))
         second = make_job("a", queue_name="q", run_at=minutes_ago(5))
         assert ids(claim("a", "b", max_per_queue=3)) == [first, second, third]
         cursor.execute(f'select locked_by from "{worker_schema}"._private_job_queues')
         assert cursor.fetchone() == (WORKER,)
+
+    def test_later_priorities_of_a_queue_have_their_turn_with_other_jobs(self, claim: Callable[..., Claimed]) -> None:
+        for number in range(5):
+            make_job(queue_name="q", priority=9, run_at=minutes_ago(30 - number))
+        first = make_job(queue_name="q")
+        others = [make_job(priority=1) for _ in range(5)]
+        assert ids(claim(max_jobs=6)) == [first, *others]
 
     def test_no_other_worker_gets_a_job_of_a_held_queue(self, claim: Callable[..., Claimed]) -> None:
         for _ in range(5):
@@ -227,12 +239,6 @@ class TestQueues:
         free = make_job(queue_name="free")
         assert ids(claim()) == [free]
 
-    def test_no_more_queues_than_asked_for(self, claim: Callable[..., Claimed]) -> None:
-        for number in range(5):
-            make_job(queue_name=f"q{number}")
-        assert len(claim(max_queues=2).claims) == 2
-        assert len(claim(max_queues=0).claims) == 0
-
     def test_a_long_backlog_behind_a_busy_queue_hides_no_job(
         self, claim: Callable[..., Claimed], cursor: Any, worker_schema: str
     ) -> None:
@@ -245,26 +251,20 @@ class TestQueues:
         hidden = [make_job(queue_name=f"free{number}") for number in range(3)]
         assert sorted(ids(claim())) == hidden
 
-    def test_a_walk_does_not_leave_behind_what_a_full_claim_could_not_take(self, claim: Callable[..., Claimed]) -> None:
-        free = ["free 1", "free 2", "free 3"]
-        for name in free:
+    def test_steps_over_held_queues_do_not_leave_behind_what_a_full_claim_could_not_take(
+        self, claim: Callable[..., Claimed]
+    ) -> None:
+        for name in ("free 1", "free 2", "free 3"):
             make_queue(name)
         held = [f"held {number}" for number in range(5)]
         for name in held:
             make_queue(name, locked_by=OTHER)
         for number in range(150):
             make_job(queue_name=held[number % 5], run_at=minutes_ago(9))
-        hidden = [make_job(queue_name=name, run_at=minutes_ago(8)) for name in free]
-        found: list[int] = []
-        walk, has_more = None, True
-        while has_more:
-            claimed = claim(max_jobs=1, max_steps=4, walk=walk)
-            found, walk, has_more = found + ids(claimed), claimed.walk, claimed.has_more
-        assert found == hidden
+        hidden = [make_job(queue_name=f"free {number}", run_at=minutes_ago(8)) for number in (1, 2, 3)]
+        assert take_all(claim, max_jobs=1) == hidden
 
-    def test_a_walk_over_queues_does_not_leave_behind_what_a_walk_over_flags_found(
-        self, claim: Callable[..., Claimed]
-    ) -> None:
+    def test_what_stands_behind_held_queues_and_forbidden_flags_is_found(self, claim: Callable[..., Claimed]) -> None:
         for number in range(40):
             make_queue(f"held {number}", locked_by=OTHER)
         for number in range(160):
@@ -272,42 +272,28 @@ class TestQueues:
         for number in range(60):
             make_job(flags={"paused": True, f"customer {number}": True}, run_at=minutes_ago(9))
         hidden = [make_job(flags={"free": True}, run_at=minutes_ago(8)) for _ in range(3)]
-        found: list[int] = []
-        walk, has_more = None, True
-        while has_more:
-            claimed = claim(max_jobs=1, max_steps=30, walk=walk, forbidden_flags=["paused"])
-            found, walk, has_more = found + ids(claimed), claimed.walk, claimed.has_more
-        assert found == hidden
+        assert take_all(claim, max_jobs=1, forbidden_flags=["paused"]) == hidden
 
-    def test_a_walk_among_less_urgent_jobs_does_not_hide_a_more_urgent_job(self, claim: Callable[..., Claimed]) -> None:
-        """While claims are full, none comes to the place where that walk is to be continued."""
+    def test_a_free_queue_is_found_behind_held_queues_and_before_a_backlog(self, claim: Callable[..., Claimed]) -> None:
+        """Claims that are full with other jobs do not keep it waiting."""
         for number in range(3):
             make_queue(f"held {number}", locked_by=OTHER)
         for number in range(150):
-            make_job(queue_name=f"held {number % 3}", priority=5, run_at=minutes_ago(60))
-        walk = claim(max_jobs=1, max_steps=1).walk
-        assert walk["priority"] == 5
-        for _ in range(150):
-            make_job(queue_name="held 0", run_at=minutes_ago(9))
+            make_job(queue_name=f"held {number % 3}", run_at=minutes_ago(60))
         hidden = make_job(queue_name="free", run_at=minutes_ago(8))
-        for _ in range(5):
-            make_job(run_at=minutes_ago(1))
-        found: list[int] = []
-        for _ in range(3):
-            claimed = claim(max_jobs=1, walk=walk)
-            found, walk = found + ids(claimed), claimed.walk
-        assert hidden in found
+        others = [make_job(run_at=minutes_ago(5)) for _ in range(5)]
+        assert ids(claim(max_jobs=3)) == [hidden, *others[:2]]
 
     def test_jobs_of_unqueued_and_queued_backlogs_are_claimed_in_their_order(
         self, claim: Callable[..., Claimed]
     ) -> None:
         jobs = [make_job(queue_name=f"q{n}" if n % 2 else None, run_at=minutes_ago(60 - n)) for n in range(40)]
-        assert ids(claim(max_jobs=20, max_queues=20)) == jobs[:20]
+        assert ids(claim(max_jobs=20)) == jobs[:20]
 
     def test_no_more_jobs_of_queues_than_asked_for(self, claim: Callable[..., Claimed]) -> None:
         for number in range(30):
             make_job(queue_name=f"q{number % 3}", run_at=minutes_ago(60 - number))
-        claimed = claim(max_jobs=7, max_queues=7, max_per_queue=100)
+        claimed = claim(max_jobs=7, max_per_queue=100)
         assert len(claimed.claims) == 7
         assert claimed.has_more
 
@@ -325,7 +311,7 @@ class TestManyWorkersAtOnce:
         """Three workers claim, one after the other, and none of them commits."""
 
         def claim(*tasks: str, **options: Any) -> Iterator[Claimed]:
-            parameters: dict[str, Any] = {"schema": worker_schema, "max_queues": 2} | options
+            parameters: dict[str, Any] = {"schema": worker_schema} | options
             task_ids = [make_task(task) for task in tasks]
             for token in ("w0", "w1", "w2"):
                 cursor = raw_connection(autocommit=False).cursor()

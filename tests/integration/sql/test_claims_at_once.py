@@ -23,7 +23,7 @@ def claim(transactional_db: None, worker_schema: str) -> Claim:
     task_ids = [make_task("task")]
 
     def claim(connection: RawConnection, token: str = "w/1", **options: Any) -> Claimed:
-        limits = {"max_jobs": 10, "max_queues": 10, "max_per_queue": 10} | options
+        limits = {"max_jobs": 10, "max_per_queue": 10} | options
         return claims.claim_jobs(
             connection.cursor(binary=True), schema=worker_schema, token=token, task_ids=task_ids, **limits
         )
@@ -67,28 +67,18 @@ def test_queues_that_another_claim_locks_and_does_not_take__are_looked_at_again_
 def test_first_jobs_that_another_claim_has__hide_no_task_behind_them(
     raw_connection: Connect, worker_schema: str
 ) -> None:
-    """With many tasks, a claim reads the tasks of the first due jobs only, if these are enough."""
     task_ids = [make_task(f"task {number}") for number in range(12)]
     for _ in range(130):
         make_job("task 0", run_at=minutes_ago(2))
     behind = make_job("task 1", run_at=minutes_ago(1))
-
-    def claim(connection: RawConnection, token: str, most: int) -> list[int]:
-        cursor = connection.cursor(binary=True)
-        claimed = claims.claim_jobs(
-            cursor,
-            schema=worker_schema,
-            token=token,
-            task_ids=task_ids,
-            max_per_queue=1,
-            max_jobs=most,
-            max_queues=most,
-        )
-        return ids(claimed)
-
-    one, other = raw_connection(autocommit=False), raw_connection()
-    assert len(claim(one, "w/1", 130)) == 130
-    assert claim(other, "w/2", 10) == [behind]
+    limits: dict[str, Any] = {"schema": worker_schema, "task_ids": task_ids, "max_per_queue": 1}
+    one, other = raw_connection(autocommit=False).cursor(binary=True), raw_connection().cursor(binary=True)
+    assert len(claims.claim_jobs(one, token="w/1", max_jobs=130, **limits).claims) == 130
+    claimed = claims.claim_jobs(other, token="w/2", max_jobs=10, **limits)
+    while not claimed.claims:
+        assert claimed.has_more
+        claimed = claims.claim_jobs(other, token="w/2", max_jobs=10, behind=claimed.place, **limits)
+    assert ids(claimed) == [behind]
 
 
 def test_job_that_the_same_transaction_has_locked__is_claimed(
@@ -278,6 +268,37 @@ def test_child_table__is_not_claimed_from(claim: Claim, raw_connection: Connect,
         assert connection.execute(locked.encode()).fetchone() == (0,)
     finally:
         connection.execute(f'drop table "{worker_schema}".archive'.encode())
+
+
+@pytest.mark.parametrize("tasks", [1, 2])
+def test_job_without_a_queue_that_is_locked__is_looked_for_again_soon(
+    raw_connection: Connect, worker_schema: str, tasks: int
+) -> None:
+    """Nobody announces that a transaction let go of a row."""
+    task_ids = [make_task(f"task {number}") for number in range(tasks)]
+    locked, free = (make_job(f"task {number % tasks}", run_at=minutes_ago(2 - number)) for number in range(2))
+    site, worker = raw_connection(autocommit=False), raw_connection()
+    lock(site, locked, worker_schema)
+    options: dict[str, Any] = {"schema": worker_schema, "task_ids": task_ids, "max_jobs": 10, "max_per_queue": 1}
+    claimed = claims.claim_jobs(worker.cursor(binary=True), token="w/1", **options)
+    assert ids(claimed) == [free]
+    assert not claimed.has_more
+    assert claimed.seconds_until_next is not None
+    assert claimed.seconds_until_next <= 0.1
+    site.rollback()
+    assert ids(claims.claim_jobs(worker.cursor(binary=True), token="w/2", **options)) == [locked]
+
+
+def test_locked_job_beside_one_that_a_fast_claim_takes__is_looked_for_again_soon(
+    claim: Claim, raw_connection: Connect, worker_schema: str
+) -> None:
+    locked, free = make_job(run_at=minutes_ago(2)), make_job(run_at=minutes_ago(1))
+    site, worker = raw_connection(autocommit=False), raw_connection()
+    lock(site, locked, worker_schema)
+    found = take_few(worker, worker_schema)
+    assert [each.id for each in found.claims] == [free]
+    assert found.seconds_until_next is not None
+    assert found.seconds_until_next <= 0.1
 
 
 def take_few(connection: RawConnection, schema: str) -> fast_claim.FastClaimed:

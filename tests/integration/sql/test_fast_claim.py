@@ -72,7 +72,6 @@ class TestFastClaim:
                 token=WORKER,
                 task_ids=[make_task("task")],
                 max_jobs=9,
-                max_queues=9,
                 max_per_queue=9,
             ).claims
             cursor.execute("rollback to before")

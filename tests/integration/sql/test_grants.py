@@ -57,35 +57,6 @@ def is_denied(worker: WorkerSql, text: str) -> bool:
     return False
 
 
-# What `grants --kind keyed-adder` printed before roles could add jobs without reading any.
-EARLIER_RECIPE = """
-grant usage on schema {schema} to {role};
-grant select, insert (id, identifier) on {schema}._private_tasks to {role};
-grant select, insert (id, queue_name) on {schema}._private_job_queues to {role};
-create policy {role}_reads on {schema}._private_tasks for select to {role} using (true);
-create policy {role}_adds on {schema}._private_tasks for insert to {role} with check (true);
-create policy {role}_reads on {schema}._private_job_queues for select to {role} using (true);
-create policy {role}_adds on {schema}._private_job_queues for insert to {role} with check (true);
-grant select, insert (job_queue_id, task_id, payload, priority, run_at, max_attempts, flags)
-  on {schema}._private_jobs to {role};
-create policy {role}_adds on {schema}._private_jobs for insert to {role} with check (true);
-create policy {role}_reads_its_own on {schema}._private_jobs for select to {role} using (created_at = now());
-grant usage on sequence {schema}.jobs_id_seq1 to {role};
-grant insert (id, key), update (
-    job_queue_id, task_id, payload, priority, run_at, attempts, max_attempts, last_error, updated_at, key, revision,
-    flags
-  ) on {schema}._private_jobs to {role};
-create policy {role}_replaces on {schema}._private_jobs for update to {role}
-  using (key is not null) with check (true);
-create policy {role}_reads_keys on {schema}._private_jobs for select to {role}
-  using (key is not null or (attempts = max_attempts and updated_at >= now()));
-"""
-
-
-def owner_text(text: str, schema: str, role: str) -> str:
-    return text.replace("{schema}", f'"{schema}"').replace("{role}", role)
-
-
 def test_a_role_without_rights_can_do_nothing(as_role: WorkerSql) -> None:
     assert denied(as_role, "select {schema}.add_job('task')")
 
@@ -123,7 +94,7 @@ class TestAnEnqueueOnlyRole:
     def test_reads_nothing(self, owner: WorkerSql, as_role: WorkerSql) -> None:
         owner.add_job(payload={"secret": 1}, job_key="key")
         readable = readable_relations(owner, as_role)
-        assert readable == {"migrations", "_private_names_lock"}
+        assert readable == {"migrations"}
         with as_role.connection.transaction():
             as_role.add_job(payload={"own": 1})
             assert denied(as_role, "select payload from {schema}._private_jobs")
@@ -166,9 +137,9 @@ class TestAnEnqueueOnlyRole:
         assert denied(as_role, "insert into {schema}._private_jobs (task_id, created_at) values (1, '2000-01-01')")
 
     def test_cannot_keep_others_from_adding(self, owner: WorkerSql, as_role: WorkerSql) -> None:
-        for mode in ("row share", "share", "exclusive", "access exclusive"):
-            assert is_denied(as_role, f"lock table {{schema}}._private_names_lock in {mode} mode nowait")
-        assert not is_denied(as_role, "lock table {schema}._private_names_lock in access share mode nowait")
+        for table in ("_private_jobs", "_private_tasks", "_private_job_queues"):
+            for mode in ("row share", "share", "share row exclusive", "access exclusive"):
+                assert is_denied(as_role, f"lock table {{schema}}.{table} in {mode} mode nowait")
 
     def test_adds_through_the_python_api(self, role: str, worker_schema: str) -> None:
         with transaction.atomic():
@@ -225,7 +196,7 @@ class TestAnEnqueueOnlyRoleWithKeys:
         unkeyed = owner.lock(owner.add_job()["id"])
         owner.add_job(job_key="key")
 
-        assert readable_relations(owner, as_role) == {"migrations", "_private_names_lock"}
+        assert readable_relations(owner, as_role) == {"migrations"}
         assert denied(as_role, "select {schema}.force_unlock_workers('{worker}')")
         assert denied(as_role, "select {schema}.remove_job('key')")
         assert denied(as_role, "select * from {schema}.reschedule_jobs(%s)", [unkeyed["id"]])
@@ -236,19 +207,6 @@ class TestAnEnqueueOnlyRoleWithKeys:
             connection.cursor().execute(f"set local role {role}")
             job = add_job("task", {"n": 1}, job_key="key", job_key_mode=JobKeyMode.UNSAFE_DEDUPE)
             assert (job.key, job.revision, job.payload, job.task_identifier) == ("key", 1, {"n": 1}, "task")
-
-    @pytest.mark.parametrize("kind", ["adder", "keyed-adder"])
-    def test_loses_what_the_recipe_of_an_earlier_version_gave(
-        self, owner: WorkerSql, role: str, as_role: WorkerSql, kind: str
-    ) -> None:
-        owner.connection.execute(owner_text(EARLIER_RECIPE, owner.schema, role).encode())
-        owner.add_job(job_key="key")
-        assert len(as_role.query("select payload from {schema}._private_jobs")) == 1
-
-        follow(owner, role, kind)
-        assert readable_relations(owner, as_role) == {"migrations", "_private_names_lock"}
-        assert owner.query("select policyname from pg_policies where %s = any(roles)", role) == []
-        assert as_role.add_job("task")["id"]
 
     def test_keeps_the_rights_of_another_kind(self, owner: WorkerSql, role: str, as_role: WorkerSql) -> None:
         follow(owner, role, "viewer")
@@ -293,19 +251,17 @@ class TestAWorkerRole:
     def test_tends_the_history_and_writes_into_days_that_it_made(
         self, owner: WorkerSql, role: str, as_role: WorkerSql
     ) -> None:
-        assert denied(as_role, "select {schema}._private_make_history_partitions_v1(0)")
+        assert denied(as_role, "select {schema}._private_make_history_partitions(0)")
         follow(owner, role, "worker")
-        as_role.query("select {schema}._private_make_history_partitions_v1(0)")
+        as_role.query("select {schema}._private_make_history_partitions(0)")
         as_role.query(
             "insert into {schema}._private_history (ended_at, added_at, run_at, job_id, attempt, outcome,"
             " task_identifier) values (now(), now(), now(), 1, 1, 1, 'task')"
         )
-        as_role.query("select {schema}._private_index_history_v1()")
+        as_role.query("select {schema}._private_index_history()")
         tables = "select tableoid::regclass::text as name from {schema}._private_history"
         assert not as_role.query(tables)[0]["name"].endswith("default")
-        while as_role.query("select {schema}._private_drop_history_v1(now() + interval '2 days', 10) as more")[0][
-            "more"
-        ]:
+        while as_role.query("select {schema}._private_drop_history(now() + interval '2 days', 10) as more")[0]["more"]:
             pass
         assert as_role.query(tables) == []
 

@@ -135,9 +135,9 @@ def test_only_functions_for_roles_run_with_their_owners_rights__and_only_with_a_
     keyed = (*(name.replace("_adder", "_keyed_adder") for name in names), "_private_keyed_adder_add_unique_jobs")
     of_adders = (*names, *keyed)
     of_workers = (
-        "_private_make_history_partitions_v1",
-        "_private_drop_history_v1",
-        "_private_index_history_v1",
+        "_private_make_history_partitions",
+        "_private_drop_history",
+        "_private_index_history",
     )
     assert lending == dict.fromkeys((*of_adders, *of_workers), False)
 

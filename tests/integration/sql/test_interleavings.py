@@ -379,23 +379,3 @@ class TestNewNames:
 
         (row,) = observer.query("select id, task_identifier, queue_name from {schema}.jobs")
         assert row == {"id": job["id"], "task_identifier": "unused-task", "queue_name": "unused-queue"}
-
-    def test_the_names_of_an_uncommitted_job_are_kept_from_cleaning(self, world: World) -> None:
-        observer = world.sql(world.stage._observer)
-        (adder,) = sessions(world, 1)
-
-        def is_free() -> bool:
-            try:
-                with observer.connection.transaction():
-                    observer.query("lock table {schema}._private_names_lock in access exclusive mode nowait")
-            except psycopg.errors.LockNotAvailable:
-                return False
-            return True
-
-        adder.start(world.add(1))
-        assert not is_free()
-        adder.start(world.commit)
-        assert is_free()
-        adder.start(world.add_batch(1))
-        assert not is_free()
-        adder.start(world.commit)

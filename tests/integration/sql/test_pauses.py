@@ -19,9 +19,9 @@ from tests.support.worker_sql import Row, WorkerSql
 TOKEN = "django-worker-a/1"
 NODE = "worker-of-node"
 
-PAUSE = "select * from {schema}._private_pause_v1('queue', 'mail', null, 'why', 'who', false)"
-RESUME = "select * from {schema}._private_resume_v1('queue', 'mail')"
-SETTLE = "select * from {schema}._private_settle_pauses_v1()"
+PAUSE = "select * from {schema}._private_pause('queue', 'mail', null, 'why', 'who', false)"
+RESUME = "select * from {schema}._private_resume('queue', 'mail')"
+SETTLE = "select * from {schema}._private_settle_pauses()"
 # One statement, as completeJobs.js of graphile-worker 0.18 sends it.
 COMPLETE_OF_NODE = """
 with j as (delete from {schema}._private_jobs where id = any (array(select id from {schema}._private_jobs
@@ -39,12 +39,12 @@ def start_job(worker: WorkerSql, token: str) -> int:
 
 
 def complete(worker: WorkerSql, job_id: int) -> bool:
-    statement = "select {schema}._private_complete_claims_v3(%s::bigint[], %s::text[], '{1}'::int[])"
+    statement = "select {schema}._private_complete_claims(%s::bigint[], %s::text[], '{1}'::int[])"
     return worker.value(statement, [job_id], [TOKEN]) is None
 
 
 def release_queue(worker: WorkerSql) -> None:
-    statement = "select {schema}._private_release_queues_v2(array(select id from {schema}._private_job_queues), %s)"
+    statement = "select {schema}._private_release_queues(array(select id from {schema}._private_job_queues), %s)"
     worker.query(statement, [TOKEN])
 
 
@@ -58,7 +58,7 @@ def lock_text(worker: WorkerSql) -> tuple[str | None, str | None, bool]:
 
 def pause(worker: WorkerSql, until: str | None = None, *, is_extension: bool = False) -> Row:
     (row,) = worker.query(
-        "select * from {schema}._private_pause_v1('queue', 'mail', now() + %s::interval, 'why', 'who', %s)",
+        "select * from {schema}._private_pause('queue', 'mail', now() + %s::interval, 'why', 'who', %s)",
         until,
         is_extension,
     )
@@ -77,14 +77,14 @@ def test_paused_queue__is_no_stale_lock_for_us_nor_for_node(worker: WorkerSql) -
     worker.add_job(queue_name="mail")
     worker.query(PAUSE)
     before = lock_text(worker)
-    worker.query("select {schema}._private_release_stale_queues_v2(1, now() + interval '10 years')")
+    worker.query("select {schema}._private_release_stale_queues(1, now() + interval '10 years')")
     # As resetLockedAt.js of graphile-worker 0.18.
     worker.query(
         "update {schema}._private_job_queues set locked_by = null, locked_at = null"
         " where locked_at < now() - interval '4 hours'"
     )
     assert lock_text(worker) == before
-    assert worker.value("select worker_ids from {schema}._private_orphans_v2(0)") is None
+    assert worker.value("select worker_ids from {schema}._private_orphans(0)") is None
 
 
 def test_pause_of_a_queue_without_a_row__inserts_the_row(worker: WorkerSql) -> None:

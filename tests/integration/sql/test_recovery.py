@@ -29,7 +29,7 @@ def cursor() -> Any:
 @pytest.fixture
 def claim(cursor: Any, worker_schema: str) -> Callable[..., Claimed]:
     def claim(**options: Any) -> Claimed:
-        parameters: dict[str, Any] = {"token": WORKER, "max_jobs": 100, "max_queues": 10, "max_per_queue": 10} | options
+        parameters: dict[str, Any] = {"token": WORKER, "max_jobs": 100, "max_per_queue": 10} | options
         return claims.claim_jobs(cursor, schema=worker_schema, task_ids=[make_task("task")], **parameters)
 
     return claim
@@ -242,7 +242,7 @@ def test_a_queue_is_released_only_with_the_last_of_its_jobs(
     dead: str, claim: Callable[..., Claimed], cursor: Any, worker_schema: str
 ) -> None:
     """Otherwise a job that is released already would start before a job that comes first."""
-    job_ids = [make_job(queue_name="q", priority=priority) for priority in (5, 5, 5, 0)]
+    job_ids = [make_job(queue_name="q", run_at=minutes_ago(minutes)) for minutes in (1, 1, 1, 9)]
     claim()
     freed: list[int] = []
     for _ in range(3):

@@ -80,28 +80,24 @@ def check_costs(meter: Meter) -> None:
     queue_ids = [row[0] for row in meter.query("select id from {schema}._private_job_queues order by id")]
     holders = [HOLDER] * HELD
     costs = {
-        "complete": meter.buffers(
-            "select {schema}._private_complete_claims_v3(%s, %s, %s::int[])", ids, [HOLDER], [HELD]
-        ),
-        # The workers of the version before use it while a new version is deployed.
-        "complete, before": meter.buffers("select {schema}._private_complete_claims_v2(%s, %s)", ids, holders),
-        "return": meter.buffers("select {schema}._private_return_claims_v3(%s, %s)", ids, holders),
-        "release": meter.buffers("select {schema}._private_release_queues_v2(%s, %s)", queue_ids, holders),
+        "complete": meter.buffers("select {schema}._private_complete_claims(%s, %s, %s::int[])", ids, [HOLDER], [HELD]),
+        "return": meter.buffers("select {schema}._private_return_claims(%s, %s)", ids, holders),
+        "release": meter.buffers("select {schema}._private_release_queues(%s, %s)", queue_ids, holders),
         # Neither jobs for tomorrow nor names of tasks are read.
-        "wait": meter.buffers("select {schema}._private_waiting_queues_v3(%s)", queue_ids, after=FREE),
+        "wait": meter.buffers("select {schema}._private_waiting_queues(%s)", queue_ids, after=FREE),
     }
     # For each a few index pages, the row and its new version, and each index in which it appears again.
     assert max(costs.values()) < 40 * HELD, costs
     # Some of the locks are looked at, never all.
-    assert meter.buffers("select {schema}._private_orphans_v2(60)") < 4000
-    assert meter.buffers("select {schema}._private_late_workers_v2(60, 10)") < 100
+    assert meter.buffers("select {schema}._private_orphans(60)") < 4000
+    assert meter.buffers("select {schema}._private_late_workers(60, 10)") < 100
 
 
 def check_that_all_locks_are_looked_at_in_the_end(meter: Meter) -> None:
     meter.query("delete from {schema}._private_workers where id = 'django-worker-500'")
     reached, looks, orphans = None, 0, set[str]()
     while looks == 0 or reached is not None:
-        ((found, reached),) = meter.query("select * from {schema}._private_orphans_v2(60, null, %s)", reached)
+        ((found, reached),) = meter.query("select * from {schema}._private_orphans(60, null, %s)", reached)
         orphans.update(found or [])
         looks += 1
     assert (orphans, looks) == ({"django-worker-500"}, BACKLOG // 1000 + 1)

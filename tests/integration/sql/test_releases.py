@@ -9,12 +9,13 @@ from datetime import UTC, datetime
 from operator import itemgetter
 from typing import Any
 
+import psycopg
 import pytest
 from django.db import connection
 
 from django_graphile_worker.sql import claims, releases
 from django_graphile_worker.sql.claims import Claim, Claimed
-from django_graphile_worker.sql.releases import Failure, HeldQueue, return_remaining
+from django_graphile_worker.sql.releases import Failure, HeldQueue, StoppedRun
 from tests.conftest import WAIT_TIMEOUT
 from tests.support.factories import cancel_claimed, make_job, make_task
 
@@ -33,7 +34,7 @@ def cursor() -> Any:
 @pytest.fixture
 def claim(cursor: Any, worker_schema: str) -> Callable[..., Claimed]:
     def claim(**options: Any) -> Claimed:
-        parameters: dict[str, Any] = {"token": WORKER, "max_jobs": 100, "max_queues": 10, "max_per_queue": 10} | options
+        parameters: dict[str, Any] = {"token": WORKER, "max_jobs": 100, "max_per_queue": 10} | options
         return claims.claim_jobs(cursor, schema=worker_schema, task_ids=[make_task("task")], **parameters)
 
     return claim
@@ -148,8 +149,8 @@ def test_returning_gives_the_attempt_back(claimed: Claim, cursor: Any, worker_sc
 
 
 def test_returning_what_remains_gives_the_attempt_back(claimed: Claim, cursor: Any, worker_schema: str) -> None:
-    ended = [(claimed, "[2]")]
-    assert return_remaining(cursor, ended, schema=worker_schema) == {claimed.id}
+    ended = [StoppedRun(claimed, payload_text="[2]")]
+    assert releases.return_stopped(cursor, ended, schema=worker_schema) == {claimed.id}
     stored = row(cursor, claimed.id, worker_schema)
     assert stored is not None
     assert (stored["attempts"], stored["locked_by"], stored["is_available"]) == (0, None, True)
@@ -170,9 +171,9 @@ def test_a_lost_claim_changes_nothing(claimed: Claim, cursor: Any, worker_schema
     assert releases.complete_jobs(cursor, [claimed], **shared) == set()
     assert releases.fail_jobs(cursor, [Failure(claim=claimed, error="Oh no")], **shared) == {}
     assert releases.return_jobs(cursor, [claimed], **shared) == set()
-    assert return_remaining(cursor, [(claimed, "[2]")], **shared) == set()
+    assert releases.return_stopped(cursor, [StoppedRun(claimed, payload_text="[2]")], **shared) == set()
     assert releases.still_claimed(cursor, [claimed], **shared) == set()
-    assert not releases.complete_in_transaction(cursor, claimed, **shared)
+    assert releases.complete_jobs(cursor, [claimed], is_patient=True, **shared) == set()
     assert row(cursor, claimed.id, worker_schema) == before
 
 
@@ -224,7 +225,8 @@ def test_a_cancelled_job_that_is_returned_runs_again_only_if_its_payload_is_nowh
     if payload_text is None:
         assert releases.return_jobs(cursor, [claimed], schema=worker_schema) == {job_id}
     else:
-        assert return_remaining(cursor, [(claimed, payload_text)], schema=worker_schema) == {job_id}
+        ended = [StoppedRun(claimed, payload_text=payload_text)]
+        assert releases.return_stopped(cursor, ended, schema=worker_schema) == {job_id}
     stored = row(cursor, job_id, worker_schema)
     assert (stored is not None) == is_kept
     if stored is not None:
@@ -264,31 +266,11 @@ def test_a_statement_that_arrives_late_changes_no_later_claim_of_the_same_worker
     assert releases.complete_jobs(cursor, [first], **shared) == set()
     assert releases.fail_jobs(cursor, [Failure(claim=first, error="Oh no")], **shared) == {}
     assert releases.return_jobs(cursor, [first], **shared) == set()
-    assert return_remaining(cursor, [(first, "[]")], **shared) == set()
-    assert not releases.complete_in_transaction(cursor, first, **shared)
+    assert releases.return_stopped(cursor, [StoppedRun(first, payload_text="[]")], **shared) == set()
+    assert releases.complete_jobs(cursor, [first], is_patient=True, **shared) == set()
     assert releases.release_queues(cursor, [HeldQueue(first.queue_id, first.token)], **shared) == set()
     assert row(cursor, first.id, worker_schema) == before
     assert releases.complete_jobs(cursor, [second], **shared) == {second.id}
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        # Locks the rows, and passes on which claims still exist.
-        "select job_id from unnest({schema}._private_lock_claims_v1(%s, %s)) as job_id where job_id is not null",
-        # Workers of an earlier version call it by itself.
-        "select {schema}._private_return_claims_v3(%s, %s)",
-    ],
-)
-def test_a_return_states_the_claim_in_each_of_its_two_steps(
-    claim: Callable[..., Claimed], cursor: Any, worker_schema: str, call: str
-) -> None:
-    """Either step alone would stop a late return; each is tested by itself, because the other would hide a mistake."""
-    job_id = make_job()
-    claim(token=f"{WORKER_ID}/2")
-    for token, found in ((f"{WORKER_ID}/1", []), (f"{WORKER_ID}/2", [(job_id,)])):
-        cursor.execute(call.format(schema=f'"{worker_schema}"'), [[job_id], [token]])
-        assert cursor.fetchall() == found
 
 
 @pytest.mark.django_db(transaction=True)
@@ -342,3 +324,19 @@ def test_a_queue_is_released_by_its_claim_only(claim: Callable[..., Claimed], cu
     assert claim().claims == []
     assert (release(WORKER), waits()) == ({queue_id}, {queue_id})
     assert [each.id for each in claim().claims] == [waiting]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_atomic_completion_waits_for_a_row_that_is_locked(
+    claimed: Claim, worker_schema: str, raw_connection: Callable[..., Any]
+) -> None:
+    """The transaction of the task would be rolled back otherwise; a plain completion leaves the row for later."""
+    locking, completing = raw_connection(), raw_connection()
+    completing.execute("set lock_timeout = '10ms'")
+    with locking.transaction(), completing.cursor() as cursor:
+        locking.execute(f'select from "{worker_schema}"._private_jobs for update'.encode())
+        assert releases.complete_jobs(cursor, [claimed], schema=worker_schema) == set()
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            releases.complete_jobs(cursor, [claimed], schema=worker_schema, is_patient=True)
+    with completing.cursor() as cursor:
+        assert releases.complete_jobs(cursor, [claimed], schema=worker_schema, is_patient=True) == {claimed.id}

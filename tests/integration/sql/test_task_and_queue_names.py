@@ -100,8 +100,9 @@ def test_role_without_rights__cannot_keep_other_roles_from_adding(
     with stranger.connection.transaction():
         for names in ("graphile_worker.names", "graphile_worker.installation"):
             stranger.query("select pg_advisory_xact_lock(hashtext(%s), hashtext(%s))", names, stranger.schema)
-        with pytest.raises(psycopg.errors.InsufficientPrivilege), stranger.connection.transaction():
-            stranger.query("lock table {schema}._private_names_lock in access share mode")
+        for table in ("_private_jobs", "_private_tasks", "_private_job_queues"):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege), stranger.connection.transaction():
+                stranger.query(f"lock table {{schema}}.{table} in access share mode")
 
         assert adder.add_job("task", queue_name="new queue", job_key="key")["id"]
         assert len(adder.add_jobs({"queue_name": "another"}, {"identifier": "new task"})) == 2

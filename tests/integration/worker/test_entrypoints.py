@@ -27,10 +27,8 @@ from django_graphile_worker import (
 from django_graphile_worker.models import Job
 from django_graphile_worker.worker import shutdown
 from django_graphile_worker.worker.execution.coroutines.event_loop import EventLoop
-from django_graphile_worker.worker.fetching import looks
+from django_graphile_worker.worker.fetching import scan
 from django_graphile_worker.worker.fetching.fast_claim import FastClaim
-from django_graphile_worker.worker.fetching.looks import Looks
-from django_graphile_worker.worker.fetching.slices import Slices
 from django_graphile_worker.worker.fetching.task_directory import TaskDirectory
 from tests.support.factories import make_job, minutes_ago
 from tests.support.stepped_worker import own_tasks
@@ -364,17 +362,10 @@ def test_worker__says_whether_it_runs_and_shows_no_internals() -> None:
         assert public == ["close", "is_made"]
 
 
-def test_run_once__runs_a_job_that_came_in_before_the_floors(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Floors as under a held snapshot, and slices that have not come to the place of the job."""
-    make_looks = Looks.__init__
-
-    def make_slow_looks(self: Looks) -> None:
-        make_looks(self)
-        self._slow_claims = 2
-
-    monkeypatch.setattr(Looks, "__init__", make_slow_looks)
-    monkeypatch.setattr(looks, "MANY_PAGES", -1)
-    monkeypatch.setattr(Slices, "next", lambda self, floor: ((0.0, 0), (0.0, 0)))
+def test_run_once__runs_a_job_that_came_in_before_the_place_of_the_last_claim(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As under a held snapshot: each pass through the backlog counts as slow."""
+    monkeypatch.setattr(scan, "QUICK", 0.0)
+    monkeypatch.setattr(scan, "REST", 1e9)
     monkeypatch.setattr(FastClaim, "is_worth_trying", False)
     ran: list[int] = []
 

@@ -115,7 +115,7 @@ class TestALostLease:
     def test_a_job_of_an_earlier_lease_is_not_begun(self, runner: Build) -> None:
         make_job("collect")
         worker = runner()
-        (claim,) = worker.claimer.claim(max_jobs=1, max_queues=1, max_per_queue=1).claims
+        (claim,) = worker.claimer.claim(max_jobs=1, max_per_queue=1).claims
         assert worker.may_begin(claim)
         worker.lose_lease()
         assert not worker.may_begin(claim)
@@ -145,7 +145,7 @@ class TestCancelledJobs:
         """A worker that has claimed a keyed batch and not begun it; then the batch is added to."""
         add_job("collect", [1, 2, 3], job_key="batch", max_attempts=1)
         worker = runner()
-        self.claims = worker.claimer.claim(max_jobs=1, max_queues=1, max_per_queue=1).claims
+        self.claims = worker.claimer.claim(max_jobs=1, max_per_queue=1).claims
         add_job("collect", [4], job_key="batch", max_attempts=1)
         return worker
 

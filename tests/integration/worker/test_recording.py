@@ -13,6 +13,7 @@ from django.db import connection
 
 from django_graphile_worker import PermanentFailure, RetryLater, add_job, registry, signals
 from django_graphile_worker.models import Job
+from django_graphile_worker.sql import releases
 from django_graphile_worker.sql.records.history import HistoryOutcome
 from django_graphile_worker.sql.records.results import ResultStatus
 from tests.conftest import RawConnection
@@ -184,9 +185,7 @@ def _as_another_session(statement: str) -> None:
 def test_answer_that_is_lost__leaves_one_record_and_no_lost_claim(
     build: Build, wait_until: Wait, worker_schema: str, lost_claims: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from django_graphile_worker.sql.records import recorded_releases
-
-    complete, answers = recorded_releases.complete_jobs, [psycopg.OperationalError("the connection broke")]
+    complete, answers = releases.complete_recorded, [psycopg.OperationalError("the connection broke")]
 
     def lose_first_answer(*args: Any, **kwargs: Any) -> set[int]:
         ids = complete(*args, **kwargs)
@@ -194,7 +193,7 @@ def test_answer_that_is_lost__leaves_one_record_and_no_lost_claim(
             raise answers.pop()
         return ids
 
-    monkeypatch.setattr(recorded_releases, "complete_jobs", lose_first_answer)
+    monkeypatch.setattr(releases, "complete_recorded", lose_first_answer)
     job_id = make_job("keeping")
     worker = build(history=DAY)
     worker.fetcher.step()

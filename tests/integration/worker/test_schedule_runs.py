@@ -229,7 +229,7 @@ def test_job_of_a_worker_that_died__runs_again_and_fails_at_last(runner: Build, 
             )
         (run,) = runs_of(schedule)
     assert (run.outcome, run.duration) == (RunOutcome.FAILED, None)
-    assert run.exception_class == recovery.LOST
+    assert run.exception_class == "django_graphile_worker.exceptions.WorkerDiedError"
 
 
 def test_job_that_is_cancelled_while_it_runs__is_known(runner: Build) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from django_graphile_worker import Limit, LimitedUntil, task
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError
-from django_graphile_worker.limits.rates import Rate
+from django_graphile_worker.limits.numbers import Rate
 from django_graphile_worker.registry import Registry, tasks
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError
-from django_graphile_worker.limits.rates import Rate
+from django_graphile_worker.limits.numbers import Rate
 
 
 @pytest.mark.parametrize(

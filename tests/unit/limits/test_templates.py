@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from django_graphile_worker.exceptions import InvalidJobError, PayloadError
-from django_graphile_worker.limits.templates import KeyTemplate
+from django_graphile_worker.limits.limit import KeyTemplate
 
 
 @pytest.mark.parametrize(

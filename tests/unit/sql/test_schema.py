@@ -23,7 +23,7 @@ def test_no_name_ends_its_quotes() -> None:
 
 
 def test_a_file_is_read_with_the_schema_put_in() -> None:
-    text = ddl("add_job.sql", "worker")
+    text = ddl("public_functions.sql", "worker")
 
     assert 'create or replace function "worker".add_job(' in text
     assert ":SCHEMA" not in text

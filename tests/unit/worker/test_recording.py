@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from django_graphile_worker import conf
-from django_graphile_worker.sql.records.recorded_releases import KeptResults
+from django_graphile_worker.sql.releases import KeptResults
 from django_graphile_worker.worker import recording
 from django_graphile_worker.worker.outcomes import Failed, Recorded
 from django_graphile_worker.worker.recording import Recording
@@ -46,7 +46,7 @@ def test_results__have_the_time_since_the_end_and_the_seconds_to_keep_them() -> 
 
 
 def test_failure_of_an_unknown_task__is_kept_as_the_setting_says() -> None:
-    attempt = make_recording(keep_results=5).failed(Failed(make_claim(), 0.5, "no"))
+    (attempt,) = make_recording(keep_results=5).failures([Failed(make_claim(), 0.5, "no")])
     assert (attempt.keep, attempt.duration, attempt.keeps_payload) == (5.0, 500_000, False)
 
 

@@ -17,7 +17,7 @@ from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.printable_text import shown
 from django_graphile_worker.routing import Place, place_of
 from django_graphile_worker.sql import recovery
-from django_graphile_worker.sql.exhausted_jobs import Exhausted
+from django_graphile_worker.sql.recovery import Exhausted
 
 # More than all workers can hold. One statement recovers all jobs, because it also declares their worker dead.
 MOST_RECOVERED = 1_000_000

@@ -75,7 +75,7 @@ def _facts(backlogs: Iterable[TaskBacklog], found: Iterable[Holder], rows: Itera
     busy = {name for name, each in known.items() if each.ready or each.retrying or each.failed}
     by_task: dict[str, list[Row]] = {}
     for row in rows:
-        by_task.setdefault(row.task_identifier, []).append(row)
+        by_task.setdefault(row.name, []).append(row)
     served = [tasks_of(holder) for holder in found if worker_state(holder) == "alive"]
     names = sorted({*registry.tasks.identifiers(), *busy, *by_task})
     return [
@@ -85,8 +85,8 @@ def _facts(backlogs: Iterable[TaskBacklog], found: Iterable[Holder], rows: Itera
             workers=sum(name in tasks for tasks in served),
             is_here=name in registry.tasks,
             succeeded=sum(row.succeeded for row in by_task.get(name, ())),
-            failed=sum(row.failed + row.permanently_failed for row in by_task.get(name, ())),
-            seconds=sum(row.duration_seconds for row in by_task.get(name, ())),
+            failed=sum(row.failures for row in by_task.get(name, ())),
+            seconds=sum(row.run_seconds for row in by_task.get(name, ())),
         )
         for name in names
     ]

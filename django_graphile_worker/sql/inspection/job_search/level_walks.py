@@ -11,13 +11,12 @@ from django_graphile_worker.sql.conditions import IS_AVAILABLE_IN_QUEUE
 from django_graphile_worker.sql.inspection.job_search.criteria import Criteria
 from django_graphile_worker.sql.inspection.job_search.orders import Order, Walk
 from django_graphile_worker.sql.inspection.job_search.range_bounds import Body, bounded
-from django_graphile_worker.sql.inspection.job_search.walk_choice import MOST_QUEUES, has_few_queues, has_flags
+from django_graphile_worker.sql.inspection.job_search.walk_choice import MOST_QUEUES, has_few_queues
 
-# Three indexes hold the available jobs, each index the jobs of one kind. The first column of each index is the task.
+# Two indexes hold the available jobs, one of them those in queues. The first column of each index is the task.
 PARTS = {
-    1: "job.is_available and job.job_queue_id is null and job.flags is null",
-    2: "job.is_available and job.job_queue_id is null and job.flags is not null",
-    3: IS_AVAILABLE_IN_QUEUE,
+    1: "job.is_available and job.job_queue_id is null",
+    2: "job.is_available and job.job_queue_id > 0",
 }
 # Usually few tasks and few priorities are in use. These limits only keep a page fast if a program has filled the tables
 # with names.
@@ -43,7 +42,7 @@ def walk_along_levels(
     """Return the walk to available jobs, whose indexes have a range for each task and level of priority."""
     parameters = parameters | LIMITS | tasks_of(criteria)
     is_by_queue = has_few_queues(criteria)
-    ctes, body = _by_queue(order, conditions) if is_by_queue else _by_level(criteria, order, conditions)
+    ctes, body = _by_queue(order, conditions) if is_by_queue else _by_level(order, conditions)
     if is_by_queue:
         parameters["queues"] = list(criteria.queues)
     if is_bounded:
@@ -68,16 +67,14 @@ def select_range(order: Order, conditions: list[str], limit: str = "%(most)s") -
         where {" and ".join(conditions)} order by {order.by("job")} limit {limit}"""
 
 
-def _by_level(criteria: Criteria, order: Order, conditions: list[str]) -> tuple[str, Body]:
+def _by_level(order: Order, conditions: list[str]) -> tuple[str, Body]:
     """Walk to available jobs: on each level of priority, every task has its own range of an index."""
-    # A job with flags is in the second part, or it has a queue.
-    parts = {part: condition for part, condition in PARTS.items() if part != 1 or not has_flags(criteria)}
     first = " union all ".join(
-        f"select {part}, task.id, ({_next_level(condition, 'task.id')}) from task" for part, condition in parts.items()
+        f"select {part}, task.id, ({_next_level(condition, 'task.id')}) from task" for part, condition in PARTS.items()
     )
     next_levels = " ".join(
         f"when {part} then ({_next_level(condition, 'level.task_id', above='level.priority')})"
-        for part, condition in parts.items()
+        for part, condition in PARTS.items()
     )
     ctes = f"""{TASKS},
     level (part, task_id, priority) as (
@@ -93,7 +90,7 @@ def _by_level(criteria: Criteria, order: Order, conditions: list[str]) -> tuple[
             f"""select found.* from range {joined} cross join lateral (
             {select_range(order, [condition, *range_conditions, *further], limit)}) as found
             where range.part = {part}"""
-            for part, condition in parts.items()
+            for part, condition in PARTS.items()
         )
 
     return ctes, body
@@ -109,7 +106,7 @@ def _next_level(condition: str, task_id: str, *, above: str | None = None, queue
 
 def _by_queue(order: Order, conditions: list[str]) -> tuple[str, Body]:
     """Walk to available jobs of some queues: each task has a range for each queue and level."""
-    queued = PARTS[3]
+    queued = IS_AVAILABLE_IN_QUEUE
     ctes = f"""{TASKS}, {QUEUES},
     level (task_id, queue_id, priority) as (
         select task.id, queue.id, ({_next_level(queued, "task.id", queue_id="queue.id")}) from task cross join queue

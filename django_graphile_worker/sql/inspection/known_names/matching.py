@@ -16,6 +16,7 @@ MOST_TASKS = 2_000
 MOST_LOOKED_AT = 10_000
 MOST_KEYS = 500
 MOST_FLAG_SETS = 500
+MOST_FLAGGED = 500
 MOST_ERROR_NAMES = 500
 
 TASKS = """/* gw:matching-tasks */
@@ -36,23 +37,12 @@ with looked_at as materialized (
 select (select count(*) from looked_at), array(
     select key from looked_at where {name} like any (%(patterns)s::text[]) limit %(most)s)"""
 
-# The index of flag sets has the flags of available jobs without a queue: the walk goes from one set to the next.
-_FLAGGED = "job.is_available and job.job_queue_id is null and job.flags is not null"
-_IN_ORDER = "order by job.flags, job.priority, job.run_at, job.id limit 1"
+# The flags of the newest jobs.
 FLAGS = f"""/* gw:known-flags */
-with recursive found (task_id, flags) as (
-    select task.id, first_job.flags from :SCHEMA._private_tasks as task
-    cross join lateral (
-        select job.flags from :SCHEMA._private_jobs as job
-        where job.task_id = task.id and {_FLAGGED} {_IN_ORDER}) as first_job
-    union all
-    select found.task_id, next_job.flags from found
-    cross join lateral (
-        select job.flags from :SCHEMA._private_jobs as job
-        where job.task_id = found.task_id and {_FLAGGED} and job.flags > found.flags {_IN_ORDER}) as next_job)
-select distinct flag from (select flags from found limit {MOST_FLAG_SETS}) as found
+select distinct flag from (
+    select job.flags from :SCHEMA._private_jobs as job order by job.id desc limit {MOST_FLAGGED}) as newest
 cross join lateral jsonb_object_keys(
-    case when jsonb_typeof(found.flags) = 'object' then found.flags else '{{}}' end) as flag
+    case when jsonb_typeof(newest.flags) = 'object' then newest.flags else '{{}}' end) as flag
 limit {MOST_FLAG_SETS}"""
 
 _NAME = ":SCHEMA._private_error_name(job.last_error)"

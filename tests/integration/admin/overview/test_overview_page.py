@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.test import Client
 
 from django_graphile_worker import pause
@@ -18,6 +19,7 @@ from tests.support import admin_pages as pages
 from tests.support.admin_pages import make_worker, record_statistics, text
 from tests.support.factories import make_failed_job, make_job, make_queue, minutes_ago
 from tests.support.operating import execute
+from tests.support.recorded_statistics import WORKER_ID, append_and_fold
 
 
 def test_tiles_count_each_job_once(admin_page: Client) -> None:
@@ -138,16 +140,16 @@ def test_axes_and_units__are_text(admin_page: Client, worker_schema: str, monkey
 def test_charts_of_a_queue_and_a_worker(admin_page: Client, worker_schema: str) -> None:
     record_statistics(worker_schema, "send", succeeded=10)
     execute(
-        "insert into {schema}._private_named_statistics"
-        " select kind, period_seconds, started_at, name, 4, 0, 0, 0, 1, 1, durations, waits"
-        " from {schema}._private_statistics, (values ('queue', 'eu<b>'), ('worker', 'w-1'))"
-        " as each (kind, name) where task_identifier = 'send'"
+        "insert into {schema}._private_statistics"
+        " select period_seconds, each.kind, started_at, each.name, array[4] || counts[2:]"
+        " from {schema}._private_statistics as known, (values ('queue', 'eu<b>'), ('worker', 'w-1'))"
+        " as each (kind, name) where known.name = 'send'"
     )
     shown = admin_page.get(pages.OVERVIEW)
     assert [(group.label, [name for _, name, _ in group.options]) for group in shown.context["subject_groups"]] == [
         ("Tasks", ["send"]),
         ("Queues", ["eu<b>"]),
-        ("Workers", ["w-1"]),
+        ("Workers", [WORKER_ID, "w-1"]),
     ]
     assert [chart.name for chart in shown.context["charts"]][-2:] == ["backlog", "added"]
     for query in ({"of": "queue:eu<b>"}, {"queue": "eu<b>"}, {"worker": "w-1"}, {"of": "worker:w-1"}):
@@ -177,7 +179,9 @@ def test_expired_jobs__are_counted_and_charted(
 ) -> None:
     settings.GRAPHILE_WORKER = settings.GRAPHILE_WORKER | {"HISTORY": history and timedelta(days=1)}
     record_statistics(worker_schema, "send", succeeded=7)
-    execute("select {schema}._private_count_expired_v1(array['remind', 'remind', 'send'], now())")
+    execute("select {schema}._private_count_expired(array['remind', 'remind', 'send'], now())")
+    with connection.cursor() as cursor:
+        append_and_fold(cursor, [], schema=worker_schema)
     for span in ("hour", "day", "week"):
         page = admin_page.get(pages.OVERVIEW, {"span": span})
         (chart,) = [chart for chart in page.context["charts"] if chart.name == "expired"]

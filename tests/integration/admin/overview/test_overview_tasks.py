@@ -22,8 +22,8 @@ def test_many_tasks_are_not_read_to_show_the_busiest(admin_page: Client) -> None
     # From the next minute on, which may begin before the page is read.
     execute(
         "insert into {schema}._private_statistics"
-        " select period, to_timestamp(floor(extract(epoch from now()) / period) * period - period * back),"
-        " 'task_' || number, number, 0, 0, 0, 1, 1, array_fill(1, array[48]), array_fill(1, array[48])"
+        " select period, 'task', to_timestamp(floor(extract(epoch from now()) / period) * period - period * back),"
+        " 'task_' || number, array[number, 0, 0, 0, 0, 0, 0, 0, 0, 0] || array_fill(1, array[96])"
         " from (values (60), (600)) as resolution (period), generate_series(-1, 59) as back,"
         " generate_series(1, 300) as number",
     )
@@ -71,9 +71,9 @@ def test_oldest_job__may_be_behind_more_urgent_jobs_than_are_counted(admin_page:
 def test_tasks_that_fail__come_first_and_the_rest_is_announced(admin_page: Client, worker_schema: str) -> None:
     record_statistics(worker_schema, "fails_now", succeeded=1, failed=5)
     execute(
-        "insert into {schema}._private_statistics select period_seconds, started_at, 'busy_' || number,"
-        " 1000 + number, 0, 0, 0, 1, 1, durations, waits from {schema}._private_statistics,"
-        " generate_series(10, 69) as number where task_identifier = 'fails_now'"
+        "insert into {schema}._private_statistics select period_seconds, kind, started_at, 'busy_' || number,"
+        " array[1000 + number, 0] || counts[3:] from {schema}._private_statistics,"
+        " generate_series(10, 69) as number where name = 'fails_now'"
     )
     make_failed_job("failed_before")
     make_job("retries", attempts=1, last_error="no", run_at=minutes_ago(-5))

@@ -28,8 +28,8 @@ def jobs(versioned_connection: psycopg.Connection[Any], worker_schema: str) -> L
             returning id
         ), lane as (
             insert into {schema}._private_limit_lanes (
-                task_id, shape, key_ids, queue_id, flags, state, priority, head_run_at, head_id, turn, sorted_at)
-            select 1, 7, array[key.id], 0, '{}', 0, 0, now(), 1, now(), now() - interval '1 day' from key
+                task_id, key_ids, queue_id, flags, state, priority, head_run_at, head_id, turn, sorted_at)
+            select 1, array[key.id], 0, '{}', 0, 0, now(), 1, now(), now() - interval '1 day' from key
             returning id, key_ids
         )
         insert into {schema}._private_limit_lane_keys (key_id, lane_id) select lane.key_ids[1], lane.id from lane""",
@@ -79,3 +79,18 @@ def test_keys_in_use__stay(jobs: LimitedJobs) -> None:
     jobs.forget(seconds=3600)
     found = jobs.value("select array_agg(key_text order by id) from {schema}._private_limit_keys")
     assert found == ["waiting", "17", "18", "19"]
+
+
+def test_starts_within_the_window_of_an_operator__keep_a_key(jobs: LimitedJobs) -> None:
+    """The number of the code has a window of a day."""
+    jobs.execute(
+        """insert into {schema}._private_limit_overrides (limit_name, rate_count, rate_seconds, changed_by)
+        values ('account', 5, 604800, 'an operator')"""
+    )
+    jobs.execute(
+        """insert into {schema}._private_limit_starts (key_id, number, started_at)
+        select id, 0, now() - interval '3 days' from {schema}._private_limit_keys where key_text = '17'"""
+    )
+    jobs.forget(seconds=3600)
+    found = jobs.value("select array_agg(key_text order by id) from {schema}._private_limit_keys")
+    assert found == ["waiting", "17"]

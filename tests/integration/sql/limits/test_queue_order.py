@@ -9,7 +9,8 @@ import psycopg
 import pytest
 
 from django_graphile_worker.sql.claims import Claim, claim_jobs
-from tests.support.limited_jobs import SHAPE, LimitedJobs, field_of
+from tests.support.buffers import MeasuringCursor
+from tests.support.limited_jobs import LimitedJobs, field_of
 
 IN_QUEUE = "queue_name => 'q'"
 
@@ -39,9 +40,8 @@ def claim_next(jobs: LimitedJobs) -> Claim | None:
             token="worker-2/1",
             task_ids=ordinary,
             max_jobs=5,
-            max_queues=1,
             max_per_queue=1,
-            limited_shapes={jobs.task_id: SHAPE},
+            limited_tasks=[jobs.task_id],
         )
     return found.claims[0] if found.claims else None
 
@@ -133,6 +133,28 @@ def test_a_job_that_another_session_has_locked__stops_the_queue(jobs: LimitedJob
     claim = claim_next(jobs)
     assert claim is not None
     assert claim.id == in_order(jobs)[0]
+
+
+def test_the_first_job_of_a_queue__costs_the_same_beside_a_deep_queue(jobs: LimitedJobs) -> None:
+    """The index by due time has the jobs of all queues, and the planner must not read them one by one."""
+    jobs.execute("select {schema}.add_job('ordinary', '{}', queue_name => 'deep', priority => 0)")
+    jobs.execute(
+        """insert into {schema}._private_jobs (task_id, job_queue_id, payload)
+        select task_id, job_queue_id, payload from {schema}._private_jobs, generate_series(1, 20000)"""
+    )
+    for table in ("jobs", "job_queues"):
+        jobs.execute(f"vacuum analyze {{schema}}._private_{table}")
+    add_ordinary(jobs)
+    jobs.add(1, account=0, options=IN_QUEUE)
+    jobs.add(1, account=0, options="queue_name => 'r'")
+    cursor = MeasuringCursor(jobs.connection)
+    cursor.execute(
+        f"""select queue_id, job_id from "{jobs.schema}"._private_first_in_queues(
+            array(select id from "{jobs.schema}"._private_job_queues where queue_name in ('q', 'r')),
+            array(select id from "{jobs.schema}"._private_tasks), null, now())"""
+    )
+    assert len(cursor.fetchall()) == 2
+    assert cursor.buffers < 60
 
 
 @pytest.mark.parametrize("other", ["unknown", "future"])

@@ -8,9 +8,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from django_graphile_worker.sql.limits import parking, sorting
-from django_graphile_worker.sql.schema import ddl
-from tests.support.limited_jobs import SHAPE, LimitedJobs, field_of
+from django_graphile_worker.sql.install import indexes, installer
+from django_graphile_worker.sql.limits import sorting, sweeping
+from tests.support.limited_jobs import LimitedJobs, field_of
 
 
 @pytest.fixture
@@ -57,8 +57,7 @@ def test_two_sorters__pick_different_jobs(jobs: LimitedJobs, make: Callable[...,
     jobs.add(20, account=1)
     other = make(account={"concurrency": 2})
     with other.connection.cursor() as cursor, other.connection.transaction():
-        shapes = {other.task_id: SHAPE}
-        picked = sorting.pick_unsorted(cursor, schema=other.schema, shapes=shapes, most=10, idle_seconds=60)
+        picked = sorting.pick_unsorted(cursor, schema=other.schema, task_ids=[other.task_id], most=10, idle_seconds=60)
         assert len(picked.jobs) == 10
         jobs.sort_all()
     assert jobs.count("_private_limited_jobs") == 10
@@ -71,8 +70,7 @@ def test_a_sorter_that_stands_still__does_not_keep_jobs_locked(
     other = make(account={"concurrency": 2})
     other.execute("begin")
     with other.connection.cursor() as cursor:
-        shapes = {other.task_id: SHAPE}
-        sorting.pick_unsorted(cursor, schema=other.schema, shapes=shapes, most=10, idle_seconds=0.1)
+        sorting.pick_unsorted(cursor, schema=other.schema, task_ids=[other.task_id], most=10, idle_seconds=0.1)
     wait_until(lambda: jobs.sort() == 3)
 
 
@@ -94,29 +92,17 @@ def test_a_more_urgent_job__changes_the_head_of_its_lane(jobs: LimitedJobs) -> N
     assert jobs.value("select priority from {schema}._private_limit_lanes") == 5
 
 
-def test_other_limits__end_the_parking_of_old_lanes(jobs: LimitedJobs) -> None:
-    jobs.add(3, account=1)
-    jobs.sort_all()
-    with jobs.connection.cursor() as cursor:
-        assert parking.unpark_tasks(cursor, {jobs.task_id: SHAPE}, schema=jobs.schema) == 0
-        assert parking.unpark_tasks(cursor, {jobs.task_id: SHAPE + 1}, schema=jobs.schema, seconds=60) == 0
-        assert parking.unpark_tasks(cursor, {jobs.task_id: SHAPE + 1}, schema=jobs.schema) == 3
-    assert jobs.count("_private_jobs", "run_at = 'infinity'") == 0
-    jobs.sort_all()
-    with jobs.connection.cursor() as cursor:
-        assert parking.unpark_tasks(cursor, {jobs.task_id: None}, schema=jobs.schema) == 3
-    assert jobs.count("_private_jobs", "run_at <= now()") == 3
-
-
-def test_other_limits__end_the_parking_of_all_old_lanes(jobs: LimitedJobs, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No claim looks at the lanes of old code, so their emptiness must be noted, or they hide the lanes behind them."""
-    monkeypatch.setattr(parking, "MOST_JOBS", 3)
+def test_a_task_without_limits_any_more__ends_the_parking_of_its_jobs(
+    jobs: LimitedJobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No claim looks at their lanes, so their emptiness must be noted, or they are never deleted."""
+    monkeypatch.setattr(sweeping, "MAX_UNPARKED", 3)
     jobs.add_many(10, "account", keys=10)
     jobs.sort_all()
     with jobs.connection.cursor() as cursor:
-        found = [parking.unpark_tasks(cursor, {jobs.task_id: SHAPE + 1}, schema=jobs.schema) for _ in range(5)]
+        found = [sweeping.unpark_tasks(cursor, [jobs.task_id], schema=jobs.schema) for _ in range(5)]
     assert found == [3, 3, 3, 1, 0]
-    assert jobs.count("_private_jobs", "run_at = 'infinity'") == 0
+    assert jobs.count("_private_jobs", "run_at <= now()") == 10
     assert jobs.count("_private_limit_lanes", "state > 0") == 0
 
 
@@ -182,9 +168,11 @@ def test_unused_lanes_and_keys__are_deleted(jobs: LimitedJobs) -> None:
     assert jobs.count("_private_limit_lanes") == jobs.count("_private_limit_lane_keys") == 0
 
 
-def test_the_drop_file__ends_all_parking(jobs: LimitedJobs, worker_schema: str) -> None:
+def test_uninstalling__ends_all_parking(jobs: LimitedJobs, worker_schema: str) -> None:
     jobs.add(2, account=1)
     jobs.sort_all()
-    with jobs.connection.transaction(force_rollback=True):
-        jobs.connection.execute(ddl("limits_drop.sql", worker_schema).encode())
+    with jobs.connection.transaction(force_rollback=True), jobs.connection.cursor() as cursor:
+        for index in indexes.wanted_indexes(schema=worker_schema):
+            cursor.execute(f'drop index "{worker_schema}".{index.name}'.encode())
+        installer.uninstall(cursor.execute, schema=worker_schema)
         assert jobs.count("_private_jobs", "run_at = 'infinity'") == 0

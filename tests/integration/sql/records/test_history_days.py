@@ -22,7 +22,7 @@ def test_an_attempt_that_ends_while_its_day_is_attached__is_recorded(
         ThreadPoolExecutor(1) as threads,
     ):
         worker.execute(add)
-        made = maker.execute(f'select "{worker_schema}"._private_make_history_partitions_v1(0)'.encode()).fetchone()
+        made = maker.execute(f'select "{worker_schema}"._private_make_history_partitions(0)'.encode()).fetchone()
         assert made == (1,)
         added = threads.submit(worker.execute, add)
         wait_until(

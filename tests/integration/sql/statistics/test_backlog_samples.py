@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from django_graphile_worker.sql.statistics import backlog_samples, named_statistics
+from django_graphile_worker.sql.statistics import backlog_samples
 from django_graphile_worker.sql.statistics.backlog_samples import Sample
-from django_graphile_worker.sql.statistics.statistics import Row
 from tests.conftest import RawConnection
 from tests.support.factories import make_failed_job, make_job, make_queue, minutes_ago
 from tests.support.operating import execute
@@ -25,7 +24,7 @@ MINUTE = timedelta(minutes=1)
 def sampled(schema: str, **limits: int) -> Sample:
     """Take a sample, with other limits than those of a worker."""
     sizes = {"most": 100, "pages": 1000, "many": 5} | limits
-    execute("select {schema}._private_sample_backlog_v1(%s, %s, %s)", [sizes["most"], sizes["pages"], sizes["many"]])
+    execute("select {schema}._private_sample_backlog(%s, %s, %s)", [sizes["most"], sizes["pages"], sizes["many"]])
     with connection.cursor() as cursor:
         found = backlog_samples.latest(cursor, schema=schema, newer_than=120)
     assert found is not None
@@ -177,10 +176,3 @@ def test_every_version__counts_and_estimates(versioned_connection: RawConnection
     estimate = backlog_samples.estimate(cursor, schema=worker_schema)
     assert sample is not None
     assert (sample.ready, sample.scheduled) == (estimate.ready, estimate.scheduled) == (7, 2)
-    row = Row(1_760_000_040, "eu", 5, 0, 0, 0, 1.0, 1.0, (5, *[0] * 47), (5, *[0] * 47))
-    rows = [("queue", row), ("worker", row._replace(task_identifier="w"))]
-    named_statistics.append(cursor, rows, schema=worker_schema)
-    named_statistics.fold(cursor, schema=worker_schema)
-    since = datetime.fromtimestamp(row.started_at, UTC)
-    found = named_statistics.read(cursor, "queue", "eu", schema=worker_schema, period=60, since=since)
-    assert [each.succeeded for each in found.rows] == [5]

@@ -142,7 +142,7 @@ def claimed_ahead(worker: Parts, gate: Gate) -> tuple[int, int]:
     """Have the worker run a job of a queue, with the next job of the queue claimed; return their ids."""
     first = make_job("slow", queue_name="q")
     second = make_job("quick", {"n": 2}, queue_name="q")
-    claims = worker.claimer.claim(max_jobs=2, max_queues=1, max_per_queue=2).claims
+    claims = worker.claimer.claim(max_jobs=2, max_per_queue=2).claims
     assert [claim.id for claim in claims] == [first, second]
     worker.slots.submit(line_up(claims), callers=1)
     assert gate.has_begun.acquire(timeout=WAIT_TIMEOUT)
@@ -180,7 +180,7 @@ class TestBetweenClaimAndStart:
         """The worker reads the request before it knows that it has claimed the job."""
         worker = runner(concurrency=1)
         job_id = make_job("quick", {"n": 1})
-        claims = worker.claimer.claim(max_jobs=1, max_queues=1, max_per_queue=1).claims
+        claims = worker.claimer.claim(max_jobs=1, max_per_queue=1).claims
         cancel_jobs([job_id])
         worker.control_reader.read(worker.claim_database)
         worker.slots.submit(line_up(claims), callers=1)
@@ -271,7 +271,7 @@ class TestTrouble:
     def test_a_claim_whose_answer_was_lost_ends(self, runner: Build, told: Told) -> None:
         worker = runner()
         cancelled, other = make_job("quick", {"n": 1}), make_job("quick", {"n": 2})
-        claims = worker.claimer.claim(max_jobs=2, max_queues=1, max_per_queue=1).claims
+        claims = worker.claimer.claim(max_jobs=2, max_per_queue=1).claims
         worker.held.forget(claims)
         cancel_jobs([cancelled])
         worker.held.return_lost()

@@ -10,7 +10,7 @@ from django.db import IntegrityError, OperationalError, connection, transaction
 from django.db.backends.postgresql.base import DatabaseWrapper
 
 from django_graphile_worker.sql.claims import Claim
-from django_graphile_worker.sql.releases import Failure, complete_in_transaction, fail_jobs
+from django_graphile_worker.sql.releases import Failure, complete_jobs, fail_jobs
 from django_graphile_worker.worker.execution import atomic
 from django_graphile_worker.worker.outcomes import CompletedAtomically, Failed, Interrupted, Outcome
 from tests.conftest import RawConnection
@@ -245,15 +245,15 @@ def killed_after_the_effect(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> Call
 
 def killed_after_the_delete(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     strikes = iter([True])
-    complete = complete_in_transaction
+    complete = complete_jobs
 
-    def complete_and_die(*args: Any, **kwargs: Any) -> bool:
+    def complete_and_die(*args: Any, **kwargs: Any) -> set[int]:
         answer = complete(*args, **kwargs)
         if next(strikes, False):
             kill_connection(jobs.observer)
         return answer
 
-    monkeypatch.setattr(atomic, "complete_in_transaction", complete_and_die)
+    monkeypatch.setattr(atomic, "complete_jobs", complete_and_die)
     return jobs.write
 
 

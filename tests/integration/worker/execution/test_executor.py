@@ -60,7 +60,6 @@ class Queue:
                 token=TOKEN,
                 task_ids=[self.task_id],
                 max_jobs=100,
-                max_queues=0,
                 max_per_queue=1,
             )
             outcomes = {claim.id: self._run(claim, function) for claim in claimed.claims}

@@ -76,15 +76,18 @@ def test_job__expires_by_its_own_time(runner: Build, wait_until: Wait, ran: list
     assert "it was not started by" in (kept.last_error or "")
     with pytest.raises(JobExpiredError, match="expired before it started"):
         _ = kept.value
+    worker.statistics.step()
     schema = worker.settings.schema
     rows = query(
         f'select outcome, attempt, started_at, error from "{schema}"._private_history where job_id = {late.id}'
     )
     assert [row[:3] for row in rows] == [(HistoryOutcome.EXPIRED, 0, None)]
     counted = query(
-        f'select period_seconds, task_identifier, expired from "{schema}"._private_statistics where expired > 0'
+        f'select period_seconds, kind, name, counts[5] from "{schema}"._private_statistics where counts[5] > 0'
     )
-    assert sorted(counted) == sorted((period, name, 1) for period in (60, 600, 3600, 86400) for name in ("", "quick"))
+    assert sorted(counted) == sorted(
+        (period, kind, name, 1) for period in (60, 600, 3600, 86400) for kind, name in (("all", ""), ("task", "quick"))
+    )
 
 
 def test_job_of_a_task_with_a_limit__expires_so_long_after_it_was_due(

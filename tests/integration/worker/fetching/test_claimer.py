@@ -21,20 +21,20 @@ def test_resumes_behind_the_last_job_without_a_queue(runner: Build) -> None:
     queued = [make_job("quick", queue_name="q", run_at=minutes_ago(minute)) for minute in (60, 20)]
     plain = [make_job("quick", run_at=minutes_ago(minute)) for minute in (50, 40, 30)]
     other = make_job("quick", flags={"f": True}, run_at=minutes_ago(30))
-    claimed = worker.claimer.claim(max_jobs=3, max_queues=3, max_per_queue=3)
+    claimed = worker.claimer.claim(max_jobs=3, max_per_queue=3)
     assert [claim.id for claim in claimed.claims] == [queued[0], *plain[:2]]
     assert claimed.has_more
-    claimed = worker.claimer.claim(max_jobs=4, max_queues=4, max_per_queue=3)
+    claimed = worker.claimer.claim(max_jobs=4, max_per_queue=3)
     assert [claim.id for claim in claimed.claims] == [plain[2], other]
 
 
 def test_resumes_nowhere_behind_the_last_job_of_a_queue(runner: Build) -> None:
     worker = runner()
     first, second = (make_job("quick", queue_name="q", run_at=minutes_ago(minute)) for minute in (60, 1))
-    claimed = worker.claimer.claim(max_jobs=2, max_queues=2, max_per_queue=2)
+    claimed = worker.claimer.claim(max_jobs=2, max_per_queue=2)
     assert [claim.id for claim in claimed.claims] == [first, second]
     older = make_job("quick", run_at=minutes_ago(30))
-    assert [claim.id for claim in worker.claimer.claim(max_jobs=2, max_queues=2, max_per_queue=2).claims] == [older]
+    assert [claim.id for claim in worker.claimer.claim(max_jobs=2, max_per_queue=2).claims] == [older]
 
 
 def test_jobs_before_the_place_of_resumption_are_not_forgotten(runner: Build, wait_until: Wait, ran: list[Any]) -> None:

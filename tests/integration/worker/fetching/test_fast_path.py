@@ -12,7 +12,7 @@ from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.worker.fetching.claimer import Claimer
 from django_graphile_worker.worker.fetching.fast_path import FastPath
 from django_graphile_worker.worker.fetching.fetcher import NoFastPath
-from django_graphile_worker.worker.fetching.slices import Slices
+from django_graphile_worker.worker.fetching.scan import Scan
 from django_graphile_worker.worker.outcomes import Outcome
 from tests.conftest import WAIT_TIMEOUT
 from tests.support.factories import make_job, minutes_ago
@@ -59,7 +59,7 @@ def test_is_not_tried_while_the_start_of_the_backlog_is_expensive_to_read(
 
     worker = runner()
     monkeypatch.setattr(FastPath, "_claim", fail)
-    worker.claimer._looks._slices = Slices()
+    monkeypatch.setattr(Scan, "is_quick", False)
     make_job("quick", {"n": 1})
     worker.fetcher.round()
     assert worker.fetcher.trouble is None

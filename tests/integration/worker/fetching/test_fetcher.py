@@ -29,7 +29,6 @@ def test_sleeps_until_the_next_job_is_due(runner: Build) -> None:
     assert 0 < worker.fetcher.step() <= 60
 
 
-@pytest.mark.xfail(strict=True, reason="a claim tells of a locked row only if its job has a queue")
 def test_looks_again_soon_for_a_due_job_whose_row_is_locked(
     runner: Build, raw_connection: Callable[..., Any], worker_schema: str
 ) -> None:

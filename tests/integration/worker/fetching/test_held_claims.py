@@ -24,7 +24,7 @@ Wait = Callable[..., None]
 
 
 def claim_all(worker: Any) -> list[Claim]:
-    claimed: Claimed = worker.claimer.claim(max_jobs=10, max_queues=10, max_per_queue=10)
+    claimed: Claimed = worker.claimer.claim(max_jobs=10, max_per_queue=10)
     return claimed.claims
 
 
@@ -49,7 +49,7 @@ def test_what_was_claimed_while_the_lease_was_lost_is_not_begun(
 
     if way is FastPath:
         nothing = Claimed(claims=[], seconds_until_next=None, has_more=False)
-        monkeypatch.setattr(Claimer, "_claim", lambda claimer, look, **limits: nothing)
+        monkeypatch.setattr(Claimer, "_claim", lambda *arguments, **limits: nothing)
     monkeypatch.setattr(way, "_claim", claim_and_lose)
     worker.fetcher.step()
     wait_until(lambda: worker.slots.is_idle)

@@ -87,7 +87,7 @@ def test_what_a_claim_brings_along_is_no_proof(stepped: Parts, listener: Listene
     listener.wait(0.01, unless=never)
     stepped.heartbeat.forget_wake()
     stepped.heartbeat.step()
-    stepped.claimer.claim(max_jobs=1, max_queues=1, max_per_queue=1)
+    stepped.claimer.claim(max_jobs=1, max_per_queue=1)
     assert not listener.is_healthy
     # It asks again.
     listener.wait(0.01, unless=never)
@@ -97,7 +97,7 @@ def test_what_a_claim_brings_along_is_no_proof(stepped: Parts, listener: Listene
 def test_what_arrives_during_a_claim_is_not_lost(stepped: Parts, listener: Listener) -> None:
     listener.wait(0, unless=never)
     add_job("quick", run_at=timedelta(seconds=9))
-    assert not stepped.claimer.claim(max_jobs=1, max_queues=1, max_per_queue=1).claims
+    assert not stepped.claimer.claim(max_jobs=1, max_per_queue=1).claims
     assert listener.wait(WAIT_TIMEOUT, unless=never)
 
 
@@ -115,7 +115,7 @@ def test_a_queue_that_this_worker_releases_is_news_for_other_workers_only(
     stepped.fetcher.step()
     wait_until(lambda: stepped.slots.is_idle)
     stepped.fetcher.forget_wake()
-    assert stepped.claimer.claim(max_jobs=1, max_queues=1, max_per_queue=1).claims == []
+    assert stepped.claimer.claim(max_jobs=1, max_per_queue=1).claims == []
     stepped.releaser.step()
     assert stepped.fetcher.was_woken()
     assert other.wait(WAIT_TIMEOUT, unless=never)
@@ -131,7 +131,7 @@ def test_jobs_that_a_worker_returns_are_news_for_other_workers(runner: Build, li
     assert not listener.wait(0.01, unless=never)
     other = runner(notify=notify)
     make_job("quick")
-    claimed = other.claimer.claim(max_jobs=1, max_queues=1, max_per_queue=1).claims
+    claimed = other.claimer.claim(max_jobs=1, max_per_queue=1).claims
     other.releaser.return_jobs([Interrupted(claim, 0.0, has_begun=False) for claim in claimed], [])
     other.releaser.step()
     assert other.fetcher.was_woken()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import threading
-import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -89,7 +88,7 @@ def test_ordinary_claims__do_not_ask_for_limited_tasks(limited_task: Build) -> N
     worker = limited_task()
     add(1)
     assert worker.directory.ids == []
-    assert worker.claimer.claim(max_jobs=5, max_queues=5, max_per_queue=1, free_slots=5, max_bytes=10**6).claims == []
+    assert worker.claimer.claim(max_jobs=5, max_per_queue=1, free_slots=5, max_bytes=10**6).claims == []
     assert worker.fast_path.start_due_jobs() is None
 
 
@@ -105,29 +104,6 @@ def test_a_limited_job__is_sorted_by_the_keeper_and_starts(
     run_all(worker, wait_until)
     assert watched.ran == [1] * 5
     assert watched.most == {1: 2}
-
-
-def test_a_late_start_under_a_rate__is_returned(wait_until: Callable[..., None]) -> None:
-    ran: list[int] = []
-
-    def limited(payload: Any) -> None:
-        ran.append(payload["account"])
-
-    with own_tasks(limited, limit=Limit("account:{account}", rate="100/s")) as registry:
-        runner = Build(registry).runner()
-        worker = runner.parts
-        add(1)
-        assert worker.limited is not None
-        worker.limited.keeper.step()
-        claimed = worker.limited.claimer.claim(max_jobs=1, max_queues=1, max_per_queue=1, free_slots=1, max_bytes=10**6)
-        (claim,) = claimed.claims
-        worker.limited.deadlines.add([claim], time.monotonic() - 1, 0.05)
-        worker.slots.submit([claim], callers=1)
-        wait_until(lambda: worker.slots.is_idle)
-        worker.releaser.step()
-        runner.close()
-    assert ran == []
-    assert value("select array_agg((attempts, locked_by is null)::text) from {schema}._private_jobs") == ["(0,t)"]
 
 
 def test_limited_until__closes_the_key_and_retries_the_job(wait_until: Callable[..., None]) -> None:
@@ -198,9 +174,9 @@ def test_a_paused_task__claims_no_limited_jobs(limited_task: Build) -> None:
     add(1)
     worker.directory.pause(frozenset({"limited"}))
     assert worker.limited is not None
-    assert dict(worker.limited.tasks.shapes) == {}
+    assert not worker.limited.tasks.ids
     worker.directory.pause(frozenset())
-    assert len(worker.limited.tasks.shapes) == 1
+    assert len(worker.limited.tasks.ids) == 1
 
 
 def test_a_queue_that_is_resumed__starts_its_limited_jobs(limited_task: Build) -> None:

@@ -62,12 +62,12 @@ def test_an_error__is_reported_and_the_recovery_goes_on(make: Build, monkeypatch
     troubles: list[str] = []
     sampler: Any = vars(worker.recovery._events)["_sampler"]
     monkeypatch.setattr(sampler, "_on_trouble", lambda action, error, retry_in: troubles.append(action))
-    execute("alter function {schema}._private_sample_backlog_v1 rename to hidden")
+    execute("alter function {schema}._private_sample_backlog rename to hidden")
     try:
         worker.recovery.step()
         worker.recovery.step()
     finally:
-        execute("alter function {schema}.hidden rename to _private_sample_backlog_v1")
+        execute("alter function {schema}.hidden rename to _private_sample_backlog")
     assert troubles == ["backlog samples"], "it is not tried again at every look"
     worker.recovery.step()
     assert samples() == []
@@ -80,7 +80,7 @@ def test_a_sample_that_takes_long__does_not_delay_the_recovery(make: Build, monk
     sampler: Any = vars(worker.recovery._events)["_sampler"]
     monkeypatch.setattr(sampler, "_on_trouble", lambda action, error, retry_in: errors.append(error))
     monkeypatch.setattr(backlog_sampler, "LONGEST_SAMPLE", 0.1)
-    name = "{schema}._private_sample_backlog_v1"
+    name = "{schema}._private_sample_backlog"
     execute(f"alter function {name} rename to hidden")
     execute(
         f"create function {name}(int, int, int, timestamptz) returns boolean language sql"
@@ -90,5 +90,5 @@ def test_a_sample_that_takes_long__does_not_delay_the_recovery(make: Build, monk
         worker.recovery.step()
     finally:
         execute(f"drop function {name}")
-        execute("alter function {schema}.hidden rename to _private_sample_backlog_v1")
+        execute("alter function {schema}.hidden rename to _private_sample_backlog")
     assert [type(error) for error in errors] == [QueryCanceled]

@@ -118,7 +118,7 @@ def test_a_large_fleet__is_looked_at_once_per_timeout(
 @pytest.fixture
 def lost_index(raw_connection: Callable[..., Any], worker_schema: str) -> Iterator[str]:
     """An index that is not there, until the end of the test."""
-    index = indexes.indexes_of(indexes.FILES, schema=worker_schema)[0]
+    index = indexes.wanted_indexes(schema=worker_schema)[0]
     connection = raw_connection()
     connection.execute(f'drop index "{worker_schema}".{index.name}'.encode())
     yield index.name

@@ -114,7 +114,7 @@ def name_of(days_ahead: int) -> str:
 def make_day(schema: str, days_ago: int) -> None:
     with connection.cursor() as cursor:
         now = datetime.now(UTC) - timedelta(days=days_ago)
-        cursor.execute(f'select "{schema}"._private_make_history_partitions_v1(0, %s)', [now])
+        cursor.execute(f'select "{schema}"._private_make_history_partitions(0, %s)', [now])
 
 
 def add_history(schema: str, days_ago: int, job_id: int = 1) -> None:
@@ -150,7 +150,7 @@ def test_old_days__are_dropped_and_closed_days_are_indexed(
 ) -> None:
     for days_ago in (40, 31, 3):
         execute(
-            f"select \"{worker_schema}\"._private_make_history_partitions_v1(0, now() - %s * interval '1 day')",
+            f"select \"{worker_schema}\"._private_make_history_partitions(0, now() - %s * interval '1 day')",
             days_ago,
         )
         add_history(worker_schema, days_ago)
@@ -177,7 +177,7 @@ def test_session_that_reads_the_history__keeps_no_job_from_ending(
     build: Build, worker_schema: str, raw_connection: Callable[..., RawConnection]
 ) -> None:
     """Dropping a day waits a moment only for a long query, and tries again at the next look."""
-    execute(f"select \"{worker_schema}\"._private_make_history_partitions_v1(0, now() - interval '40 days')")
+    execute(f"select \"{worker_schema}\"._private_make_history_partitions(0, now() - interval '40 days')")
     reader = raw_connection(autocommit=False)
     reader.execute(f'select count(*) from "{worker_schema}"._private_history'.encode())
     retention = build(history=MONTH).retention

@@ -52,7 +52,7 @@ class NoticedLock:
 
 
 def claim_all(worker: Parts) -> list[Claim]:
-    return worker.claimer.claim(max_jobs=10, max_queues=10, max_per_queue=10).claims
+    return worker.claimer.claim(max_jobs=10, max_per_queue=10).claims
 
 
 @pytest.mark.parametrize("occasion", ["timeout", "shutdown"])

@@ -65,7 +65,7 @@ def claim(worker: Parts, count: int, **options: Any) -> list[Claim]:
     """Jobs, made and claimed."""
     for _ in range(count):
         make_job("quick", **options)
-    return worker.claimer.claim(max_jobs=count, max_queues=count, max_per_queue=count).claims
+    return worker.claimer.claim(max_jobs=count, max_per_queue=count).claims
 
 
 def finish(worker: Parts, claims: list[Claim]) -> None:
@@ -212,7 +212,7 @@ def test_connection_that_breaks_between_two_batches__loses_neither(runner: Build
     statements: Any = worker.releaser._batcher._statements
     return_jobs, answers = statements.return_jobs, iter([True, False, True])
 
-    def return_or_break(ended: list[Claim]) -> set[int]:
+    def return_or_break(ended: list[Interrupted]) -> set[int]:
         if not next(answers):
             raise psycopg.OperationalError("the connection broke")
         return set(return_jobs(ended))

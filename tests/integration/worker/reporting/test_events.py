@@ -76,9 +76,9 @@ def test_trouble__is_told_when_it_is_over(worker: SteppedRunner) -> None:
 def test_event_that_the_database_does_not_take__is_written_later(worker: SteppedRunner) -> None:
     worker.prepare()
     execute("alter table {schema}._private_events rename to elsewhere")
-    execute("alter function {schema}._private_add_event_v1 rename to elsewhere")
+    execute("alter function {schema}._private_add_event rename to elsewhere")
     worker.parts.events.write_noted(worker.parts.recovery._database)
-    execute("alter function {schema}.elsewhere rename to _private_add_event_v1")
+    execute("alter function {schema}.elsewhere rename to _private_add_event")
     execute("alter table {schema}.elsewhere rename to _private_events")
     worker.parts.events.write_noted(worker.parts.recovery._database)
     assert kinds() == ["worker_started"]

@@ -8,15 +8,17 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import psycopg
 import pytest
 
 from django_graphile_worker import Worker, add_job, run_once
 from django_graphile_worker.models import Worker as RegisteredWorker
 from django_graphile_worker.sql.statistics import statistics
-from django_graphile_worker.sql.statistics.statistics import BUCKETS, MINUTE, Row
+from django_graphile_worker.sql.statistics.statistics import Row
 from tests.conftest import RawConnection
 from tests.support.operating import execute
-from tests.support.stepped_worker import own_tasks
+from tests.support.recorded_statistics import make_row
+from tests.support.stepped_worker import own_tasks, run_all, stepped_workers
 
 pytestmark = pytest.mark.django_db(transaction=True)
 Wait = Callable[..., None]
@@ -40,8 +42,8 @@ def counts(raw_connection: Callable[..., RawConnection], worker_schema: str) -> 
 
     def read() -> dict[str, Any]:
         rows = connection.execute(
-            f"""select task_identifier, sum(succeeded)::int, sum(failed)::int from "{worker_schema}"._private_statistics
-            where period_seconds = 60 group by 1""".encode()
+            f"""select name, sum(counts[1])::int, sum(counts[2])::int from "{worker_schema}"._private_statistics
+            where period_seconds = 60 and kind in ('all', 'task') group by 1""".encode()
         )
         return {name: (succeeded, failed) for name, succeeded, failed in rows}
 
@@ -49,9 +51,12 @@ def counts(raw_connection: Callable[..., RawConnection], worker_schema: str) -> 
 
 
 def row(task: str, succeeded: int = 1) -> Row:
-    histogram = (0, succeeded, *([0] * (BUCKETS - 2)))
-    minute = int(time.time()) // MINUTE * MINUTE
-    return Row(minute, task, succeeded, 0, 0, 0, 0.5, 0.25, histogram, histogram)
+    histogram = {1: succeeded}
+    return make_row(task, time.time(), succeeded=succeeded, durations=histogram, waits=histogram)
+
+
+def append(cursor: Any, rows: list[Row], schema: str) -> None:
+    statistics.append(cursor, rows, worker_id="django-worker-tests", schema=schema)
 
 
 def test_a_worker_writes_what_it_counted_while_it_runs(counts: Callable[[], dict[str, Any]], wait_until: Wait) -> None:
@@ -112,13 +117,13 @@ def test_a_worker_leaves_its_counts_without_waiting_for_others(
     raw_connection: Callable[..., RawConnection], worker_schema: str, counts: Callable[[], dict[str, Any]]
 ) -> None:
     """A worker that is folding the counts of all workers delays no other."""
-    busy, others = raw_connection(autocommit=False), raw_connection(options="-c lock_timeout=10s")
+    busy, others = raw_connection(autocommit=False), raw_connection(options="-c statement_timeout=10s")
     with busy.cursor() as cursor:
-        statistics.append(cursor, [row("a")], schema=worker_schema)
+        append(cursor, [row("a")], worker_schema)
         assert not statistics.fold(cursor, schema=worker_schema)
     with others.cursor() as cursor:
         for _ in range(3):
-            statistics.append(cursor, [row("a")], schema=worker_schema)
+            append(cursor, [row("a")], worker_schema)
             assert not statistics.fold(cursor, schema=worker_schema, at_least_after=1.0)
         busy.commit()
         assert counts()["a"] == (1, 0)
@@ -139,11 +144,11 @@ def test_one_fold_in_a_while_is_enough_for_all(
             statistics.fold(cursor, schema=worker_schema, at_least_after=3600.0)
             return "a" in counts()
 
-        statistics.append(cursor, [row("a")], schema=worker_schema)
+        append(cursor, [row("a")], worker_schema)
         wait_until(is_folded)
         for _ in range(2):
             assert counts()["a"] == (1, 0)
-            statistics.append(cursor, [row("a")], schema=worker_schema)
+            append(cursor, [row("a")], worker_schema)
             statistics.fold(cursor, schema=worker_schema, at_least_after=3600.0)
         assert counts()["a"] == (1, 0)
         statistics.fold(cursor, schema=worker_schema)
@@ -159,7 +164,7 @@ def test_many_rows_that_are_pending_are_folded_in_parts(
     monkeypatch.setattr(statistics, "MOST_FOLDED", 4)
     with raw_connection().cursor() as cursor:
         for _ in range(10):
-            statistics.append(cursor, [row("a"), row("b", 2)], schema=worker_schema)
+            append(cursor, [row("a"), row("b", 2)], worker_schema)
         folds = 1
         while statistics.fold(cursor, schema=worker_schema):
             folds += 1
@@ -173,10 +178,10 @@ def test_a_record_of_many_tasks_is_one_small_row(
     """It was four rows for each task, each with its histograms, and the same ones for every worker."""
     connection = raw_connection()
     with connection.cursor() as cursor:
-        statistics.append(cursor, [row(f"task_{number}") for number in range(300)], schema=worker_schema)
+        append(cursor, [row(f"task_{number}") for number in range(300)], worker_schema)
         cursor.execute(f'select counted from "{worker_schema}"._private_statistics_pending'.encode())
         [(counted,)] = cursor.fetchall()
-    assert len(counted) == 300
+    assert len(counted) == 302, "each task, all tasks, and the worker"
     assert len(json.dumps(counted)) < 100_000
 
 
@@ -191,11 +196,33 @@ def test_a_statistics_table_that_cannot_be_written_does_not_keep_a_worker_from_s
     assert not RegisteredWorker.objects.exists()
 
 
+def test_counts_that_could_not_be_written__are_written_with_the_next(
+    worker_schema: str, counts: Callable[[], dict[str, Any]], wait_until: Wait
+) -> None:
+    with stepped_workers(note) as build:
+        worker = build()
+        for payload in ("fine", "fail"):
+            add_job("note", payload, queue_name="eu")
+        run_all(worker, wait_until)
+        execute("alter table {schema}._private_statistics_pending rename to hidden")
+        with pytest.raises(psycopg.errors.UndefinedTable):
+            worker.statistics.step()
+        execute("alter table {schema}.hidden rename to _private_statistics_pending")
+        add_job("note", queue_name="eu")
+        run_all(worker, wait_until)
+        worker.statistics.close()
+    assert counts() == {"note": (2, 1), "": (2, 1)}
+    queues = (
+        "select counts[1], counts[2] from {schema}._private_statistics where name = 'eu' and period_seconds = 86400"
+    )
+    assert execute(queues) == [(2, 1)]
+
+
 def test_queues_and_the_worker__have_counts_of_their_own(worker_schema: str, wait_until: Wait) -> None:
     def named() -> set[tuple[str, str, int, int]]:
         rows = execute(
-            "select kind, name, sum(succeeded)::int, sum(failed)::int from {schema}._private_named_statistics"
-            " where period_seconds = 3600 group by 1, 2"
+            "select kind, name, sum(counts[1])::int, sum(counts[2])::int from {schema}._private_statistics"
+            " where period_seconds = 3600 and kind in ('queue', 'worker') group by 1, 2"
         )
         return {(kind, name, succeeded, failed) for kind, name, succeeded, failed in rows}
 

@@ -29,7 +29,7 @@ def test_ordinary_backlog__is_not_assumed_when_limited_jobs_take_all_slots() -> 
     # The keeper would rest long after each sorting, and the first job of a key would wait for it.
     claimer = SharedClaimer(Ordinary(), Limited(), sort=lambda: False)  # type: ignore[arg-type]
     for _ in range(4):
-        claimed = claimer.claim(max_jobs=10, max_queues=10, max_per_queue=1, free_slots=3, max_bytes=1)
+        claimed = claimer.claim(max_jobs=10, max_per_queue=1, free_slots=3, max_bytes=1)
         assert claimed.claims
         assert not claimer.has_ordinary_backlog
 
@@ -61,7 +61,7 @@ def test_limited_job__gets_one_of_the_next_two_slots_beside_ordinary_jobs_that_a
 
     def claim(free_slots: int) -> int:
         before = ordinary.claimed
-        claimer.claim(max_jobs=10, max_queues=10, max_per_queue=1, free_slots=free_slots, max_bytes=1)
+        claimer.claim(max_jobs=10, max_per_queue=1, free_slots=free_slots, max_bytes=1)
         return ordinary.claimed - before
 
     assert claim(5) == 10

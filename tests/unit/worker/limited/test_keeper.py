@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from django_graphile_worker.worker.limited import keeper
-from django_graphile_worker.worker.limited.keeper import LONGEST_SHORT_REST, REST, Keeper
-from django_graphile_worker.worker.limited.sorter import BATCH
+from django_graphile_worker.worker.limited.keeper import BATCH, LONGEST_SHORT_REST, REST, Keeper
 
 SORTING = 0.05
 

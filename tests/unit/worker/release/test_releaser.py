@@ -29,7 +29,8 @@ class Statements:
         self.sizes.append(len(claims))
         return {claim.id for claim in claims}
 
-    return_jobs = complete
+    def return_jobs(self, outcomes: list[Any]) -> set[int]:
+        return self.complete([outcome.claim for outcome in outcomes])
 
     def rehearse(self) -> None:
         self.sizes.append(0)

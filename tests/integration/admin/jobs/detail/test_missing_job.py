@@ -74,8 +74,6 @@ def test_kept_result__tells_the_end(
     admin_page: Client, worker_schema: str, ended: int, status: ResultStatus, value: Any, expected: str
 ) -> None:
     with connection.cursor() as cursor:
-        # Of the statuses, the table of an older schema has only four.
-        cursor.execute(f'alter table "{worker_schema}"._private_results drop constraint if exists results_status_check')
         store_result(cursor, ended, worker_schema, task="send", status=status, value=value)
     response = admin_page.get(pages.job_url(ended))
     assert response.status_code == 200

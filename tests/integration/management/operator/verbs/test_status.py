@@ -118,10 +118,9 @@ def test_status__tells_what_was_done_lately() -> None:
 
 
 def test_status__tells_how_many_jobs_expired() -> None:
-    make_statistics("a", 2, succeeded=50)
-    make_statistics("b", 2)
-    make_statistics("a", 9)
-    execute("update {schema}._private_statistics set expired = 3 where task_identifier in ('a', '')")
+    make_statistics("a", 2, succeeded=50, expired=3)
+    make_statistics("c", 2, expired=3)
+    make_statistics("a", 9, expired=3)
     assert operate("status", "--json").json["recent"]["expired"] == 6
     assert "last 5 minutes      50 succeeded (10 a minute), 6 expired" in operate("status").out
     assert operate("status", "--json", "--task", "a").json["recent"]["expired"] == 3

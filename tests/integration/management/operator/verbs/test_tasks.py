@@ -25,7 +25,7 @@ def test_tasks__tell_what_waits_who_has_it_and_how_it_went() -> None:
     make_job("typo", run_at=minutes_ago(-5), attempts=1)
     make_failed_job("send_receipt")
     make_task("forgotten")
-    make_statistics("send_receipt", 2, succeeded=3, failed=1, duration_seconds=2.0)
+    make_statistics("send_receipt", 2, succeeded=3, failed=1, run_microseconds=2_000_000)
     told = {task["task_identifier"]: task for task in operate("tasks", "--json").json}
     assert "forgotten" not in told
     assert told["typo"] | {"live_workers": 0, "retrying": 1, "is_in_this_project": False} == told["typo"]

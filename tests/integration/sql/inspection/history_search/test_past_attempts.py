@@ -180,11 +180,11 @@ def month(versioned_connection: Any) -> tuple[Any, datetime]:
     today = minutes_ago(0).replace(hour=0, minute=0, second=0, microsecond=0)
     for day in range(DAYS):
         beginning = today - timedelta(days=DAYS - 1 - day)
-        make = f"select {QUOTED}._private_make_history_partitions_v1(0, %s)"
+        make = f"select {QUOTED}._private_make_history_partitions(0, %s)"
         assert versioned_connection.execute(make.encode(), [beginning]).fetchone() == (1,)
         rows = ROWS_OF_TODAY if beginning == today else ROWS
         versioned_connection.execute(FILL.encode(), {"day": day, "beginning": beginning, "rows": rows})
-    index = f"select {QUOTED}._private_index_history_v1(%s)"
+    index = f"select {QUOTED}._private_index_history(%s)"
     while versioned_connection.execute(index.encode(), [today + timedelta(hours=1)]).fetchone() == (True,):
         pass
     versioned_connection.execute(f"vacuum analyze {HISTORY}".encode())

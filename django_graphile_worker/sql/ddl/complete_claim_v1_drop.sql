@@ -1,2 +1,0 @@
-/* gw:uninstall */
-drop function if exists :SCHEMA._private_complete_claim_v1(bigint, text);

@@ -1,2 +1,0 @@
-/* gw:uninstall */
-drop table :SCHEMA._private_limit_overrides;

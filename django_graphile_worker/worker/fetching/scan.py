@@ -1,0 +1,148 @@
+"""Where the next claim begins to read the backlog.
+
+A claim from the start of the backlog sees every job that may run, and mostly it is cheap. Three situations make it
+expensive or useless:
+
+- A transaction, a backup or a replica holds a snapshot. The index entries of all jobs that ran since then stay, and
+  a claim from the start reads them.
+- Jobs that may not run stand before those that may: in queues that are held, or with a forbidden flag. A claim reads a
+  bounded number of them, and the next goes on behind.
+- A long backlog is claimed faster than a vacuum follows.
+
+So a claim says where it stopped, and the next claim goes on there. From time to time one begins at the start again and
+finds what has come in before that place: a job with an earlier due time or a better priority, or one of a queue that
+was held. The longer that takes, the less often.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django_graphile_worker.sql.claims import START, Claimed, Place
+
+# A pass through the backlog is followed by the next after this many times its duration. Its duration is what remains
+# when so many seconds are subtracted for each claimed job.
+REST = 9
+SECONDS_PER_JOB = 0.00005
+# So many seconds at most; more if a claim was cancelled.
+MAX_REST = 9.0
+MAX_REST_AFTER_CANCEL = 60.0
+# Seconds: a shorter pass that has seen everything is followed by the next at once.
+QUICK = 0.01
+# Seconds: under a backlog, a job that sorts before the last claimed jobs waits so long at most.
+REST_UNDER_A_BACKLOG = 0.1
+# Of so many priorities, those with the latest due jobs, the places are known.
+MAX_PRIORITIES = 16
+
+
+class Scan:
+    """Passes through the backlog, each made by one claim or several; between them, claims look at what is new."""
+
+    def __init__(self) -> None:
+        # Behind which the next claim looks, unless it begins at the start.
+        self._place = START
+        # Where steps over held queues go on in the next pass. Full claims may not come to the last queue.
+        self._queue = 0
+        self._began_at_first_queue = True
+        # The priorities that had due jobs, the latest last.
+        self._priorities = dict.fromkeys([0])
+        # Whether a pass is under way, how many seconds it took so far, and when the next begins.
+        self._is_under_way = False
+        self._seconds = 0.0
+        self._next_pass_at = -math.inf
+        # How many seconds the last two passes took. The quicker counts: the first one of a session is slow, for its
+        # statements are planned, and any can be delayed on a busy machine.
+        self._last_two = (0.0, 0.0)
+        self._terms: Hashable = None
+        # Whether the last claim was the end of a pass, and no job was left that could run. So it is before the first.
+        self.has_seen_all = True
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether a claim from the start of the backlog costs little."""
+        return min(self._last_two) < QUICK
+
+    def begin_again(self) -> None:
+        """Have the next claim begin at the start. If there is none, nothing is left to see."""
+        self._is_under_way, self._next_pass_at = False, -math.inf
+        self.has_seen_all = True
+
+    def behind(self, now: float, terms: Hashable) -> Place:
+        """Return the place behind which the next claim looks.
+
+        A claim begins at the start if it looks for other jobs than the last one: its tasks or flags have changed.
+        """
+        if terms != self._terms:
+            self._terms = terms
+            self.begin_again()
+        if self._is_under_way or now < self._next_pass_at:
+            return self._place
+        self._is_under_way, self._seconds = True, 0.0
+        self._began_at_first_queue = self._queue == 0
+        return START._replace(queue=self._queue)
+
+    def note(self, behind: Place, claimed: Claimed, *, began: float, ended: float) -> None:
+        """Note the answer of a claim that has looked behind this place."""
+        self._place = self._place_after(behind, claimed)
+        if not claimed.is_cut:
+            self._queue = (claimed.has_more and claimed.place.queue) or 0
+        if self._is_under_way:
+            self._seconds += max(ended - began - SECONDS_PER_JOB * len(claimed.claims), 0.0)
+            self.has_seen_all = not claimed.has_more and self._began_at_first_queue
+            if not claimed.is_cut:
+                self._end_pass(ended, is_backlog=claimed.has_more)
+        else:
+            self.has_seen_all = False
+            if not claimed.has_more and self.is_quick:
+                # The backlog is at its end.
+                self._next_pass_at = ended
+
+    def note_cancelled(self, *, began: float, ended: float) -> None:
+        """Note that a claim was cancelled, because it took too long: the next claims look at what is new."""
+        if not self._is_under_way:
+            return
+        self._seconds += ended - began
+        self._is_under_way, self.has_seen_all = False, False
+        self._last_two = (self._seconds, self._seconds)
+        self._next_pass_at = ended + min(REST * self._seconds, MAX_REST_AFTER_CANCEL)
+        if not self._place.levels:
+            # By the clock of this machine, which may differ from that of the server.
+            self._place = self._place_of_all((datetime.now(UTC) - timedelta(minutes=1)).isoformat())
+
+    def until_next_pass(self, now: float) -> float | None:
+        """Return the seconds until a pass must begin; None if the last claim was the end of one.
+
+        After that, an idle worker waits: a job that comes in is announced, or found by the next poll, and a claim that
+        looks only at what is new is followed by a pass.
+        """
+        return None if self.has_seen_all else max(self._next_pass_at - now, 0.0)
+
+    def _end_pass(self, ended: float, *, is_backlog: bool) -> None:
+        self._is_under_way = False
+        self._last_two = (self._last_two[1], self._seconds)
+        if not (is_backlog or self.has_seen_all):
+            self._next_pass_at = ended
+            return
+        rest = 0.0 if self.is_quick else min(REST * min(self._last_two), MAX_REST)
+        self._next_pass_at = ended + (max(rest, REST_UNDER_A_BACKLOG) if is_backlog else rest)
+
+    def _place_after(self, behind: Place, claimed: Claimed) -> Place:
+        """Return the place of the claim, with the priorities on which it did not look."""
+        levels = {level["priority"]: level for level in claimed.place.levels}
+        for priority in levels:
+            self._priorities.pop(priority, None)
+            self._priorities[priority] = None
+        while len(self._priorities) > MAX_PRIORITIES:
+            del self._priorities[next(iter(self._priorities))]
+        others = self._place_of_all(claimed.seen_until) if not claimed.has_more else behind
+        for level in others.levels:
+            levels.setdefault(level["priority"], level)
+        queue = claimed.place.queue if claimed.has_more else None
+        return Place([levels[priority] for priority in self._priorities if priority in levels], queue)
+
+    def _place_of_all(self, seen_until: str) -> Place:
+        place: dict[str, Any] = {"run_at": seen_until, "id": 0, "queued_run_at": seen_until, "queued_id": 0}
+        return Place([{"priority": priority, **place} for priority in self._priorities])

@@ -1,0 +1,112 @@
+"""Jobs that stand behind many that cannot run are found, although each claim looks at a part only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+
+from django_graphile_worker.sql import claims
+from django_graphile_worker.worker.fetching.scan import Scan
+
+TASKS = [1, 2]
+HELD = 3000
+FREE = HELD + 1
+FLAG = """'{"paused": true}'"""
+
+
+class Backlog:
+    """Three thousand held queues, a free one, and a worker that claims."""
+
+    def __init__(self, connection: psycopg.Connection[Any], schema: str) -> None:
+        self.connection = connection
+        self.schema = schema
+        self.execute("insert into {schema}._private_tasks (identifier) values ('one'), ('two')")
+        self.execute(
+            "insert into {schema}._private_job_queues (queue_name, locked_at, locked_by)"
+            f" select 'held' || n, now(), 'other' from generate_series(1, {HELD}) as n"
+        )
+        self.execute("insert into {schema}._private_job_queues (queue_name) values ('free')")
+
+    def add(self, count: int, *, queue: str = "null", flags: str = "null", priority: int = 0, minutes: int = 60) -> int:
+        """Add jobs, which are due since some minutes; return the last id."""
+        ids = self.execute(
+            "insert into {schema}._private_jobs (task_id, job_queue_id, flags, priority, run_at)"
+            f" select 1, {queue}, {flags}::jsonb, {priority}, now() - interval '{minutes} minutes'"
+            f" from generate_series(1, {count}) as n returning id"
+        ).fetchall()
+        return int(ids[-1][0])
+
+    def claims_until(self, job_id: int, *, max_jobs: int, flags: list[str] | None = None) -> int:
+        """Claim as a worker does, a hundred times a second; return the number of claims until it has the job."""
+        self.execute("vacuum analyze {schema}._private_jobs, {schema}._private_job_queues")
+        scan = Scan()
+        for number in range(1, 400):
+            now = number / 100
+            behind = scan.behind(now, ())
+            claimed = claims.claim_jobs(
+                self.connection.cursor(binary=True),
+                schema=self.schema,
+                token=f"worker/{number}",
+                task_ids=TASKS,
+                max_jobs=max_jobs,
+                max_per_queue=1,
+                forbidden_flags=flags,
+                behind=behind,
+            )
+            scan.note(behind, claimed, began=now, ended=now)
+            if any(claim.id == job_id for claim in claimed.claims):
+                return number
+            assert claimed.has_more or scan.until_next_pass(now) is not None, "the worker would be idle"
+        raise AssertionError("not within 400 claims")
+
+    def execute(self, statement: str) -> psycopg.Cursor[Any]:
+        return self.connection.execute(statement.replace("{schema}", f'"{self.schema}"').encode())
+
+
+@pytest.fixture
+def backlog(versioned_connection: psycopg.Connection[Any], worker_schema: str) -> Backlog:
+    return Backlog(versioned_connection, worker_schema)
+
+
+def test_free_queue_behind_held_ones__is_found_while_other_jobs_keep_claims_full(backlog: Backlog) -> None:
+    backlog.add(HELD, queue="n", minutes=90)
+    hidden = backlog.add(1, queue=str(FREE))
+    backlog.add(5000, minutes=30)
+    assert backlog.claims_until(hidden, max_jobs=10) < 50
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_free_queue_behind_held_ones__is_found_behind_flagged_jobs_of_a_better_priority(
+    backlog: Backlog, is_first: bool
+) -> None:
+    """The steps over the queues find it while claims still look at the flagged jobs, or after that."""
+    free = 5 if is_first else FREE
+    backlog.execute(f"update {{schema}}._private_job_queues set locked_at = null, locked_by = null where id = {free}")
+    backlog.add(20_000, flags=FLAG)
+    for priority in (0, 1):
+        backlog.add(HELD, queue=f"case when n = {free} then {HELD} else n end", priority=priority, minutes=90)
+    hidden = backlog.add(1, queue=str(free), priority=1)
+    assert backlog.claims_until(hidden, max_jobs=10, flags=["paused"]) < 150
+
+
+def test_job_behind_flagged_jobs_of_its_queue__is_found_beside_others(backlog: Backlog) -> None:
+    backlog.add(3000, flags=FLAG, minutes=90)
+    backlog.add(500, queue=str(FREE), flags=FLAG, minutes=90)
+    backlog.add(2000, queue="1", minutes=90)
+    hidden = backlog.add(1, queue=str(FREE))
+    assert backlog.claims_until(hidden, max_jobs=10, flags=["paused"]) < 20
+
+
+def test_job_behind_queues_whose_rows_are_locked__is_found(backlog: Backlog) -> None:
+    backlog.execute(
+        "insert into {schema}._private_job_queues (queue_name) select 'q' || n from generate_series(1, 60) n"
+    )
+    backlog.add(60, queue=f"{FREE} + n", minutes=90)
+    hidden = backlog.add(1)
+    with psycopg.connect(backlog.connection.info.dsn) as other:
+        other.execute(
+            f"select from \"{backlog.schema}\"._private_job_queues where queue_name like 'q%' for update".encode()
+        )
+        assert backlog.claims_until(hidden, max_jobs=1) < 10
