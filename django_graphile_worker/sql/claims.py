@@ -117,6 +117,8 @@ class Claimed(Frozen):
     place: Place = Place(())
     # If everything was seen: up to which due time. The server's notation.
     seen_until: str = ""
+    # How long the server took.
+    seconds: float = 0.0
     # Whether a slot must take a waiting job before more can be claimed.
     waits_for_slot: bool = False
 
@@ -164,6 +166,7 @@ def claim_jobs(
         is_cut=summary["is_cut"],
         place=Place(summary["places"], summary["queue"]),
         seen_until=summary["seen_until"],
+        seconds=summary["seconds"],
     )
 
 

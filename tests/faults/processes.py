@@ -197,6 +197,8 @@ class Fleet:
             if worker.is_alive:
                 kill_tree(worker.pid)
                 worker.wait()
+            # pytest shows it with a failure.
+            print(f"Worker {worker.pid}:", worker.output()[-5000:], sep="\n")  # noqa: T201
         for process in self._popen:
             process.wait()
 

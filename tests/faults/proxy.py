@@ -287,6 +287,8 @@ class Proxy:
         return await asyncio.open_connection(host, port)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # asyncio does it for the sockets that it has made itself.
+        writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         link = Link(self, reader, writer)
         self.links.add(link)
         await link.serve()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from django_graphile_worker.exceptions import SchemaError
 from django_graphile_worker.job_options import JobKeyMode
 from django_graphile_worker.jobs import Job, JobSpec
 from django_graphile_worker.payloads import decode, decode_leniently
@@ -72,7 +71,7 @@ def add_job(cursor: Cursor, spec: JobSpec, payload: str, *, schema: str, notify:
         return _add_unless_known(cursor, spec, payload, schema=schema, notify=notify)
     cursor.execute(statement(ADD_JOB[notify], schema), _parameters(spec, payload))
     row = Added._make(cursor.fetchone()[:WIDTH])
-    _require(row.id, spec, schema)
+    _require(row.id, schema)
     job = added_job(spec, payload, row, row.now)
     return with_true_times(cursor, [job], schema=schema)[0] if row.run_at and is_infinite(row.run_at) else job
 
@@ -82,7 +81,7 @@ def _add_now(cursor: Cursor, spec: JobSpec, payload: str, *, schema: str) -> Job
     parameters = (spec.identifier, payload, spec.queue_name, spec.max_attempts, spec.priority, flags)
     cursor.execute(statement(ADD_JOB_NOW, schema), parameters)
     job_id, now = cursor.fetchone()
-    _require(job_id, spec, schema)
+    _require(job_id, schema)
     return new_job(spec, payload, job_id, now, now)
 
 
@@ -100,7 +99,7 @@ ADD_JOB_UNLESS_KNOWN = call_statements(
 def _add_unless_known(cursor: Cursor, spec: JobSpec, payload: str, *, schema: str, notify: bool) -> Job:
     cursor.execute(statement(ADD_JOB_UNLESS_KNOWN[notify], schema), _parameters(spec, payload))
     row = cursor.fetchone()
-    _require(row[0], spec, schema)
+    _require(row[0], schema)
     if row[_REVISION] > 0 and row[_CAN_READ_NAMES_PLACE]:
         return jobs_from(cursor, [row], schema=schema)[0].as_existing()
     job = job_from(row, {("task", row[1]): spec.identifier, ("queue", row[2]): spec.queue_name or ""})
@@ -145,11 +144,6 @@ def added_job(spec: JobSpec, payload: str, row: Added, now: datetime) -> Job:
     )
 
 
-def _require(job_id: int | None, spec: JobSpec, schema: str) -> None:
-    if job_id is None and spec.job_key is None:
-        raise not_inserted(schema)
+def _require(job_id: int | None, schema: str) -> None:
     if job_id is None:
-        raise SchemaError(
-            f"add_job: expected the job back, got nothing: the functions in the schema {schema!r} are "
-            'not those of django-graphile-worker. Run "manage.py graphile_worker repair".'
-        )
+        raise not_inserted(schema)

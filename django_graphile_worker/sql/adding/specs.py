@@ -60,8 +60,9 @@ def new_job(spec: JobSpec, payload: str, job_id: int, now: datetime, run_at: dat
 
 
 def not_inserted(schema: str) -> SchemaError:
-    """Return the error for a spec without a key for which no row came back."""
+    """Return the error for a spec for which no row came back."""
     return SchemaError(
-        f"add_job: expected the job back, got nothing: a trigger on the table of jobs in the schema {schema!r} keeps "
-        "rows from being inserted. Drop the trigger."
+        f"The database returned no job. Either the functions in the schema {schema!r} are those of another program: "
+        'run "manage.py graphile_worker repair". Or a trigger on its table of jobs keeps rows from being inserted: '
+        "drop it."
     )

@@ -655,6 +655,7 @@ $$;
 --   queue                behind which queue the steps over held queues go on, 0 for the first; null if they came to the
 --                        end
 --   seen_until           the due time up to which a claim that saw everything has seen the jobs of all priorities
+--   seconds              how long the server took
 --
 -- Parameters:
 --
@@ -755,7 +756,8 @@ begin
             date_part('epoch', next_run_at - coalesce(claimed_at, clock_timestamp())), 0) end,
         'places', to_json(behind),
         'queue', last_queue,
-        'seen_until', terms.seen_until);
+        'seen_until', terms.seen_until,
+        'seconds', date_part('epoch', clock_timestamp() - statement_timestamp()));
     return next;
 end
 $$;

@@ -69,7 +69,7 @@ class Claimer:
             return replace(claimed, has_more=True)
         ended = time.monotonic()
         self._on_answer(claimed)
-        self.scan.note(behind, claimed, began=began, ended=ended)
+        self.scan.note(behind, claimed, ended=ended)
         until_pass = self.scan.until_next_pass(ended)
         if until_pass is None:
             return claimed

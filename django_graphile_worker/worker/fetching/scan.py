@@ -54,7 +54,7 @@ class Scan:
         self._seconds = 0.0
         self._next_pass_at = -math.inf
         # How many seconds the last two passes took. The quicker counts: the first one of a session is slow, for its
-        # statements are planned, and any can be delayed on a busy machine.
+        # statements are planned, and any can be delayed on a busy server.
         self._last_two = (0.0, 0.0)
         self._terms: Hashable = None
         # Whether the last claim was the end of a pass, and no job was left that could run. So it is before the first.
@@ -84,13 +84,16 @@ class Scan:
         self._began_at_first_queue = self._queue == 0
         return START._replace(queue=self._queue)
 
-    def note(self, behind: Place, claimed: Claimed, *, began: float, ended: float) -> None:
-        """Note the answer of a claim that has looked behind this place."""
+    def note(self, behind: Place, claimed: Claimed, *, ended: float) -> None:
+        """Note the answer of a claim that has looked behind this place.
+
+        The server's time counts: a slow network or a busy process says nothing about the backlog.
+        """
         self._place = self._place_after(behind, claimed)
         if not claimed.is_cut:
             self._queue = (claimed.has_more and claimed.place.queue) or 0
         if self._is_under_way:
-            self._seconds += max(ended - began - SECONDS_PER_JOB * len(claimed.claims), 0.0)
+            self._seconds += max(claimed.seconds - SECONDS_PER_JOB * len(claimed.claims), 0.0)
             self.has_seen_all = not claimed.has_more and self._began_at_first_queue
             if not claimed.is_cut:
                 self._end_pass(ended, is_backlog=claimed.has_more)

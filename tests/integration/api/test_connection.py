@@ -142,8 +142,9 @@ class TestErrors:
             with pytest.raises(SchemaError) as refused:
                 add_job("a", job_key="k", job_key_mode=mode)
             assert str(refused.value) == (
-                f"add_job: expected the job back, got nothing: the functions in the schema '{worker_schema}' are "
-                'not those of django-graphile-worker. Run "manage.py graphile_worker repair".'
+                f"The database returned no job. Either the functions in the schema '{worker_schema}' are those of "
+                'another program: run "manage.py graphile_worker repair". Or a trigger on its table of jobs keeps rows '
+                "from being inserted: drop it."
             )
 
     def test_other_database_errors_are_left_alone(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -55,7 +56,7 @@ class Backlog:
                 forbidden_flags=flags,
                 behind=behind,
             )
-            scan.note(behind, claimed, began=now, ended=now)
+            scan.note(behind, replace(claimed, seconds=0.0), ended=now)
             if any(claim.id == job_id for claim in claimed.claims):
                 return number
             assert claimed.has_more or scan.until_next_pass(now) is not None, "the worker would be idle"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -41,7 +42,7 @@ class Worker:
         began = self.now
         behind = self.scan.behind(began, terms)
         self.now += seconds
-        self.scan.note(behind, claimed, began=began, ended=self.now)
+        self.scan.note(behind, replace(claimed, seconds=seconds), ended=self.now)
         return behind
 
     def rest(self) -> float:
