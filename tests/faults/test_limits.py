@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import Iterator
 
 import pytest
 
@@ -20,8 +21,11 @@ def start(fleet: Fleet, slots: int) -> WorkerProcess:
     return fleet.start("-j", str(slots), environment=LIMITED, settings={"WORKER_TIMEOUT": 4.0}, is_ready=False)
 
 
-def observe_claims(world: World) -> None:
+@pytest.fixture(autouse=True)
+def observed_claims(request: pytest.FixtureRequest) -> Iterator[None]:
     """Have the server note when the row of a job is claimed, whatever the tables of limits say."""
+    name = "cluster_world" if "cluster_world" in request.fixturenames else "world"
+    world: World = request.getfixturevalue(name)
     world.query("create table fault_history.claimed (task_id int, account text, at timestamptz)")
     world.query(
         "create function fault_history.note_claim() returns trigger language plpgsql as $$ begin"
@@ -33,6 +37,10 @@ def observe_claims(world: World) -> None:
         " when (new.locked_by is not null and new.locked_by is distinct from old.locked_by)"
         " execute function fault_history.note_claim()"
     )
+    yield
+    # Other tests use the database, too.
+    world.query("drop table fault_history.claimed")
+    world.query("drop function fault_history.note_claim() cascade")
 
 
 def add(world: World, task: str, accounts: int, each: int, seconds: float = 0.03) -> None:
@@ -65,7 +73,6 @@ def check(world: World) -> None:
 
 
 def test_limits__hold_over_several_processes(world: World, fleet: Fleet) -> None:
-    observe_claims(world)
     add(world, "limited", accounts=2, each=20, seconds=0.3)
     add(world, "rated", accounts=2, each=6)
     first = start(fleet, slots=8)
@@ -88,7 +95,6 @@ def test_limits__hold_while_a_worker_is_killed_every_second(cluster_world: World
     """
     world, fleet = cluster_world, cluster_fleet
     chance = random.Random(SEED)
-    observe_claims(world)
     add(world, "limited", accounts=500, each=12)
     add(world, "rated", accounts=5, each=60)
     workers = [start(fleet, slots=40) for _ in range(5)]

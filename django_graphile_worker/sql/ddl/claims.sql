@@ -565,12 +565,12 @@ begin
                     place, chosen, case when cardinality(locked.tids) = 0 then heads end);
             else
                 place.run_at := coalesce(plain.end_run_at, 'infinity'); place.id := coalesce(plain.end_id, 0);
-                -- Not over queues that were left out, because they come behind the end of the look at jobs.
-                if looks_on and (plain.end_id is null
-                    or (queued.end_run_at, queued.end_id) <= (plain.end_run_at, plain.end_id))
-                then
-                    place.queued_run_at := queued.end_run_at; place.queued_id := queued.end_id;
-                end if;
+            end if;
+            -- Not over queues that were left out, because other jobs come first.
+            if looks_on and not exists (
+                select from unnest(queued.candidates) as each where each.queue_id <> all (tried))
+            then
+                place.queued_run_at := queued.end_run_at; place.queued_id := queued.end_id;
             end if;
             -- A round is cheap in which others had the locks of what was chosen.
             exit when not is_cut or cardinality(tids) = most or round >= 5 and not is_full;

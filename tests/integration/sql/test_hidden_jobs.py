@@ -100,6 +100,13 @@ def test_job_behind_flagged_jobs_of_its_queue__is_found_beside_others(backlog: B
     assert backlog.claims_until(hidden, max_jobs=10, flags=["paused"]) < 20
 
 
+def test_job_behind_flagged_jobs_of_its_queue__is_found_while_other_jobs_keep_claims_full(backlog: Backlog) -> None:
+    backlog.add(3000, queue=str(FREE), flags=FLAG, minutes=90)
+    hidden = backlog.add(1, queue=str(FREE))
+    backlog.add(5000, minutes=30)
+    assert backlog.claims_until(hidden, max_jobs=10, flags=["paused"]) < 50
+
+
 def test_job_behind_queues_whose_rows_are_locked__is_found(backlog: Backlog) -> None:
     backlog.execute(
         "insert into {schema}._private_job_queues (queue_name) select 'q' || n from generate_series(1, 60) n"

@@ -122,7 +122,8 @@ def gate() -> Iterator[Gates]:
 
 
 def _worker_threads() -> list[str]:
-    kept = ("watchdog", "slot")  # one per process; those of jobs that nobody can end
+    # One of the process; those of jobs that nobody can end; one of each handler of a log.
+    kept = ("watchdog", "slot", "log")
     return [
         thread.name
         for thread in threading.enumerate()

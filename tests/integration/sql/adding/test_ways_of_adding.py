@@ -141,7 +141,7 @@ def test_a_trigger_that_keeps_rows_away__is_named() -> None:
     execute("create function {schema}.none() returns trigger language plpgsql as $$ begin return null; end $$")
     execute("create trigger none before insert on {schema}._private_jobs for each row execute function {schema}.none()")
     for add in (lambda: add_job("a"), lambda: add_job("a", priority=1), lambda: add_jobs([JobSpec("a")])):
-        with pytest.raises(SchemaError, match="a trigger on the table of jobs"):
+        with pytest.raises(SchemaError, match="a trigger on its table of jobs"):
             add()
 
 
