@@ -133,8 +133,8 @@ $$;
 -- ended or whose row another transaction has locked. A request to stop a job is written under the lock of its row: so a
 -- caller that then looks for requests, and ends the other claims at these places, overlooks none.
 --
--- Each job is looked up by its id in a subquery of its own, and so are the places by the callers. In a join PostgreSQL could read the primary key from
--- its beginning instead: while a snapshot is held, the statistics say that the table is
+-- Each job is looked up by its id in a subquery of its own, and so are the places by the callers. In a join PostgreSQL
+-- could read the primary key from its beginning instead: while a snapshot is held, the statistics say that the table is
 -- nearly empty, but the entries of all jobs since then are still there.
 create or replace function :SCHEMA._private_lock_claims(job_ids bigint[], tokens text[]) returns tid[]
 language plpgsql volatile
