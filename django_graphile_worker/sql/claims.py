@@ -113,6 +113,8 @@ class Claimed(Frozen):
     has_more: bool
     # Whether it has ended before it saw everything, though it had room for more jobs: the next claim goes on behind.
     is_cut: bool = False
+    # Whether other transactions have locked jobs or queues. Nobody announces that they let go of them.
+    is_waiting: bool = False
     # Behind which jobs and which queue the next claim can go on.
     place: Place = Place(())
     # If everything was seen: up to which due time. The server's notation.
@@ -164,6 +166,7 @@ def claim_jobs(
         seconds_until_next=summary["seconds_until_next"],
         has_more=summary["has_more"],
         is_cut=summary["is_cut"],
+        is_waiting=summary["is_waiting"],
         place=Place(summary["places"], summary["queue"]),
         seen_until=summary["seen_until"],
         seconds=summary["seconds"],

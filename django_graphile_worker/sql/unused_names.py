@@ -142,7 +142,9 @@ with used as materialized ({_CHANGED.format(column="job_queue_id")}
 delete from only :SCHEMA._private_job_queues as queue using unused where queue.id = unused.id"""
 
 # A worker refers to its tasks by id, so their names must stay. The caller has read the tasks of the registered workers
-# before the search; the tasks of workers that registered since then, or a moment before, are kept here.
+# before the search; the tasks of workers that registered since then, or a moment before, are kept here. The lock lets
+# no worker register meanwhile: it registers first, and then reads the ids.
+LOCK_WORKERS = "/* gw:lock_workers */ lock table only :SCHEMA._private_workers in share mode"
 DELETE_TASKS = f"""/* gw:delete_tasks */
 with used as materialized ({_CHANGED.format(column="task_id")}
 ), unused as materialized (
@@ -168,6 +170,7 @@ def delete_queues(cursor: Cursor, ids: Iterable[int], since: Watermark, *, schem
 def delete_tasks(cursor: Cursor, ids: Iterable[int], since: Watermark, *, schema: str) -> int:
     """Delete the task names that still have no job and no new worker; return how many. The caller holds the lock."""
     parameters = {"ids": int_array(ids), "job_id": since.job_id, "at": since.at}
+    cursor.execute(statement(LOCK_WORKERS, schema))
     cursor.execute(statement(DELETE_TASKS, schema), parameters)
     return max(cursor.rowcount, 0)
 

@@ -115,6 +115,10 @@ class HeartbeatCallbacks:
         parts = self._parts
         about = {**about_this_process(parts.version), "concurrency": parts.settings.concurrency}
         parts.events.note_start(about, former_id=former_id, replaced=parts.replaced_process)
+        if former_id is not None:
+            # A clean-up may have deleted the names of the tasks while the worker was not registered.
+            parts.directory.review_soon()
+            parts.fetcher.wake()
 
     def stop_reason(self) -> str:
         return self._parts.stop_reason

@@ -164,28 +164,46 @@ create or replace function :SCHEMA._private_look_at_jobs(
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
     passed xid[] := terms.running;
-    per_task constant int := greatest(
-        least(most, 4 + ceil(2.0 * most / greatest(cardinality(of_tasks), 1))),
-        case when terms.forbidden_flags is null then 0 else ceil(1000.0 / greatest(cardinality(of_tasks), 1)) end);
+    per_task constant int := least(most, 4 + ceil(2.0 * most / greatest(cardinality(of_tasks), 1)));
 begin
     loop
-        with entry as materialized (
-            select task.id as task_id, job.tid, job.run_at, job.id, job.flags
+        with first as materialized (
+            select task.id as task_id, per_task as most, job.*
             from unnest(of_tasks) as task(id)
             cross join lateral (
                 select j.ctid as tid, j.run_at, j.id,
-                    case when terms.forbidden_flags is not null then j.flags end as flags
+                    terms.forbidden_flags is null or (j.flags ?| terms.forbidden_flags) is not true as may_run
                 from only :SCHEMA._private_jobs as j
                 where j.is_available and j.job_queue_id is null and j.task_id = task.id and j.priority = place.priority
                     and (j.run_at, j.id) > (place.run_at, place.id) and j.run_at <= terms.moment
                     and (j.xmax = '0' or j.xmax <> all (passed))
                 order by j.run_at, j.id limit per_task
             ) as job
+        ), flagged as materialized (
+            -- Tasks of which none of the first jobs may run: a thousand jobs of them are looked at.
+            select first.task_id, per_task + 1000 / (count(*) over ())::int as most
+            from first group by first.task_id having count(*) = per_task and not bool_or(first.may_run)
+        ), entry as materialized (
+            select first.* from first
+            where not exists (select from flagged where flagged.task_id = first.task_id)
+            union all
+            select flagged.task_id, flagged.most, job.*
+            from flagged
+            cross join lateral (
+                select j.ctid as tid, j.run_at, j.id, (j.flags ?| terms.forbidden_flags) is not true as may_run
+                from only :SCHEMA._private_jobs as j
+                where j.is_available and j.job_queue_id is null and j.task_id = flagged.task_id
+                    and j.priority = place.priority
+                    and (j.run_at, j.id) > (place.run_at, place.id) and j.run_at <= terms.moment
+                    and (j.xmax = '0' or j.xmax <> all (passed))
+                order by j.run_at, j.id limit flagged.most
+            ) as job
         ), bound as materialized (
             -- Behind the last job seen of a task that may have more, the order is not known.
             select last.run_at, last.id
             from (
-                select (array_agg(entry.run_at))[per_task] as run_at, (array_agg(entry.id))[per_task] as id
+                select (array_agg(entry.run_at))[min(entry.most)] as run_at,
+                    (array_agg(entry.id))[min(entry.most)] as id
                 from entry group by entry.task_id
             ) as last
             where last.id is not null
@@ -196,8 +214,8 @@ begin
             (select bound.run_at from bound), (select bound.id from bound)
         into candidates, end_run_at, end_id
         from entry
-        where (terms.forbidden_flags is null or (entry.flags ?| terms.forbidden_flags) is not true)
-            and not exists (select from bound where (entry.run_at, entry.id) > (bound.run_at, bound.id));
+        where entry.may_run and not exists (
+            select from bound where (entry.run_at, entry.id) > (bound.run_at, bound.id));
         exit when passed = '{}' or end_id is not null or cardinality(candidates) >= most;
         -- Too few without the rows that others are writing: those are tried, too.
         passed := '{}';
@@ -325,7 +343,14 @@ begin
     into free_queues, end_queue
     from step;
     candidates := array(
-        select first from :SCHEMA._private_first_of_queues(terms, free_queues, 1, most_forbidden) as first);
+        select row(head.*):::SCHEMA._private_candidate
+        from :SCHEMA._private_first_of_queues(terms, free_queues, 1, most_forbidden) as head
+        left join :SCHEMA._private_first_in_queues(
+            case when terms.limited_tasks is null then '{}' else free_queues end,
+            terms.limited_tasks, terms.forbidden_flags, terms.moment
+        ) as limited on limited.queue_id = head.queue_id
+        where (head.priority, head.run_at, head.id)
+            < (limited.job_priority, limited.job_run_at, limited.job_id) is not false);
     hides_jobs := terms.forbidden_flags is not null and exists (
         select from (
             select each.id from unnest(free_queues) as each(id)
@@ -514,7 +539,7 @@ language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
     due record; plain record; queued record; turn record; locked record;
     chosen :SCHEMA._private_candidate[]; heads :SCHEMA._private_candidate[]; chosen_queues int[];
-    wanted int; is_full boolean; is_hidden boolean := false; looks_on boolean;
+    wanted int; tries int; is_full boolean; is_hidden boolean := false; looks_on boolean;
 begin
     tids := '{}'; queue_ids := '{}'; bytes := 0; is_cut := false; is_waiting := false; needs_steps := false;
     select * into due from :SCHEMA._private_due_tasks(terms, place);
@@ -530,9 +555,10 @@ begin
     else
         for round in 1 .. 50 loop
             wanted := most - cardinality(tids);
+            tries := coalesce(tries, wanted);
             select * into plain from :SCHEMA._private_look_at_jobs(terms, place, due.plain, wanted);
-            select * into queued from :SCHEMA._private_look_at_queues(terms, place, due.queued, tried, wanted);
-            is_hidden := queued.end_id is not null and cardinality(queued.candidates) < wanted;
+            select * into queued from :SCHEMA._private_look_at_queues(terms, place, due.queued, tried, tries);
+            is_hidden := queued.end_id is not null and cardinality(queued.candidates) < tries;
             if is_hidden and stepped is null then
                 -- The next claim makes steps, if this one has locked jobs already.
                 needs_steps := tids = '{}';
@@ -540,8 +566,8 @@ begin
                 return;
             end if;
             chosen := :SCHEMA._private_choose(place.priority, plain.candidates, plain.end_run_at, plain.end_id,
-                queued.candidates, stepped, tried, wanted);
-            is_full := cardinality(chosen) = wanted;
+                queued.candidates, stepped, tried, tries);
+            is_full := cardinality(chosen) = tries;
             heads := array(select each from unnest(chosen) as each where each.queue_id is not null);
             chosen_queues := array(select each.queue_id from unnest(heads) as each);
             if chosen_queues <> '{}' then
@@ -551,10 +577,14 @@ begin
                 is_full := is_full or cardinality(turn.chosen) = wanted;
                 is_waiting := is_waiting or turn.is_waiting;
                 chosen := turn.chosen;
+            else
+                chosen := chosen[:wanted];
             end if;
             select * into locked from :SCHEMA._private_lock_jobs(terms, chosen);
             tids := tids || locked.tids; queue_ids := queue_ids || locked.queue_ids; bytes := bytes + locked.bytes;
             is_waiting := is_waiting or locked.is_waiting;
+            -- If others hold all the locks again and again, each round tries twice as many queues.
+            tries := case when round >= 10 and cardinality(locked.tids) = 0 then 2 * tries end;
 
             looks_on := is_hidden and terms.forbidden_flags is not null
                 and (terms.hides_jobs or place.queued_id > 0);
@@ -649,6 +679,7 @@ $$;
 --
 --   has_more             whether there may be more to claim at once
 --   is_cut               whether the claim has ended before it saw everything, though it had room for more jobs
+--   is_waiting           whether there are jobs or queues that other transactions have locked
 --   seconds_until_next   when the next job falls due, if everything was seen; in seconds, as the worker's clock may
 --                        differ from the server's
 --   places               where the next claim can go on, for each priority on which this one looked for due jobs
@@ -686,7 +717,7 @@ declare
     before :SCHEMA._private_place[] := array(
         select each from json_populate_recordset(null:::SCHEMA._private_place, places) as each);
     behind :SCHEMA._private_place[] := '{}';
-    level record; locked record; steps record; passed int[] := '{}';
+    level record; at_place :SCHEMA._private_place; locked record; steps record; passed int[] := '{}';
     -- Queues that steps have found; null as long as steps may be necessary.
     stepped :SCHEMA._private_candidate[] := case when after_queue is null then '{}' end;
     last_queue int; has_stepped boolean := false;
@@ -706,9 +737,14 @@ begin
     for level in select * from :SCHEMA._private_levels(before) loop
         passed := passed || (level.place).priority;
         continue when level.first_run_at > terms.moment;
+        at_place := level.place;
+        if terms.hides_jobs and after_queue > 0 and at_place.queued_id = 0 then
+            -- Claims before this one had no reason to look behind the first jobs in queues.
+            at_place.queued_run_at := '-infinity';
+        end if;
         loop
             select * into locked from :SCHEMA._private_lock_level(
-                terms, stepped, max_jobs - cardinality(tids), level.place, tried);
+                terms, stepped, max_jobs - cardinality(tids), at_place, tried);
             exit when not locked.needs_steps;
             select * into steps from :SCHEMA._private_step_over_queues(terms, 0, max_steps);
             stepped := steps.candidates; last_queue := steps.end_queue; terms.hides_jobs := steps.hides_jobs;
@@ -743,15 +779,12 @@ begin
     end if;
     if not (is_full or is_cut) then
         next_run_at := :SCHEMA._private_next_due(known_tasks, passed, terms.moment);
-        if is_waiting then
-            -- Nobody announces that a transaction let go of a row.
-            next_run_at := least(next_run_at, terms.moment + interval '0.1 seconds');
-        end if;
     end if;
     job_id := null;
     summary := json_build_object(
         'has_more', is_full or is_cut,
         'is_cut', is_cut,
+        'is_waiting', is_waiting,
         'seconds_until_next', case when isfinite(next_run_at) then greatest(
             date_part('epoch', next_run_at - coalesce(claimed_at, clock_timestamp())), 0) end,
         'places', to_json(behind),

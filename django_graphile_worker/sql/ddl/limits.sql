@@ -493,7 +493,7 @@ begin
                 select j.run_at, j.id, j.flags from only :SCHEMA._private_jobs as j
                 where j.is_available and j.job_queue_id is not null and j.job_queue_id = stair.queue_id
                     and j.task_id = stair.task_id and j.priority = stair.priority and j.run_at <= moment
-                order by j.run_at, j.id limit 50
+                order by j.run_at, j.id limit case when forbidden_flags is null then 1 end
             ) as early
             where forbidden_flags is null or (early.flags ?| forbidden_flags) is not true
             order by early.run_at, early.id limit 1
@@ -943,21 +943,22 @@ end
 $$;
 
 -- The lanes from which a job may start as far as their queues go: of the lanes of a free queue, which is locked here, only
--- that with the first job, and none while a job of the queue that is not parked comes before it.
+-- that with the first job, and none while a job of the queue that is not parked comes before it. And the lanes of which
+-- another transaction has locked the queue: a claim that may leave it as it is, and then nobody wakes them.
 --
 -- A lane that has the key of an unknown limit was filled by code in which the limit had another name, or the key was
 -- deleted by hand. Its jobs are sorted again: they must not start without a limit.
 create or replace function :SCHEMA._private_startable_lanes(
     lanes :SCHEMA._private_limit_lanes[], known_keys bigint[], of_tasks int[], forbidden_flags text[],
-    moment timestamptz
-) returns bigint[]
+    moment timestamptz, out startable bigint[], out busy bigint[]
+)
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $$
 declare
     unknown_lanes constant bigint[] := array(
         select lane.id from unnest(lanes) as lane where not lane.key_ids <@ known_keys);
     queue_ids constant int[] := array(select lane.queue_id from unnest(lanes) as lane where lane.queue_id > 0);
-    first_jobs bigint[];
+    locked_queues int[]; busy_queues int[]; first_jobs bigint[];
 begin
     if unknown_lanes <> '{}' then
         perform :SCHEMA._private_unpark_jobs(array(
@@ -969,15 +970,22 @@ begin
             ) as w));
     end if;
     if queue_ids <> '{}' then
+        locked_queues := array(
+            select q.id from only :SCHEMA._private_job_queues as q
+            where q.id = any (queue_ids) and q.is_available order by q.id for update skip locked);
+        busy_queues := array(
+            select q.id from only :SCHEMA._private_job_queues as q
+            where q.id = any (queue_ids) and q.is_available and q.id <> all (locked_queues));
         first_jobs := array(
-            select first.job_id from :SCHEMA._private_first_in_queues(array(
-                select q.id from only :SCHEMA._private_job_queues as q
-                where q.id = any (queue_ids) and q.is_available order by q.id for update skip locked
-            ), of_tasks, forbidden_flags, moment) as first);
+            select first.job_id from :SCHEMA._private_first_in_queues(
+                locked_queues, of_tasks, forbidden_flags, moment) as first);
     end if;
-    return array(
+    startable := array(
         select lane.id from unnest(lanes) as lane
         where not lane.id = any (unknown_lanes) and (lane.queue_id = 0 or lane.head_id = any (first_jobs)));
+    busy := array(
+        select lane.id from unnest(lanes) as lane
+        where not lane.id = any (unknown_lanes) and lane.queue_id = any (busy_queues));
 end
 $$;
 
@@ -1284,7 +1292,7 @@ as $$
 declare
     this_moment constant timestamptz := coalesce(claimed_at, now());
     moment timestamptz := coalesce(clock, clock_timestamp());
-    lanes :SCHEMA._private_limit_lanes[]; opened bigint[]; startable bigint[]; busy_lanes bigint[];
+    lanes :SCHEMA._private_limit_lanes[]; opened bigint[]; turn record; busy_lanes bigint[];
     all_keys bigint[]; keys :SCHEMA._private_key_room[];
     chosen :SCHEMA._private_chosen_job[] := '{}'; ids bigint[]; next_at timestamptz;
 begin
@@ -1303,12 +1311,12 @@ begin
         -- With room for one more than is wanted, so that a key without room afterwards is full.
         keys := array(select key from :SCHEMA._private_limit_rooms(
             all_keys, max_jobs + 1, moment, limit_names, concurrencies, rate_counts, rate_windows, bursts) as key);
-        startable := :SCHEMA._private_startable_lanes(
+        select * into turn from :SCHEMA._private_startable_lanes(
             lanes, array(select key.key_id from unnest(keys) as key where key.is_known),
             known_tasks || other_tasks, forbidden_flags, this_moment);
         select choice.keys, choice.chosen, choice.busy_lanes into keys, chosen, busy_lanes
         from :SCHEMA._private_choose_limited(
-            array(select lane from unnest(lanes) as lane where lane.id = any (startable)),
+            array(select lane from unnest(lanes) as lane where lane.id = any (turn.startable)),
             max_jobs, known_tasks, task_expiries, coalesce(claimed_at, moment), keys) as choice;
         if cardinality(chosen) > 0 then
             perform :SCHEMA._private_count_chosen(holder, chosen, keys, moment);
@@ -1329,7 +1337,8 @@ begin
                 null::json;
             delete from only :SCHEMA._private_limited_jobs as limited where limited.job_id = any (ids);
         end if;
-        perform :SCHEMA._private_settle_lanes(lanes, startable, busy_lanes, chosen, keys, moment);
+        perform :SCHEMA._private_settle_lanes(
+            lanes, turn.startable, busy_lanes || turn.busy, chosen, keys, moment);
         perform :SCHEMA._private_settle_keys(keys, opened, moment);
     end if;
     next_at := :SCHEMA._private_next_opening();

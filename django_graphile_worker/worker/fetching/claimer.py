@@ -56,14 +56,18 @@ class Claimer:
             self._directory.review()
         began = time.monotonic()
         flags = self._forbidden_flags()
-        behind = self.scan.behind(began, (tuple(self._directory.ids), tuple(flags)))
+        behind = self.scan.behind(began, (tuple(self._directory.ids), frozenset(flags)))
         limits = {"max_jobs": max_jobs, "max_per_queue": max_per_queue, "max_bytes": max_bytes}
         try:
             claimed = self._held.hold(lambda: self._claim(behind, flags, **limits))
         except psycopg.errors.QueryCanceled:
             self.scan.note_cancelled(began=began, ended=time.monotonic())
             raise
+        except BaseException:
+            self.scan.begin_again()
+            raise
         if claimed is None:
+            self.scan.begin_again()
             return claims.Claimed(claims=[], seconds_until_next=None, has_more=True)
         if not claimed.claims and self._directory.find_new_tasks():
             return replace(claimed, has_more=True)

@@ -32,8 +32,9 @@ MAX_REST = 9.0
 MAX_REST_AFTER_CANCEL = 60.0
 # Seconds: a shorter pass that has seen everything is followed by the next at once.
 QUICK = 0.01
-# Seconds: under a backlog, a job that sorts before the last claimed jobs waits so long at most.
-REST_UNDER_A_BACKLOG = 0.1
+# Seconds until the next pass if there is something left to see: a job that sorts before the last claimed jobs, under a
+# backlog; a job that another transaction has locked; a job of a task that was added while the pass was under way.
+MIN_REST = 0.1
 # Of so many priorities, those with the latest due jobs, the places are known.
 MAX_PRIORITIES = 16
 
@@ -47,6 +48,8 @@ class Scan:
         # Where steps over held queues go on in the next pass. Full claims may not come to the last queue.
         self._queue = 0
         self._began_at_first_queue = True
+        # Whether a claim of the pass has met jobs that other transactions have locked.
+        self._is_waiting = False
         # The priorities that had due jobs, the latest last.
         self._priorities = dict.fromkeys([0])
         # Whether a pass is under way, how many seconds it took so far, and when the next begins.
@@ -56,7 +59,9 @@ class Scan:
         # How many seconds the last two passes took. The quicker counts: the first one of a session is slow, for its
         # statements are planned, and any can be delayed on a busy server.
         self._last_two = (0.0, 0.0)
+        # For which jobs the pass looks, and the last claim.
         self._terms: Hashable = None
+        self._last_terms: Hashable = None
         # Whether the last claim was the end of a pass, and no job was left that could run. So it is before the first.
         self.has_seen_all = True
 
@@ -68,19 +73,19 @@ class Scan:
     def begin_again(self) -> None:
         """Have the next claim begin at the start. If there is none, nothing is left to see."""
         self._is_under_way, self._next_pass_at = False, -math.inf
-        self.has_seen_all = True
+        self._is_waiting, self.has_seen_all = False, True
 
     def behind(self, now: float, terms: Hashable) -> Place:
         """Return the place behind which the next claim looks.
 
-        A claim begins at the start if it looks for other jobs than the last one: its tasks or flags have changed.
+        A claim begins at the start if it looks for other jobs than the last pass: its tasks or flags have changed. But
+        a pass that is under way comes to its end first.
         """
-        if terms != self._terms:
-            self._terms = terms
-            self.begin_again()
-        if self._is_under_way or now < self._next_pass_at:
+        self._last_terms = terms
+        if self._is_under_way or (now < self._next_pass_at and terms == self._terms):
             return self._place
-        self._is_under_way, self._seconds = True, 0.0
+        self._terms = terms
+        self._is_under_way, self._is_waiting, self._seconds = True, False, 0.0
         self._began_at_first_queue = self._queue == 0
         return START._replace(queue=self._queue)
 
@@ -93,6 +98,7 @@ class Scan:
         if not claimed.is_cut:
             self._queue = (claimed.has_more and claimed.place.queue) or 0
         if self._is_under_way:
+            self._is_waiting = self._is_waiting or claimed.is_waiting
             self._seconds += max(claimed.seconds - SECONDS_PER_JOB * len(claimed.claims), 0.0)
             self.has_seen_all = not claimed.has_more and self._began_at_first_queue
             if not claimed.is_cut:
@@ -121,7 +127,7 @@ class Scan:
         After that, an idle worker waits: a job that comes in is announced, or found by the next poll, and a claim that
         looks only at what is new is followed by a pass.
         """
-        return None if self.has_seen_all else max(self._next_pass_at - now, 0.0)
+        return None if self.has_seen_all and not self._is_waiting else max(self._next_pass_at - now, 0.0)
 
     def _end_pass(self, ended: float, *, is_backlog: bool) -> None:
         self._is_under_way = False
@@ -130,7 +136,9 @@ class Scan:
             self._next_pass_at = ended
             return
         rest = 0.0 if self.is_quick else min(REST * min(self._last_two), MAX_REST)
-        self._next_pass_at = ended + (max(rest, REST_UNDER_A_BACKLOG) if is_backlog else rest)
+        if is_backlog or self._is_waiting or self._last_terms != self._terms:
+            rest = max(rest, MIN_REST)
+        self._next_pass_at = ended + rest
 
     def _place_after(self, behind: Place, claimed: Claimed) -> Place:
         """Return the place of the claim, with the priorities on which it did not look."""

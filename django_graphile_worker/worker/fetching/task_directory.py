@@ -70,6 +70,10 @@ class TaskDirectory:
         """Whether tasks are found by the names that jobs brought into the database."""
         return self._new_tasks is not None
 
+    def review_soon(self) -> None:
+        """Have the next claim look the names up again."""
+        self._reviewed_at = -math.inf
+
     def review(self) -> None:
         """Register the names of this worker's tasks in the database, and read their ids."""
         with self._database.cursor() as cursor:

@@ -132,12 +132,19 @@ class SharedClaimer:
         if room < 1:
             self._may_ordinary_wait = True
             return Claimed(claims=limited.claims, seconds_until_next=None, has_more=True)
-        ordinary = self._ordinary.claim(
-            max_jobs=room,
-            max_per_queue=max_per_queue,
-            max_bytes=max_bytes,
-            free_slots=max(free_slots - len(limited.claims), 0),
-        )
+        try:
+            ordinary = self._ordinary.claim(
+                max_jobs=room,
+                max_per_queue=max_per_queue,
+                max_bytes=max_bytes,
+                free_slots=max(free_slots - len(limited.claims), 0),
+            )
+        except Exception:
+            if not limited.claims:
+                raise
+            # The limited jobs are claimed, and must run. The next claim meets the error again, or it has passed.
+            self._may_ordinary_wait = True
+            return Claimed(claims=limited.claims, seconds_until_next=None, has_more=True)
         self._may_ordinary_wait = self.has_ordinary_backlog = ordinary.has_more
         together = self._together(limited, ordinary)
         return replace(together, has_more=True) if has_unsorted else together

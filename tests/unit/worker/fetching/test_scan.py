@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from django_graphile_worker.sql.claims import START, Claim, Claimed, Place
-from django_graphile_worker.worker.fetching.scan import MAX_PRIORITIES, MAX_REST, REST, REST_UNDER_A_BACKLOG, Scan
+from django_graphile_worker.worker.fetching.scan import MAX_PRIORITIES, MAX_REST, MIN_REST, REST, Scan
 
 TERMS = (("task",), ())
 SEEN_UNTIL = "2026-01-01T00:00:00+00:00"
@@ -80,7 +80,7 @@ def test_full_claim__is_followed_by_claims_behind_it_for_a_moment(worker: Worker
     behind = worker.claim(answer(level(0, job_id=8), **FULL))
     assert behind == Place([level(0)])
     assert worker.claim(answer(level(0, job_id=9), **FULL)) == Place([level(0, job_id=8)])
-    worker.now += REST_UNDER_A_BACKLOG
+    worker.now += MIN_REST
     assert worker.claim(answer(level(0), **FULL)) == START
 
 
@@ -115,7 +115,7 @@ def test_steps_over_held_queues__go_on_after_full_claims(worker: Worker) -> None
     """Else a free queue behind thousands of held ones would wait as long as other jobs keep claims full."""
     assert worker.claim(answer(level(0), queue=1000, **FULL)) == START
     assert worker.claim(answer(level(0), queue=2000, **FULL)) == Place([level(0)], 1000)
-    worker.now += REST_UNDER_A_BACKLOG
+    worker.now += MIN_REST
     assert worker.claim(answer(level(0))) == Place((), 2000)
     # The queues before that were not seen.
     assert not worker.scan.has_seen_all
@@ -148,7 +148,7 @@ def test_pass_over_many_jobs__is_not_slow(worker: Worker) -> None:
     make_slow(worker)
     worker.claim(answer(level(0), has_more=True, jobs=2000), seconds=0.05)
     assert worker.scan.is_quick
-    assert worker.scan.until_next_pass(worker.now) == pytest.approx(REST_UNDER_A_BACKLOG)
+    assert worker.scan.until_next_pass(worker.now) == pytest.approx(MIN_REST)
 
 
 def test_rest__has_a_limit(worker: Worker) -> None:
