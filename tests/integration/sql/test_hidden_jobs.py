@@ -11,7 +11,7 @@ import pytest
 from django_graphile_worker.sql import claims
 from django_graphile_worker.worker.fetching.scan import Scan
 
-TASKS = [1, 2]
+TASKS = 100
 HELD = 3000
 FREE = HELD + 1
 FLAG = """'{"paused": true}'"""
@@ -23,23 +23,42 @@ class Backlog:
     def __init__(self, connection: psycopg.Connection[Any], schema: str) -> None:
         self.connection = connection
         self.schema = schema
-        self.execute("insert into {schema}._private_tasks (identifier) values ('one'), ('two')")
+        self.execute(
+            f"insert into {{schema}}._private_tasks (identifier) select 't' || n from generate_series(1, {TASKS}) as n"
+        )
         self.execute(
             "insert into {schema}._private_job_queues (queue_name, locked_at, locked_by)"
             f" select 'held' || n, now(), 'other' from generate_series(1, {HELD}) as n"
         )
         self.execute("insert into {schema}._private_job_queues (queue_name) values ('free')")
 
-    def add(self, count: int, *, queue: str = "null", flags: str = "null", priority: int = 0, minutes: int = 60) -> int:
+    def add(
+        self,
+        count: int,
+        *,
+        task: str = "1",
+        queue: str = "null",
+        flags: str = "null",
+        priority: int = 0,
+        minutes: int = 60,
+    ) -> int:
         """Add jobs, which are due since some minutes; return the last id."""
         ids = self.execute(
             "insert into {schema}._private_jobs (task_id, job_queue_id, flags, priority, run_at)"
-            f" select 1, {queue}, {flags}::jsonb, {priority}, now() - interval '{minutes} minutes'"
+            f" select {task}, {queue}, {flags}::jsonb, {priority}, now() - interval '{minutes} minutes'"
             f" from generate_series(1, {count}) as n returning id"
         ).fetchall()
         return int(ids[-1][0])
 
-    def claims_until(self, job_id: int, *, max_jobs: int, flags: list[str] | None = None) -> int:
+    def claims_until(
+        self,
+        job_id: int,
+        *,
+        max_jobs: int,
+        flags: list[str] | None = None,
+        tasks: int = 2,
+        limited: list[int] | None = None,
+    ) -> int:
         """Claim as a worker does, a hundred times a second; return the number of claims until it has the job."""
         self.execute("vacuum analyze {schema}._private_jobs, {schema}._private_job_queues")
         scan = Scan()
@@ -50,10 +69,11 @@ class Backlog:
                 self.connection.cursor(binary=True),
                 schema=self.schema,
                 token=f"worker/{number}",
-                task_ids=TASKS,
+                task_ids=range(1, tasks + 1),
                 max_jobs=max_jobs,
                 max_per_queue=1,
                 forbidden_flags=flags,
+                limited_tasks=limited,
                 behind=behind,
             )
             scan.note(behind, replace(claimed, seconds=0.0), ended=now)
@@ -118,3 +138,61 @@ def test_job_behind_queues_whose_rows_are_locked__is_found(backlog: Backlog) -> 
             f"select from \"{backlog.schema}\"._private_job_queues where queue_name like 'q%' for update".encode()
         )
         assert backlog.claims_until(hidden, max_jobs=1) < 10
+
+
+def test_job_behind_a_few_flagged_jobs_of_a_free_queue__is_found_behind_many_held_queues(backlog: Backlog) -> None:
+    """The first steps end before the queue, and have seen no reason to look behind the first jobs."""
+    backlog.add(1500, queue="1 + n % 150", minutes=90)
+    backlog.add(25, queue=str(FREE), flags=FLAG)
+    hidden = backlog.add(1, queue=str(FREE), minutes=30)
+    assert backlog.claims_until(hidden, max_jobs=10, flags=["paused"]) < 60
+
+
+def test_job_behind_queues_that_wait_for_limited_jobs__is_found_with_one_slot(backlog: Backlog) -> None:
+    backlog.add(200, queue="1", minutes=120)
+    free_some_queues(backlog)
+    for task in "21":
+        backlog.add(60, task=task, queue="100 + n", minutes=90)
+    backlog.add(300, queue="1", minutes=70)
+    hidden = backlog.add(1)
+    assert backlog.claims_until(hidden, max_jobs=1, limited=[2], tasks=1) < 10
+
+
+def test_job_behind_many_queues_whose_rows_are_locked__is_found_with_one_slot(backlog: Backlog) -> None:
+    backlog.add(200, queue="1", minutes=120)
+    free_some_queues(backlog)
+    backlog.add(60, queue="100 + n", minutes=90)
+    backlog.add(300, queue="1", minutes=70)
+    hidden = backlog.add(1)
+    with psycopg.connect(backlog.connection.info.dsn) as other:
+        other.execute(f'select from "{backlog.schema}"._private_job_queues where id > 100 for update'.encode())
+        assert backlog.claims_until(hidden, max_jobs=1) < 10
+
+
+def test_jobs_of_many_tasks__are_found_behind_flagged_jobs_of_one(backlog: Backlog) -> None:
+    backlog.add(20_000, flags=FLAG, minutes=90)
+    hidden = backlog.add(2 * TASKS, task=f"1 + n % {TASKS}")
+    assert backlog.claims_until(hidden, max_jobs=10, flags=["paused"], tasks=TASKS) < 50
+
+
+def free_some_queues(backlog: Backlog) -> None:
+    backlog.execute(
+        "update {schema}._private_job_queues set locked_at = null, locked_by = null where id between 101 and 160"
+    )
+
+
+def test_limited_job_behind_many_flagged_ones__is_not_overtaken_in_its_queue(backlog: Backlog) -> None:
+    backlog.add(60, task="2", queue=str(FREE), flags=FLAG, minutes=90)
+    backlog.add(1, task="2", queue=str(FREE))
+    later = backlog.add(1, queue=str(FREE), minutes=30)
+    claimed = claims.claim_jobs(
+        backlog.connection.cursor(binary=True),
+        schema=backlog.schema,
+        token="worker/1",
+        task_ids=[1],
+        max_jobs=10,
+        max_per_queue=1,
+        forbidden_flags=["paused"],
+        limited_tasks=[2],
+    )
+    assert later not in [claim.id for claim in claimed.claims]

@@ -319,6 +319,22 @@ def test_a_queue__runs_one_limited_job_at_a_time(account: LimitedJobs) -> None:
     assert len(account.claim_all()) == 1
 
 
+def test_a_queue_whose_row_is_locked_for_a_moment__is_looked_at_again_soon(
+    account: LimitedJobs, raw_connection: Callable[..., Connection], worker_schema: str
+) -> None:
+    """A claim of ordinary jobs locks a queue, and leaves it if a limited job comes first. Nobody announces that."""
+    account.add(1, account=1, options="queue_name => 'q'")
+    account.sort_all()
+    other = raw_connection(autocommit=False)
+    other.execute(f'select from "{worker_schema}"._private_job_queues for no key update'.encode())
+    claimed = account.claim()
+    assert not claimed.claims
+    assert claimed.seconds_until_next is not None
+    assert claimed.seconds_until_next <= 0.1
+    other.commit()
+    assert len(account.claim(clock=datetime.now(UTC) + timedelta(seconds=1)).claims) == 1
+
+
 def test_lanes_of_held_queues__do_not_come_before_others_again_and_again(account: LimitedJobs) -> None:
     for number in range(30):
         account.add(2, account=number, options=f"queue_name => 'q{number % 20}'")

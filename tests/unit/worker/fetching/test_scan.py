@@ -195,3 +195,26 @@ def test_places__are_kept_of_the_latest_priorities(worker: Worker) -> None:
     make_slow(worker)
     worker.claim(answer(), seconds=1)
     assert list(priorities(worker.claim(answer()))) == list(range(40 - MAX_PRIORITIES, 40))
+
+
+def test_jobs_that_others_have_locked__are_looked_for_again_soon(worker: Worker) -> None:
+    worker.claim(answer(level(0), is_waiting=True, **CUT))
+    worker.claim(answer(level(0)))
+    assert worker.scan.until_next_pass(worker.now) == pytest.approx(MIN_REST)
+    worker.now += MIN_REST
+    assert worker.claim(answer(level(0))) == START
+    assert worker.scan.until_next_pass(worker.now) is None
+
+
+def test_other_terms__do_not_restart_a_pass_that_is_under_way(worker: Worker) -> None:
+    worker.claim(answer(level(0), **CUT))
+    other = (("task",), ("a flag",))
+    assert worker.claim(answer(level(0), **CUT), terms=other) == Place([level(0)])
+    worker.claim(answer(level(0)), terms=other)
+    assert worker.claim(answer(level(0)), terms=other) == START
+
+
+def test_claim_that_failed__is_repeated_from_the_start(worker: Worker) -> None:
+    worker.scan.behind(worker.now, TERMS)
+    worker.scan.begin_again()
+    assert worker.claim(answer(level(0))) == START

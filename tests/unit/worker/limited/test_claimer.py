@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import psycopg
+import pytest
+
 from django_graphile_worker.sql.claims import Claimed
 from django_graphile_worker.sql.limits.claiming import LimitedClaimed
 from django_graphile_worker.worker.limited.claimer import SharedClaimer
@@ -73,3 +76,21 @@ def test_limited_job__gets_one_of_the_next_two_slots_beside_ordinary_jobs_that_a
     assert claim(1) + claim(1) == 1
     assert not limited.is_ready
     assert claim(0) == 10
+
+
+class Failing:
+    """Ordinary jobs whose claim fails."""
+
+    def claim(self, **limits: Any) -> Claimed:
+        raise psycopg.errors.QueryCanceled
+
+
+def test_limited_jobs__run_although_the_claim_of_ordinary_jobs_fails() -> None:
+    limited = OneJob()
+    limited.is_ready = True
+    claimer = SharedClaimer(Failing(), limited, sort=lambda: False)  # type: ignore[arg-type]
+    claimed = claimer.claim(max_jobs=10, max_per_queue=1, free_slots=3, max_bytes=1)
+    assert len(claimed.claims) == 1
+    assert claimed.has_more
+    with pytest.raises(psycopg.errors.QueryCanceled):
+        claimer.claim(max_jobs=10, max_per_queue=1, free_slots=2, max_bytes=1)
