@@ -120,6 +120,20 @@ def test_a_name_that_was_looked_up_before_the_job_is_inserted__stays(
     assert cleanup(unused_queues=False).tasks == (1 if end is roll_back else 0)
 
 
+def test_a_worker_that_starts_while_names_are_deleted__reads_them_afterwards(world: World) -> None:
+    """It registers before it reads the ids of its tasks."""
+    worker = world.session()
+    with transaction.atomic():
+        assert cleanup(unused_queues=False).tasks == 1
+        registering = worker.start(
+            lambda connection: world.sql(connection).query(
+                "insert into {schema}._private_workers (id, metadata) values ('w', jsonb_build_object('tasks', '[]'))"
+            )
+        )
+        assert worker.is_waiting
+    registering.result()
+
+
 @pytest.mark.parametrize("level", LEVELS, ids=lambda level: level.name.lower())
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("is_first_seen", [True, False])

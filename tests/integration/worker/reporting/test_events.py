@@ -60,6 +60,17 @@ def test_lost_lease__is_told_with_the_former_id(worker: SteppedRunner) -> None:
     assert detail("worker_returned", "former_id") == former
 
 
+def test_lost_lease__has_the_names_of_the_tasks_read_again(worker: SteppedRunner) -> None:
+    """While the worker was not registered, a clean-up may have deleted them."""
+    worker.prepare()
+    execute("delete from {schema}._private_workers")
+    execute("delete from {schema}._private_tasks")
+    worker.parts.heartbeat._last_beat = -1e9
+    worker.parts.heartbeat.step()
+    worker.parts.fetcher.step()
+    assert execute("select count(*) > 0 from {schema}._private_tasks") == [(True,)]
+
+
 def test_trouble__is_told_when_it_is_over(worker: SteppedRunner) -> None:
     worker.prepare()
     events = worker.parts.events
