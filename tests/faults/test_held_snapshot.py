@@ -38,7 +38,7 @@ class CountingCursor:
     def fetchall(self) -> list[Any]:
         """Return the rows of a claim without jobs: only its summary."""
         summary = dict.fromkeys(
-            ("seconds_until_next", "has_more", "is_cut", "places", "queue", "seen_until", "seconds")
+            ("seconds_until_next", "has_more", "is_cut", "is_waiting", "places", "queue", "seen_until", "seconds")
         )
         return [[summary if name == "token" else None for name in claims.Claim._fields]]
 

@@ -219,10 +219,11 @@ def slow_choice_of_queues(world: World) -> Iterator[Any]:
     world.query(f"alter function {{schema}}.{name}({types}) rename to without_waiting")
     world.query(
         f"create function {{schema}}.{name}({types},"
-        """ out candidates {schema}._private_candidate[], out end_run_at timestamptz, out end_id bigint)
+        """ out candidates {schema}._private_candidate[], out end_run_at timestamptz, out end_id bigint,
+            out is_blocked boolean)
         language plpgsql as $$
         begin
-            select looked.* into candidates, end_run_at, end_id
+            select looked.* into candidates, end_run_at, end_id, is_blocked
             from {schema}.without_waiting($1, $2, $3, $4, $5) as looked;
             if current_setting('faults.no_wait', true) is distinct from 'on' then
                 perform pg_advisory_xact_lock_shared(4711);
@@ -247,8 +248,10 @@ def test_queue_that_another_claim_has_just_locked__is_not_claimed(world: World, 
         quick.execute("set faults.no_wait = on")
         late = threads.submit(claim, world, slow, "slow")
         world.wait_until(lambda: world.value("select exists (select from pg_locks where objid = 4711 and not granted)"))
-        assert claim(world, quick, "quick") == [first]
-        slow_choice_of_queues.execute("select pg_advisory_unlock(4711)")
+        try:
+            assert claim(world, quick, "quick") == [first]
+        finally:
+            slow_choice_of_queues.execute("select pg_advisory_unlock(4711)")
         assert late.result() == []
     assert world.job(second).locked_by is None
 

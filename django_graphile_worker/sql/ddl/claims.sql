@@ -224,15 +224,16 @@ end
 $$;
 
 -- The same for jobs in queues: returns the first job of each free queue. The queues that this claim has tried are left
--- out.
+-- out. "is_blocked": some of the jobs cannot run.
 create or replace function :SCHEMA._private_look_at_queues(
     terms :SCHEMA._private_claim_terms, place :SCHEMA._private_place, of_tasks int[], tried int[], most int,
-    out candidates :SCHEMA._private_candidate[], out end_run_at timestamptz, out end_id bigint
+    out candidates :SCHEMA._private_candidate[], out end_run_at timestamptz, out end_id bigint, out is_blocked boolean
 )
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
-    examined constant int := case when terms.forbidden_flags is null then 100 else 1000 end + 2 * most;
+    examined constant int := case when terms.forbidden_flags is null then 100 else 1000 end + most;
     per_task constant int := 4 + ceil(2.0 * examined / greatest(cardinality(of_tasks), 2));
+    queues_seen int;
 begin
     with entry as materialized (
         select task.id as task_id, job.run_at, job.id, job.job_queue_id, job.flags
@@ -262,11 +263,14 @@ begin
     )
     select coalesce(array_agg(row(null, head.job_queue_id, place.priority, head.run_at, head.id)
             :::SCHEMA._private_candidate), '{}'),
-        (select bound.run_at from bound), (select bound.id from bound)
-    into candidates, end_run_at, end_id
+        (select bound.run_at from bound), (select bound.id from bound), (
+            select count(distinct entry.job_queue_id) from entry
+            where not exists (select from bound where (entry.run_at, entry.id) > (bound.run_at, bound.id)))
+    into candidates, end_run_at, end_id, queues_seen
     from head
     -- Not a join: the planner could read all queues for it.
     where (select queue.is_available from only :SCHEMA._private_job_queues as queue where queue.id = head.job_queue_id);
+    is_blocked := terms.forbidden_flags is not null or queues_seen > cardinality(candidates);
 end
 $$;
 
@@ -380,8 +384,8 @@ begin
             select queue.* from unnest(queues) as queue
             union all
             select step.* from unnest(stepped) as step
-            where step.priority <= of_priority and step.queue_id <> all (tried) and not exists (
-                select from unnest(queues) as queue where queue.queue_id = step.queue_id)
+            where step.priority <= of_priority and step.queue_id <> all (tried)
+                and step.queue_id <> all (array(select queue.queue_id from unnest(queues) as queue))
         ) as each
         where end_id is null or (each.run_at, each.id) <= (end_run_at, end_id)
         order by each.run_at, each.id
@@ -539,7 +543,7 @@ language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
     due record; plain record; queued record; turn record; locked record;
     chosen :SCHEMA._private_candidate[]; heads :SCHEMA._private_candidate[]; chosen_queues int[];
-    wanted int; tries int; is_full boolean; is_hidden boolean := false; looks_on boolean;
+    wanted int; tries int; is_full boolean; is_short boolean; is_hidden boolean := false; looks_on boolean;
 begin
     tids := '{}'; queue_ids := '{}'; bytes := 0; is_cut := false; is_waiting := false; needs_steps := false;
     select * into due from :SCHEMA._private_due_tasks(terms, place);
@@ -558,7 +562,8 @@ begin
             tries := coalesce(tries, wanted);
             select * into plain from :SCHEMA._private_look_at_jobs(terms, place, due.plain, wanted);
             select * into queued from :SCHEMA._private_look_at_queues(terms, place, due.queued, tried, tries);
-            is_hidden := queued.end_id is not null and cardinality(queued.candidates) < tries;
+            is_short := queued.end_id is not null and cardinality(queued.candidates) < tries;
+            is_hidden := is_short and queued.is_blocked;
             if is_hidden and stepped is null then
                 -- The next claim makes steps, if this one has locked jobs already.
                 needs_steps := tids = '{}';
@@ -588,7 +593,7 @@ begin
 
             looks_on := is_hidden and terms.forbidden_flags is not null
                 and (terms.hides_jobs or place.queued_id > 0);
-            is_cut := is_full or plain.end_id is not null or looks_on;
+            is_cut := is_full or plain.end_id is not null or looks_on or is_short and not is_hidden;
             if is_full then
                 -- What was chosen is taken, or cannot be had now.
                 place := :SCHEMA._private_place_behind(
