@@ -252,7 +252,8 @@ begin
     with returning_job as materialized (
         select ended.*, job.id, job.task_id, job.job_queue_id, job.revision, job.created_at, job.run_at, job.attempts,
             job.max_attempts, job.key, job.locked_by, marker.attempts as attempts_before,
-            :SCHEMA._private_is_dropped(marker.kind, coalesce(ended.payload::json, job.payload)) as is_dropped
+            :SCHEMA._private_is_dropped(marker.kind, coalesce(ended.payload::json, job.payload)) as is_dropped,
+            marker.kind = 'removed' is true as is_removed
         from unnest(tids, payloads, durations, history_payloads) as ended(tid, payload, duration, history_payload)
         cross join lateral (
             select each.* from only :SCHEMA._private_jobs as each where each.ctid = ended.tid offset 0) as job
@@ -272,9 +273,10 @@ begin
     )
     select array_agg(job.id), array_agg(row(
         job.id, job.task_id, job.job_queue_id, job.revision, job.created_at, job.run_at, job.attempts, job.max_attempts,
-        job.key, job.locked_by, null, 4, null, this_moment - job.duration * interval '1 microsecond', this_moment,
+        job.key, job.locked_by, null, case when job.duration is null then 6 else 4 end,
+        case when job.is_removed then 3 end, this_moment - job.duration * interval '1 microsecond', this_moment,
         null, null, null, null, job.history_payload, null):::SCHEMA._private_ended_attempt)
-        filter (where job.duration is not null)
+        filter (where job.duration is not null or job.is_removed)
     into returned_ids, attempts
     from returning_job as job;
     perform :SCHEMA._private_record_attempts(attempts, keeping);

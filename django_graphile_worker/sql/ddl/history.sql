@@ -115,7 +115,7 @@ begin
         attempt.kept_payload, attempt.added_at, attempt.started_at, attempt.started_at,
         case when attempt.status <> 0 then attempt.ended_at end, attempt.value,
         -- A job that was removed, or cancelled while it waited, made no attempt.
-        case when told.worker_id is null and attempt.exception_class is null then '[]' else jsonb_build_array(
+        case when attempt.outcome = 6 or told.worker_id is null and attempt.exception_class is null then '[]' else jsonb_build_array(
             jsonb_build_object('worker_id', case when attempt.outcome <> 9 then told.worker_id end,
                 'started_at', date_part('epoch', attempt.started_at), 'ended_at', date_part('epoch', attempt.ended_at),
                 'exception_class', attempt.exception_class, 'traceback', attempt.error)) end,
@@ -128,7 +128,9 @@ begin
         else (keeping ->> 'default')::float8 end as seconds) as kept
     where attempt.status is not null and (kept.seconds is not null
         or exists (select from only :SCHEMA._private_results as result where result.job_id = attempt.job_id)
-        or exists (select from only :SCHEMA._private_waiters as waiter where waiter.job_id = attempt.job_id))
+        -- Not before the end: the attempts of a job without a kept result write no row that could follow this one.
+        or attempt.status <> 0 and exists (
+            select from only :SCHEMA._private_waiters as waiter where waiter.job_id = attempt.job_id))
     on conflict on constraint results_pkey do update set
         task_identifier = excluded.task_identifier, queue_name = excluded.queue_name, job_key = excluded.job_key,
         status = excluded.status, revision = excluded.revision,

@@ -985,7 +985,11 @@ begin
         where not lane.id = any (unknown_lanes) and (lane.queue_id = 0 or lane.head_id = any (first_jobs)));
     busy := array(
         select lane.id from unnest(lanes) as lane
-        where not lane.id = any (unknown_lanes) and lane.queue_id = any (busy_queues));
+        where case when lane.id = any (unknown_lanes) then exists (
+                -- Its first job is locked, and could not be sorted again.
+                select from only :SCHEMA._private_limited_jobs as w
+                where w.job_id = lane.head_id and w.lane_id = lane.id)
+            else lane.queue_id = any (busy_queues) end);
 end
 $$;
 

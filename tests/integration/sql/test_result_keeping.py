@@ -10,15 +10,17 @@ import pytest
 from django.db import connection
 
 from django_graphile_worker import add_job, complete_jobs, permanently_fail_jobs, registry, remove_job
-from django_graphile_worker.sql import recovery
+from django_graphile_worker.sql import recovery, releases
 from django_graphile_worker.sql.inspection.job_search.criteria import Criteria
 from django_graphile_worker.sql.job_actions.bulk_steps import Call, run_step
 from django_graphile_worker.sql.job_actions.changes import FAIL, Change
 from django_graphile_worker.sql.records.history import HistoryOutcome
 from django_graphile_worker.sql.records.results import ResultStatus
+from django_graphile_worker.sql.releases import StoppedRun
 from django_graphile_worker.sql.result_keeping import NOTHING_KEPT, ResultKeeping, keeping
 from tests.support import records
 from tests.support.factories import cancel_claimed, make_job
+from tests.support.slot import make_claim
 from tests.support.stepped_worker import own_tasks
 
 pytestmark = pytest.mark.django_db
@@ -156,6 +158,32 @@ def test_cancelled_job_of_a_dead_worker__is_removed_in_its_result(worker_schema:
     assert (removed.status, removed.job_key) == (ResultStatus.REMOVED, "order 4711")
     (row,) = records.history(worker_schema)
     assert (row.job_key, row.attempt) == ("order 4711", 3)
+
+
+@pytest.mark.parametrize(
+    ("has_begun", "outcome"), [(True, HistoryOutcome.INTERRUPTED), (False, HistoryOutcome.REMOVED_BY_OPERATOR)]
+)
+def test_running_job_that_was_removed_and_is_returned__is_removed_in_its_result(
+    has_begun: bool, outcome: int, worker_schema: str
+) -> None:
+    job_id = make_job("keeps", key="order 4711", locked_by="django-worker-1/1", attempts=1)
+    cancel_claimed(job_id, "removed")
+    run = StoppedRun(make_claim(id=job_id, token="django-worker-1/1"), 7 if has_begun else None)
+    with connection.cursor() as cursor:
+        releases.return_stopped(cursor, [run], schema=worker_schema, keeping=EVERYTHING)
+    removed = records.results(worker_schema)[job_id]
+    assert (removed.status, removed.job_key) == (ResultStatus.REMOVED, "order 4711")
+    assert len(removed.attempts) == has_begun
+    (row,) = records.history(worker_schema)
+    assert (row.outcome, row.job_key) == (outcome, "order 4711")
+
+
+def test_awaited_job_without_a_result__has_none_before_its_end(worker_schema: str) -> None:
+    """Its success writes no row: one of a lost attempt would say that it was removed."""
+    lost = make_job("plain", locked_by=f"{DEAD}/1", attempts=1)
+    records.wait_for(worker_schema, lost)
+    recover(worker_schema, EVERYTHING)
+    assert records.results(worker_schema) == {}
 
 
 def test_recovery_without_results__writes_nothing(worker_schema: str) -> None:

@@ -459,6 +459,23 @@ def test_a_limit_that_was_renamed__does_not_let_parked_jobs_start_without_a_limi
     assert len(new.claim_all()) == 2
 
 
+def test_a_limit_that_was_renamed__leaves_a_job_that_another_session_has_locked_for_a_moment(
+    make: Callable[..., LimitedJobs],
+) -> None:
+    old = make(old={"concurrency": 2})
+    old.add(1, old=1)
+    old.sort_all()
+    new = make(account={"concurrency": 2})
+    with old.connection.transaction():
+        old.execute("select from {schema}._private_jobs for update")
+        busy = new.claim()
+        assert (busy.claims, busy.has_more) == ([], False)
+        assert busy.seconds_until_next == pytest.approx(0.1, abs=0.1)
+    new.execute("update {schema}._private_limit_lanes set ready_at = now()")
+    assert new.claim_all() == []
+    assert new.count("_private_limited_jobs") == 0
+
+
 def test_a_limit_that_was_added__counts_for_jobs_that_are_sorted_from_now_on(make: Callable[..., LimitedJobs]) -> None:
     """Jobs in lanes finish under the keys with which they were sorted."""
     old = make(account={"concurrency": 3})
