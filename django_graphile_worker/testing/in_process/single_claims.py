@@ -154,7 +154,7 @@ class SingleClaims:
         self._is_reviewed = True
 
     def _claim(self) -> Claimed:
-        behind = claims.START
+        behind, is_waiting = claims.START, False
         while True:
             with self._database.cursor() as cursor:
                 claimed = claims.claim_jobs(
@@ -169,6 +169,8 @@ class SingleClaims:
                     behind=behind,
                     limited_tasks=() if self.limited is None else self.limited.task_ids,
                 )
+            is_waiting = is_waiting or claimed.is_waiting
             if not claimed.is_cut:
-                return claimed
+                # A job that another transaction has locked is due now.
+                return replace(claimed, seconds_until_next=0.0) if is_waiting else claimed
             behind = claimed.place

@@ -9,6 +9,7 @@ from datetime import timedelta
 import pytest
 
 from django_graphile_worker.schedules.policies import MOST_TICKS
+from django_graphile_worker.sql.schedules.due import read_due
 from django_graphile_worker.worker.scheduling.parts import MOST_AT_ONCE
 from django_graphile_worker.worker.scheduling.rounds import Rounds
 from django_graphile_worker.worker.scheduling.turns import FIRST_READ, LOOK
@@ -37,6 +38,8 @@ def world(raw_connection: Callable[..., RawConnection], worker_schema: str) -> S
     )
     world.settle(world.worker()[0])
     world.now = NOON + MINUTE
+    # One plan for the statement, however many times it runs.
+    world.execute("analyze :S._private_schedules")
     return world
 
 
@@ -51,19 +54,25 @@ def number_of_jobs(world: ScheduleWorld) -> int:
     return int(number)
 
 
+def first_ids(session: RawConnection, world: ScheduleWorld, number: int) -> list[int]:
+    """Return the schedules that workers read first, by their statement: all are due at the same time."""
+    with session.cursor() as cursor:
+        return [each.id for each in read_due(cursor, schema=world.schema, most=number, now=world.now).schedules]
+
+
 def lock_first(session: RawConnection, world: ScheduleWorld, number: int) -> None:
     """Lock the schedules that workers read first."""
     session.execute(
-        f'select from "{world.schema}"._private_schedules where id in (select id from'
-        f' "{world.schema}"._private_schedules order by next_at limit {number}) for update'.encode()
+        f'select from "{world.schema}"._private_schedules where id = any (%s) for update'.encode(),
+        [first_ids(session, world, number)],
     )
 
 
 def fire_next(world: ScheduleWorld, number: int) -> None:
     """Move the schedules that are first, as another worker does."""
     world.execute(
-        "update :S._private_schedules set next_at = next_at + interval '1 minute' where id in"
-        f" (select id from :S._private_schedules order by next_at limit {number})"
+        "update :S._private_schedules set next_at = next_at + interval '1 minute' where id = any (%s)",
+        first_ids(world.connection, world, number),
     )
 
 
