@@ -26,7 +26,8 @@ select job_id, job_task_id, job_attempts, job_payload, queue_id, job_priority, j
     job_key, job_revision, job_flags, job_error, job_created_at, job_updated_at, name_of_queue, summary
 from :SCHEMA._private_claim_jobs(
     %(token)s::text, %(task_ids)s::int[], %(max_jobs)s::int, %(max_per_queue)s::int, %(max_bytes)s::bigint,
-    %(forbidden_flags)s::text[], %(limited_tasks)s::int[], %(now)s::timestamptz, %(places)s::json, %(queue)s::int)"""
+    %(forbidden_flags)s::text[], %(limited_tasks)s::int[], %(now)s::timestamptz, %(places)s::json, %(queue)s::int,
+    %(freed_queues)s::int[])"""
 
 UNLIMITED_BYTES = 2**62
 
@@ -138,12 +139,14 @@ def claim_jobs(
     limited_tasks: Collection[int] | None = None,
     now: datetime | None = None,
     behind: Place = START,
+    freed_queues: Collection[int] = (),
 ) -> Claimed:
     """Claim up to ``max_jobs`` runnable jobs, of each queue up to ``max_per_queue``.
 
     Their payloads have at most ``max_bytes`` together, but for the first job. ``limited_tasks`` are the ids of the
     worker's limited tasks: no job of a queue is claimed before a limited job that comes first. ``behind`` is the place
-    of an earlier claim; by default the claim begins at the start of the backlog.
+    of an earlier claim; by default the claim begins at the start of the backlog. Jobs of ``freed_queues`` are found
+    wherever they stand.
     """
     cursor.execute(
         statement(CLAIM_JOBS, schema),
@@ -158,6 +161,7 @@ def claim_jobs(
             "now": now,
             "places": json.dumps(behind.levels) if behind.levels else None,
             "queue": behind.queue,
+            "freed_queues": int_array(freed_queues) if freed_queues else None,
         },
     )
     claims, summary = claims_of_rows(cursor.fetchall(), token)

@@ -61,6 +61,7 @@ class ReleaserCallbacks:
             self._parts.fetcher.expect(seconds)
 
     def queues_freed(self, queue_ids: set[int]) -> None:
+        self._parts.claimer.note_freed_queues(queue_ids)
         self._parts.wake_fetcher()
 
     def queues_released(self, queue_ids: Sequence[int]) -> None:

@@ -231,7 +231,7 @@ create or replace function :SCHEMA._private_look_at_queues(
 )
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
-    examined constant int := case when terms.forbidden_flags is null then 100 else 1000 end + most;
+    examined constant int := case when terms.forbidden_flags is null then 100 else 1000 end + least(most, 500);
     per_task constant int := 4 + ceil(2.0 * examined / greatest(cardinality(of_tasks), 2));
     queues_seen int;
 begin
@@ -319,16 +319,33 @@ begin
 end
 $$;
 
--- Steps from queue to queue, past those that are held. Returns the first due job of each free one, and the queue behind
--- which to go on, null after the last. "hides_jobs": in one of them a job may stand behind many with forbidden flags.
-create or replace function :SCHEMA._private_step_over_queues(
-    terms :SCHEMA._private_claim_terms, after_queue int, most int,
-    out candidates :SCHEMA._private_candidate[], out end_queue int, out hides_jobs boolean
-)
+-- The first due job of each of these queues, unless a limited job of the queue comes first. So many jobs with forbidden
+-- flags are passed.
+create or replace function :SCHEMA._private_heads_of_queues(
+    terms :SCHEMA._private_claim_terms, queue_ids int[], max_forbidden int
+) returns :SCHEMA._private_candidate[]
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+begin
+    return array(
+        select row(head.*):::SCHEMA._private_candidate
+        from :SCHEMA._private_first_of_queues(terms, queue_ids, 1, max_forbidden) as head
+        left join :SCHEMA._private_first_in_queues(
+            case when terms.limited_tasks is null then '{}' else queue_ids end,
+            terms.limited_tasks, terms.forbidden_flags, terms.moment
+        ) as limited on limited.queue_id = head.queue_id
+        where (head.priority, head.run_at, head.id)
+            < (limited.job_priority, limited.job_run_at, limited.job_id) is not false);
+end
+$$;
+
+-- Steps from queue to queue behind one, past those that are held.
+create or replace function :SCHEMA._private_step_over_queues(terms :SCHEMA._private_claim_terms, after_queue int)
+returns :SCHEMA._private_steps
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
-    most_forbidden constant int := 20;
+    max_forbidden constant int := 20;
     free_queues int[];
+    steps :SCHEMA._private_steps;
 begin
     with recursive step (queue_id, number) as (
         select after_queue, 0
@@ -338,33 +355,26 @@ begin
             where j.is_available and j.job_queue_id is not null and j.job_queue_id > step.queue_id
             order by j.job_queue_id, j.task_id, j.priority, j.run_at, j.id limit 1
         ), step.number + 1
-        from step where step.queue_id is not null and step.number < most
+        from step where step.queue_id is not null and step.number < terms.max_steps
     )
     select coalesce(array_agg(step.queue_id) filter (where step.number > 0 and (
             select queue.is_available from only :SCHEMA._private_job_queues as queue
             where queue.id = step.queue_id)), '{}'),
         (array_agg(step.queue_id order by step.number desc))[1]
-    into free_queues, end_queue
+    into free_queues, steps.end_queue
     from step;
-    candidates := array(
-        select row(head.*):::SCHEMA._private_candidate
-        from :SCHEMA._private_first_of_queues(terms, free_queues, 1, most_forbidden) as head
-        left join :SCHEMA._private_first_in_queues(
-            case when terms.limited_tasks is null then '{}' else free_queues end,
-            terms.limited_tasks, terms.forbidden_flags, terms.moment
-        ) as limited on limited.queue_id = head.queue_id
-        where (head.priority, head.run_at, head.id)
-            < (limited.job_priority, limited.job_run_at, limited.job_id) is not false);
-    hides_jobs := terms.forbidden_flags is not null and exists (
+    steps.queues := :SCHEMA._private_heads_of_queues(terms, free_queues, max_forbidden);
+    steps.hides_jobs := terms.forbidden_flags is not null and exists (
         select from (
             select each.id from unnest(free_queues) as each(id)
-            except select each.queue_id from unnest(candidates) as each
+            except select each.queue_id from unnest(steps.queues) as each
         ) as other
         cross join lateral (
             select from only :SCHEMA._private_jobs as j
             where j.is_available and j.job_queue_id is not null and j.job_queue_id = other.id
-            order by j.job_queue_id, j.task_id, j.priority, j.run_at, j.id offset most_forbidden - 1 limit 1
+            order by j.job_queue_id, j.task_id, j.priority, j.run_at, j.id offset max_forbidden - 1 limit 1
         ) as many);
+    return steps;
 end
 $$;
 
@@ -531,24 +541,22 @@ $$;
 
 -- Locks due jobs on one priority behind a place, at most so many. Returns them with the queues among them, and the
 -- place behind which the next claim can go on: everything before it was seen. "tried" are the queues that this claim
--- has tried. "stepped" are queues that were found by steps. If most queues with due jobs are held, and no steps were
--- made yet, nothing is locked, and "needs_steps" says so. "is_cut": there may be more than was seen.
+-- has tried. If queues hide others, steps are made, once in a claim. "is_cut": there may be more than was seen.
 create or replace function :SCHEMA._private_lock_level(
-    terms :SCHEMA._private_claim_terms, stepped :SCHEMA._private_candidate[], most int,
-    inout place :SCHEMA._private_place, inout tried int[],
-    out tids tid[], out queue_ids int[], out bytes bigint, out is_cut boolean, out is_waiting boolean,
-    out needs_steps boolean
+    terms :SCHEMA._private_claim_terms, most int,
+    inout steps :SCHEMA._private_steps, inout place :SCHEMA._private_place, inout tried int[],
+    out tids tid[], out queue_ids int[], out bytes bigint, out is_cut boolean, out is_waiting boolean
 )
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
     due record; plain record; queued record; turn record; locked record;
     chosen :SCHEMA._private_candidate[]; heads :SCHEMA._private_candidate[]; chosen_queues int[];
-    wanted int; tries int; is_full boolean; is_short boolean; is_hidden boolean := false; looks_on boolean;
+    wanted int; tries int; is_full boolean; is_short boolean; is_hidden boolean := false; moves_on boolean;
 begin
-    tids := '{}'; queue_ids := '{}'; bytes := 0; is_cut := false; is_waiting := false; needs_steps := false;
+    tids := '{}'; queue_ids := '{}'; bytes := 0; is_cut := false; is_waiting := false;
     select * into due from :SCHEMA._private_due_tasks(terms, place);
     if due.queued = '{}' and (due.plain = '{}' or cardinality(due.plain) = 1 and terms.forbidden_flags is null)
-        and not exists (select from unnest(stepped) as each where each.priority <= place.priority)
+        and not exists (select from unnest(steps.queues) as each where each.priority <= place.priority)
     then
         select * into locked from :SCHEMA._private_lock_first_jobs(terms, place, due.plain[1], most);
         tids := locked.tids; bytes := locked.bytes; is_waiting := locked.is_waiting;
@@ -564,14 +572,11 @@ begin
             select * into queued from :SCHEMA._private_look_at_queues(terms, place, due.queued, tried, tries);
             is_short := queued.end_id is not null and cardinality(queued.candidates) < tries;
             is_hidden := is_short and queued.is_blocked;
-            if is_hidden and stepped is null then
-                -- The next claim makes steps, if this one has locked jobs already.
-                needs_steps := tids = '{}';
-                is_cut := true;
-                return;
+            if is_hidden and steps.queues is null then
+                steps := :SCHEMA._private_step_over_queues(terms, 0);
             end if;
             chosen := :SCHEMA._private_choose(place.priority, plain.candidates, plain.end_run_at, plain.end_id,
-                queued.candidates, stepped, tried, tries);
+                queued.candidates, steps.queues, tried, tries);
             is_full := cardinality(chosen) = tries;
             heads := array(select each from unnest(chosen) as each where each.queue_id is not null);
             chosen_queues := array(select each.queue_id from unnest(heads) as each);
@@ -591,9 +596,9 @@ begin
             -- If others hold all the locks again and again, each round tries twice as many queues.
             tries := case when round >= 10 and cardinality(locked.tids) = 0 then 2 * tries end;
 
-            looks_on := is_hidden and terms.forbidden_flags is not null
-                and (terms.hides_jobs or place.queued_id > 0);
-            is_cut := is_full or plain.end_id is not null or looks_on or is_short and not is_hidden;
+            moves_on := is_short and (not is_hidden or terms.forbidden_flags is not null
+                and (steps.hides_jobs is true or place.queued_id > 0));
+            is_cut := is_full or plain.end_id is not null or moves_on;
             if is_full then
                 -- What was chosen is taken, or cannot be had now.
                 place := :SCHEMA._private_place_behind(
@@ -601,8 +606,8 @@ begin
             else
                 place.run_at := coalesce(plain.end_run_at, 'infinity'); place.id := coalesce(plain.end_id, 0);
             end if;
-            -- Not over queues that were left out, because other jobs come first.
-            if looks_on and not exists (
+            -- Not over queues that were left out, because other jobs come first, or because the claim is full.
+            if moves_on and (is_hidden or not is_full) and not exists (
                 select from unnest(queued.candidates) as each where each.queue_id <> all (tried))
             then
                 place.queued_run_at := queued.end_run_at; place.queued_id := queued.end_id;
@@ -702,9 +707,10 @@ $$;
 --                        start before a limited job of the queue that comes first
 --   places, after_queue  of the summary of the claim behind which to go on. Without places it begins at the start;
 --                        without a queue it makes no steps
+--   freed_queues         queues that were freed: their jobs may stand before the places
 create or replace function :SCHEMA._private_claim_jobs(
     holder text, known_tasks int[], max_jobs int, per_queue int, max_bytes bigint, forbidden_flags text[],
-    limited_tasks int[], claimed_at timestamptz, places json, after_queue int
+    limited_tasks int[], claimed_at timestamptz, places json, after_queue int, freed_queues int[]
 ) returns table (
     job_id bigint, job_task_id int, job_attempts smallint, job_payload text, queue_id int,
     job_priority smallint, job_run_at float8, job_max_attempts smallint, job_key text, job_revision int,
@@ -717,15 +723,12 @@ set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set e
 set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan
 as $$
 declare
-    max_steps constant int := least(1000, 200 + max_jobs) / case when forbidden_flags is null then 1 else 2 end;
     terms :SCHEMA._private_claim_terms;
     before :SCHEMA._private_place[] := array(
         select each from json_populate_recordset(null:::SCHEMA._private_place, places) as each);
     behind :SCHEMA._private_place[] := '{}';
-    level record; at_place :SCHEMA._private_place; locked record; steps record; passed int[] := '{}';
-    -- Queues that steps have found; null as long as steps may be necessary.
-    stepped :SCHEMA._private_candidate[] := case when after_queue is null then '{}' end;
-    last_queue int; has_stepped boolean := false;
+    level record; at_place :SCHEMA._private_place; locked record; steps :SCHEMA._private_steps; passed int[] := '{}';
+    last_queue int; has_stepped boolean;
     tids tid[] := '{}'; queue_ids int[] := '{}'; tried int[] := '{}'; bytes bigint := 0;
     is_cut boolean := false; is_waiting boolean := false; is_full boolean; next_run_at timestamptz;
 begin
@@ -734,33 +737,35 @@ begin
     terms.known_tasks := known_tasks; terms.limited_tasks := limited_tasks; terms.forbidden_flags := forbidden_flags;
     terms.per_queue := per_queue;
     terms.running := case when max_jobs >= 100 then :SCHEMA._private_running_transactions() else '{}' end;
-    if after_queue > 0 then
-        select * into steps from :SCHEMA._private_step_over_queues(terms, after_queue, max_steps);
-        stepped := steps.candidates; last_queue := steps.end_queue; terms.hides_jobs := steps.hides_jobs;
-        has_stepped := true;
+    terms.max_steps := least(1000, 200 + max_jobs) / case when forbidden_flags is null then 1 else 2 end;
+    if after_queue is null and freed_queues is null then
+        steps.queues := '{}';
+    elsif after_queue is null then
+        steps.queues := :SCHEMA._private_heads_of_queues(terms, array(
+            select queue.id from only :SCHEMA._private_job_queues as queue
+            where queue.id = any (freed_queues) and queue.is_available), 1000);
+    elsif after_queue > 0 then
+        steps := :SCHEMA._private_step_over_queues(terms, after_queue);
     end if;
     for level in select * from :SCHEMA._private_levels(before) loop
         passed := passed || (level.place).priority;
         continue when level.first_run_at > terms.moment;
         at_place := level.place;
-        if terms.hides_jobs and after_queue > 0 and at_place.queued_id = 0 then
+        if steps.hides_jobs and after_queue > 0 and at_place.queued_id = 0 then
             -- Claims before this one had no reason to look behind the first jobs in queues.
             at_place.queued_run_at := '-infinity';
         end if;
-        loop
-            select * into locked from :SCHEMA._private_lock_level(
-                terms, stepped, max_jobs - cardinality(tids), at_place, tried);
-            exit when not locked.needs_steps;
-            select * into steps from :SCHEMA._private_step_over_queues(terms, 0, max_steps);
-            stepped := steps.candidates; last_queue := steps.end_queue; terms.hides_jobs := steps.hides_jobs;
-            has_stepped := true;
-        end loop;
+        select * into locked from :SCHEMA._private_lock_level(
+            terms, max_jobs - cardinality(tids), steps, at_place, tried);
+        steps := locked.steps;
         tids := tids || locked.tids; queue_ids := queue_ids || locked.queue_ids; bytes := bytes + locked.bytes;
         tried := locked.tried; behind := behind || locked.place; is_waiting := is_waiting or locked.is_waiting;
         is_cut := locked.is_cut;
         exit when is_cut or bytes > max_bytes;
     end loop;
     is_full := cardinality(tids) >= max_jobs;
+    has_stepped := after_queue is not null and steps.queues is not null;
+    last_queue := steps.end_queue;
     if bytes > max_bytes then
         select * into locked from :SCHEMA._private_within_bytes(max_bytes, tids);
         is_full := true;

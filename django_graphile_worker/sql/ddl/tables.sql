@@ -11,12 +11,15 @@ create type :SCHEMA._private_claim_terms as (
   moment timestamptz,
   seen_until timestamptz,
   running xid[],
-  -- Whether jobs in free queues may stand behind many with forbidden flags.
-  hides_jobs boolean
+  max_steps int
 );
 
 -- A job that can be claimed; tid is null where it stands for its queue.
 create type :SCHEMA._private_candidate as (tid tid, queue_id int, priority int, run_at timestamptz, id bigint);
+
+-- Queues that were found otherwise than by their due jobs; null as long as steps may become necessary. Behind which queue
+-- the steps go on, and whether jobs in the free queues may stand behind many with forbidden flags.
+create type :SCHEMA._private_steps as (queues :SCHEMA._private_candidate[], end_queue int, hides_jobs boolean);
 
 -- Behind which job of a priority a claim goes on, and behind which of those in queues.
 create type :SCHEMA._private_place as (

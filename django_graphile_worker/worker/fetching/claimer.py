@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
 import psycopg
@@ -16,6 +17,8 @@ from django_graphile_worker.worker.fetching.held_claims import HeldClaims
 from django_graphile_worker.worker.fetching.scan import Scan
 from django_graphile_worker.worker.fetching.task_directory import TaskDirectory
 from django_graphile_worker.worker.job_clock import JobClock
+
+MAX_FREED_QUEUES = 1000
 
 
 class Claimer:
@@ -40,6 +43,9 @@ class Claimer:
         # Called with every answer of the claim statement.
         self._on_answer = on_answer
         self.scan = Scan()
+        # Queues that this worker has released, for the next claim that does not begin at the start: their jobs stand
+        # before its place. Other threads add to it. What does not fit in is found by a claim from the start.
+        self._freed_queues: deque[int] = deque(maxlen=MAX_FREED_QUEUES)
         # The ids of the limited tasks of the worker.
         self.limited_tasks: Callable[[], Collection[int]] = tuple
 
@@ -57,9 +63,10 @@ class Claimer:
         began = time.monotonic()
         flags = self._forbidden_flags()
         behind = self.scan.behind(began, (tuple(self._directory.ids), frozenset(flags)))
+        freed = self._freed_for(behind)
         limits = {"max_jobs": max_jobs, "max_per_queue": max_per_queue, "max_bytes": max_bytes}
         try:
-            claimed = self._held.hold(lambda: self._claim(behind, flags, **limits))
+            claimed = self._held.hold(lambda: self._claim(behind, freed, flags, **limits))
         except psycopg.errors.QueryCanceled:
             self.scan.note_cancelled(began=began, ended=time.monotonic())
             raise
@@ -74,6 +81,8 @@ class Claimer:
         ended = time.monotonic()
         self._on_answer(claimed)
         self.scan.note(behind, claimed, ended=ended)
+        if freed and claimed.has_more:
+            self.note_freed_queues({*freed} - {claim.queue_id for claim in claimed.claims})
         until_pass = self.scan.until_next_pass(ended)
         if until_pass is None:
             return claimed
@@ -84,7 +93,18 @@ class Claimer:
             has_more=claimed.has_more or not until_pass,
         )
 
-    def _claim(self, behind: claims.Place, forbidden_flags: Sequence[str], **limits: int) -> claims.Claimed:
+    def note_freed_queues(self, queue_ids: Iterable[int]) -> None:
+        """Have the next claim look for jobs of these queues."""
+        self._freed_queues.extend(queue_ids)
+
+    def _freed_for(self, behind: claims.Place) -> list[int]:
+        if behind.queue is not None:
+            return []
+        return [self._freed_queues.popleft() for _ in range(len(self._freed_queues))]
+
+    def _claim(
+        self, behind: claims.Place, freed_queues: Collection[int], forbidden_flags: Sequence[str], **limits: int
+    ) -> claims.Claimed:
         with self._cursor.usable() as cursor:
             return claims.claim_jobs(
                 cursor,
@@ -95,6 +115,7 @@ class Claimer:
                 limited_tasks=self.limited_tasks(),
                 now=self._now(),
                 behind=behind,
+                freed_queues=freed_queues,
                 **limits,
             )
 

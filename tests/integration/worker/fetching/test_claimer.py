@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.db import connection
 
-from tests.support.factories import make_job, minutes_ago
+from django_graphile_worker.sql import releases
+from django_graphile_worker.sql.claims import Claimed
+from django_graphile_worker.sql.releases import HeldQueue
+from django_graphile_worker.worker.parts import Parts
+from tests.support.factories import make_job, make_queue, minutes_ago
 from tests.support.stepped_worker import Build, run_all
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -46,3 +52,40 @@ def test_jobs_before_the_place_of_resumption_are_not_forgotten(runner: Build, wa
     wait_until(lambda: worker.slots.is_idle)
     run_all(worker, wait_until)
     assert sorted(ran) == [*range(20), 99]
+
+
+def test_next_job_of_a_queue_that_was_released_is_claimed_wherever_it_stands(runner: Build) -> None:
+    worker = runner()
+    first, second = (make_job("quick", queue_name="q", run_at=minutes_ago(minute)) for minute in (60, 50))
+    (claim,) = worker.claimer.claim(max_jobs=10, max_per_queue=1).claims
+    assert (claim.id, claim.queue_id) == (first, make_queue("q"))
+    rest_from_the_start(worker)
+    with connection.cursor() as cursor:
+        releases.complete_jobs(cursor, [claim], schema=worker.settings.schema)
+        queue = HeldQueue(make_queue("q"), claim.token)
+        assert releases.release_queues(cursor, [queue], schema=worker.settings.schema) == {queue.id}
+    assert worker.claimer.claim(max_jobs=10, max_per_queue=1).claims == [], "it stands before the place"
+    worker.claimer.note_freed_queues({queue.id})
+    assert [claim.id for claim in worker.claimer.claim(max_jobs=10, max_per_queue=1).claims] == [second]
+
+
+def test_released_queue_is_not_forgotten_by_a_claim_that_is_full(runner: Build) -> None:
+    worker = runner()
+    rest_from_the_start(worker)
+    queued = make_job("quick", queue_name="q", run_at=minutes_ago(30))
+    others = [make_job("quick", priority=-1) for _ in range(3)]
+    worker.claimer.note_freed_queues({make_queue("q")})
+    found = [claim.id for _ in range(4) for claim in worker.claimer.claim(max_jobs=1, max_per_queue=1).claims]
+    assert found == [*others, queued]
+
+
+def rest_from_the_start(worker: Parts) -> None:
+    """Have the next claims look at what is new: passes through the backlog take long."""
+    scan = worker.claimer.scan
+    terms = (tuple(worker.directory.ids), frozenset[str]())
+    slow = Claimed(
+        claims=[], seconds_until_next=None, has_more=False, seen_until=minutes_ago(1).isoformat(), seconds=1.0
+    )
+    for _ in range(2):
+        scan.begin_again()
+        scan.note(scan.behind(time.monotonic(), terms), slow, ended=time.monotonic())
