@@ -58,34 +58,26 @@ begin
 end
 $$;
 
--- The priorities with available jobs, in order: the due time of the first job, and the place behind which to look.
--- Where no place is known, it is that of the first job: so the entries of jobs that are gone are read once. The jobs of
--- a priority with a known place are not looked at here, and the time is null.
-create or replace function :SCHEMA._private_levels(places :SCHEMA._private_place[])
-returns table (first_run_at timestamptz, place :SCHEMA._private_place)
+-- The next priority that has available jobs or a known place: when the first job is due, and the place behind which to
+-- look, null behind the last priority. Where no place is known, it is that of the first job: so the entries of jobs that
+-- are gone are read once. The jobs of a priority with a known place are not looked at here, and the time is null.
+create or replace function :SCHEMA._private_next_level(
+    places :SCHEMA._private_place[], after_priority int, out first_run_at timestamptz, out place :SCHEMA._private_place
+)
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+declare
+    first record;
 begin
-    return query
-    with recursive step (priority, run_at, number) as (
-        select -32769, null::timestamptz, 0
-        union all
-        select coalesce(ahead.priority, known.priority), ahead.run_at, step.number + 1
-        from step
-        cross join lateral (
-            select min(each.priority) as priority from unnest(places) as each where each.priority > step.priority
-        ) as known
-        left join lateral (
-            select j.priority::int as priority, j.run_at from only :SCHEMA._private_jobs as j
-            where j.is_available and j.priority > step.priority and j.priority < coalesce(known.priority, 32768)
-            order by j.priority, j.run_at limit 1
-        ) as ahead on true
-        where coalesce(ahead.priority, known.priority) is not null
-    )
-    select step.run_at, coalesce(
-        case when step.run_at is null then places[array_position(
-            array(select each.priority from unnest(places) as each), step.priority)] end,
-        row(step.priority, step.run_at, 0, step.run_at, 0):::SCHEMA._private_place)
-    from step where step.number > 0 order by step.number;
+    select known.* into place
+    from unnest(places) as known where known.priority > after_priority order by known.priority limit 1;
+    select j.priority, j.run_at into first
+    from only :SCHEMA._private_jobs as j
+    where j.is_available and j.priority > after_priority and j.priority < coalesce(place.priority, 32768)
+    order by j.priority, j.run_at limit 1;
+    if found then
+        first_run_at := first.run_at;
+        place := row(first.priority, first.run_at, 0, first.run_at, 0);
+    end if;
 end
 $$;
 
@@ -747,10 +739,12 @@ begin
     elsif after_queue > 0 then
         steps := :SCHEMA._private_step_over_queues(terms, after_queue);
     end if;
-    for level in select * from :SCHEMA._private_levels(before) loop
-        passed := passed || (level.place).priority;
-        continue when level.first_run_at > terms.moment;
+    loop
+        select * into level from :SCHEMA._private_next_level(before, coalesce(at_place.priority, -32769));
         at_place := level.place;
+        exit when at_place.priority is null;
+        passed := passed || at_place.priority;
+        continue when level.first_run_at > terms.moment;
         if steps.hides_jobs and after_queue > 0 and at_place.queued_id = 0 then
             -- Claims before this one had no reason to look behind the first jobs in queues.
             at_place.queued_run_at := '-infinity';
