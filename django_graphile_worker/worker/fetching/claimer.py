@@ -81,7 +81,10 @@ class Claimer:
         ended = time.monotonic()
         self._on_answer(claimed)
         self.scan.note(behind, claimed, ended=ended)
-        if freed and claimed.has_more:
+        if self._freed_queues and not claimed.has_more:
+            # They were released during a pass of several claims, behind which the last one has looked.
+            claimed = replace(claimed, has_more=True)
+        elif freed and claimed.has_more:
             self.note_freed_queues({*freed} - {claim.queue_id for claim in claimed.claims})
         until_pass = self.scan.until_next_pass(ended)
         if until_pass is None:
@@ -98,6 +101,9 @@ class Claimer:
         self._freed_queues.extend(queue_ids)
 
     def _freed_for(self, behind: claims.Place) -> list[int]:
+        if not behind.levels:
+            # A claim from the start sees the jobs of all queues.
+            self._freed_queues.clear()
         if behind.queue is not None:
             return []
         return [self._freed_queues.popleft() for _ in range(len(self._freed_queues))]

@@ -48,8 +48,9 @@ class Scan:
         # Where steps over held queues go on in the next pass. Full claims may not come to the last queue.
         self._queue = 0
         self._began_at_first_queue = True
-        # Whether a claim of the pass has met jobs that other transactions have locked.
-        self._is_waiting = False
+        # Whether a claim of the pass has met jobs that other transactions have locked, and whether it took several
+        # claims: the notification of what comes in before the place of the first calls only for the next of them.
+        self._is_waiting = self._took_several = False
         # The priorities that had due jobs, the latest last.
         self._priorities = dict.fromkeys([0])
         # Whether a pass is under way, how many seconds it took so far, and when the next begins.
@@ -73,7 +74,8 @@ class Scan:
     def begin_again(self) -> None:
         """Have the next claim begin at the start. If there is none, nothing is left to see."""
         self._is_under_way, self._next_pass_at = False, -math.inf
-        self._is_waiting, self.has_seen_all = False, True
+        self._is_waiting = self._took_several = False
+        self.has_seen_all = True
 
     def behind(self, now: float, terms: Hashable) -> Place:
         """Return the place behind which the next claim looks.
@@ -85,7 +87,7 @@ class Scan:
         if self._is_under_way or (now < self._next_pass_at and terms == self._terms):
             return self._place
         self._terms = terms
-        self._is_under_way, self._is_waiting, self._seconds = True, False, 0.0
+        self._is_under_way, self._is_waiting, self._took_several, self._seconds = True, False, False, 0.0
         self._began_at_first_queue = self._queue == 0
         return START._replace(queue=self._queue)
 
@@ -99,6 +101,7 @@ class Scan:
             self._queue = (claimed.has_more and claimed.place.queue) or 0
         if self._is_under_way:
             self._is_waiting = self._is_waiting or claimed.is_waiting
+            self._took_several = self._took_several or claimed.is_cut
             self._seconds += max(claimed.seconds - SECONDS_PER_JOB * len(claimed.claims), 0.0)
             self.has_seen_all = not claimed.has_more and self._began_at_first_queue
             if not claimed.is_cut:
@@ -122,12 +125,13 @@ class Scan:
             self._place = self._place_of_all((datetime.now(UTC) - timedelta(minutes=1)).isoformat())
 
     def until_next_pass(self, now: float) -> float | None:
-        """Return the seconds until a pass must begin; None if the last claim was the end of one.
+        """Return the seconds until a pass must begin; None if the last claim was a whole one.
 
         After that, an idle worker waits: a job that comes in is announced, or found by the next poll, and a claim that
         looks only at what is new is followed by a pass.
         """
-        return None if self.has_seen_all and not self._is_waiting else max(self._next_pass_at - now, 0.0)
+        is_idle = self.has_seen_all and not self._is_waiting and not self._took_several
+        return None if is_idle else max(self._next_pass_at - now, 0.0)
 
     def _end_pass(self, ended: float, *, is_backlog: bool) -> None:
         self._is_under_way = False
@@ -136,7 +140,7 @@ class Scan:
             self._next_pass_at = ended
             return
         rest = 0.0 if self.is_quick else min(REST * min(self._last_two), MAX_REST)
-        if is_backlog or self._is_waiting or self._last_terms != self._terms:
+        if is_backlog or self._is_waiting or self._took_several or self._last_terms != self._terms:
             rest = max(rest, MIN_REST)
         self._next_pass_at = ended + rest
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 import pytest
 from django.db import connection
 
 from django_graphile_worker.sql import releases
-from django_graphile_worker.sql.claims import Claimed
+from django_graphile_worker.sql.claims import Claim, Claimed
 from django_graphile_worker.sql.releases import HeldQueue
 from django_graphile_worker.worker.parts import Parts
-from tests.support.factories import make_job, make_queue, minutes_ago
+from tests.support.factories import make_job, make_queue, make_task, minutes_ago
 from tests.support.stepped_worker import Build, run_all
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -60,12 +61,9 @@ def test_next_job_of_a_queue_that_was_released_is_claimed_wherever_it_stands(run
     (claim,) = worker.claimer.claim(max_jobs=10, max_per_queue=1).claims
     assert (claim.id, claim.queue_id) == (first, make_queue("q"))
     rest_from_the_start(worker)
-    with connection.cursor() as cursor:
-        releases.complete_jobs(cursor, [claim], schema=worker.settings.schema)
-        queue = HeldQueue(make_queue("q"), claim.token)
-        assert releases.release_queues(cursor, [queue], schema=worker.settings.schema) == {queue.id}
+    release(worker, claim)
     assert worker.claimer.claim(max_jobs=10, max_per_queue=1).claims == [], "it stands before the place"
-    worker.claimer.note_freed_queues({queue.id})
+    worker.claimer.note_freed_queues({make_queue("q")})
     assert [claim.id for claim in worker.claimer.claim(max_jobs=10, max_per_queue=1).claims] == [second]
 
 
@@ -77,6 +75,67 @@ def test_released_queue_is_not_forgotten_by_a_claim_that_is_full(runner: Build) 
     worker.claimer.note_freed_queues({make_queue("q")})
     found = [claim.id for _ in range(4) for claim in worker.claimer.claim(max_jobs=1, max_per_queue=1).claims]
     assert found == [*others, queued]
+
+
+def test_queue_that_is_released_during_a_pass_of_several_claims_is_claimed_after_it(runner: Build) -> None:
+    worker = runner()
+    first, second = (make_job("quick", queue_name="q", run_at=minutes_ago(minute)) for minute in (60, 50))
+    hold_queues(worker, 3000, run_at=minutes_ago(90))
+    claimed = worker.claimer.claim(max_jobs=10, max_per_queue=1)
+    assert [claim.id for claim in claimed.claims] == [first]
+    assert claimed.is_cut
+    release(worker, claimed.claims[0])
+    worker.claimer.note_freed_queues({make_queue("q")})
+    assert claim_the_rest(worker) == [second]
+
+
+def test_job_that_comes_in_during_a_pass_of_several_claims_is_looked_for_soon(runner: Build) -> None:
+    """Its notification has called for a claim, which went on behind it."""
+    worker = runner()
+    make_job("quick", queue_name="q", run_at=minutes_ago(60))
+    hold_queues(worker, 3000, run_at=minutes_ago(90))
+    assert worker.claimer.claim(max_jobs=10, max_per_queue=1).is_cut
+    late = make_job("quick", run_at=minutes_ago(30))
+    assert claim_the_rest(worker) == []
+    until_next = worker.claimer.scan.until_next_pass(time.monotonic())
+    assert until_next is not None
+    worker.claimer.scan.begin_again()
+    assert claim_the_rest(worker) == [late]
+
+
+def hold_queues(worker: Parts, number: int, *, run_at: datetime) -> None:
+    """Add queues that another worker holds, with a job in each."""
+    schema, task_id = worker.settings.schema, make_task("quick")
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f'insert into "{schema}"._private_job_queues (queue_name, locked_at, locked_by)'
+            " select 'held' || n, now(), 'other' from generate_series(1, %s) as n",
+            [number],
+        )
+        cursor.execute(
+            f'insert into "{schema}"._private_jobs (task_id, job_queue_id, run_at) select %s, queue.id, %s'
+            f" from \"{schema}\"._private_job_queues as queue where queue.locked_by = 'other'",
+            [task_id, run_at],
+        )
+
+
+def claim_the_rest(worker: Parts) -> list[int]:
+    """Claim as long as the claims say that there is more; return the ids of the jobs."""
+    found: list[int] = []
+    for _ in range(50):
+        claimed = worker.claimer.claim(max_jobs=10, max_per_queue=1)
+        found += [claim.id for claim in claimed.claims]
+        if not claimed.has_more:
+            return found
+    raise AssertionError("there is always more")
+
+
+def release(worker: Parts, claim: Claim) -> None:
+    """End a claim, and release its queue."""
+    with connection.cursor() as cursor:
+        releases.complete_jobs(cursor, [claim], schema=worker.settings.schema)
+        queue = HeldQueue(make_queue("q"), claim.token)
+        assert releases.release_queues(cursor, [queue], schema=worker.settings.schema) == {queue.id}
 
 
 def rest_from_the_start(worker: Parts) -> None:
