@@ -26,7 +26,7 @@ select job_id, job_task_id, job_attempts, job_payload, queue_id, job_priority, j
     job_key, job_revision, job_flags, job_error, job_created_at, job_updated_at, name_of_queue, summary
 from :SCHEMA._private_claim_jobs(
     %(token)s::text, %(task_ids)s::int[], %(max_jobs)s::int, %(max_per_queue)s::int, %(max_bytes)s::bigint,
-    %(forbidden_flags)s::text[], %(limited_tasks)s::int[], %(now)s::timestamptz, %(places)s::json, %(queue)s::int,
+    %(forbidden_flags)s::text[], %(limited_tasks)s::int[], %(now)s::timestamptz, %(behind)s::json,
     %(freed_queues)s::int[])"""
 
 UNLIMITED_BYTES = 2**62
@@ -92,16 +92,20 @@ _SUMMARY = Claim._fields.index("token")
 _place_in_row = itemgetter(*map(Claim._fields.index, ("priority", "run_at_epoch", "id")))
 
 
-class Place(NamedTuple):
-    """Where a claim goes on: behind a job on each priority, and behind a queue. Only the claim reads what is in it."""
+class Continuation(NamedTuple):
+    """Where a claim goes on."""
 
-    levels: Sequence[Mapping[str, Any]]
+    # Behind which job of a priority, and behind which of those in queues; the last is where the claim has stopped.
+    places: Sequence[Mapping[str, Any]] = ()
     # Behind which queue steps over held queues go on; 0 for the first. None: no steps, however many queues are held.
     queue: int | None = None
+    # On priorities below this one that have no place, a claim goes on at this due time, in the server's notation.
+    seen_priority: int = -32768
+    seen_until: str | None = None
 
 
 # The start of the backlog.
-START = Place((), 0)
+START = Continuation(queue=0)
 
 
 class Claimed(Frozen):
@@ -116,10 +120,10 @@ class Claimed(Frozen):
     is_cut: bool = False
     # Whether other transactions have locked jobs or queues. Nobody announces that they let go of them.
     is_waiting: bool = False
-    # Behind which jobs and which queue the next claim can go on.
-    place: Place = Place(())
-    # If everything was seen: up to which due time. The server's notation.
-    seen_until: str = ""
+    # Where the next claim can go on.
+    continuation: Continuation = START
+    # Those of the freed queues that have a due job, of which none was claimed.
+    freed_queues: Sequence[int] = ()
     # How long the server took.
     seconds: float = 0.0
     # Whether a slot must take a waiting job before more can be claimed.
@@ -138,15 +142,15 @@ def claim_jobs(
     forbidden_flags: Sequence[str] | None = None,
     limited_tasks: Collection[int] | None = None,
     now: datetime | None = None,
-    behind: Place = START,
+    behind: Continuation = START,
     freed_queues: Collection[int] = (),
 ) -> Claimed:
     """Claim up to ``max_jobs`` runnable jobs, of each queue up to ``max_per_queue``.
 
     Their payloads have at most ``max_bytes`` together, but for the first job. ``limited_tasks`` are the ids of the
-    worker's limited tasks: no job of a queue is claimed before a limited job that comes first. ``behind`` is the place
-    of an earlier claim; by default the claim begins at the start of the backlog. Jobs of ``freed_queues`` are found
-    wherever they stand.
+    worker's limited tasks: no job of a queue is claimed before a limited job that comes first. ``behind`` is the
+    continuation of an earlier claim; by default the claim begins at the start of the backlog. Jobs of ``freed_queues``
+    are found wherever they stand.
     """
     cursor.execute(
         statement(CLAIM_JOBS, schema),
@@ -159,8 +163,7 @@ def claim_jobs(
             "forbidden_flags": list(forbidden_flags) if forbidden_flags else None,
             "limited_tasks": int_array(limited_tasks) if limited_tasks else None,
             "now": now,
-            "places": json.dumps(behind.levels) if behind.levels else None,
-            "queue": behind.queue,
+            "behind": json.dumps(behind._asdict()),
             "freed_queues": int_array(freed_queues) if freed_queues else None,
         },
     )
@@ -171,8 +174,8 @@ def claim_jobs(
         has_more=summary["has_more"],
         is_cut=summary["is_cut"],
         is_waiting=summary["is_waiting"],
-        place=Place(summary["places"], summary["queue"]),
-        seen_until=summary["seen_until"],
+        continuation=Continuation(**summary["continuation"]),
+        freed_queues=summary["freed_queues"],
         seconds=summary["seconds"],
     )
 

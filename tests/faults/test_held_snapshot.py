@@ -37,9 +37,10 @@ class CountingCursor:
 
     def fetchall(self) -> list[Any]:
         """Return the rows of a claim without jobs: only its summary."""
-        summary = dict.fromkeys(
-            ("seconds_until_next", "has_more", "is_cut", "is_waiting", "places", "queue", "seen_until", "seconds")
+        summary: dict[str, Any] = dict.fromkeys(
+            ("seconds_until_next", "has_more", "is_cut", "is_waiting", "freed_queues", "seconds")
         )
+        summary["continuation"] = claims.START._asdict()
         return [[summary if name == "token" else None for name in claims.Claim._fields]]
 
 
@@ -69,19 +70,18 @@ class JobsOfOneTask:
                 assert len(claimed.claims) == BATCH
                 releases.complete_jobs(cursor, claimed.claims, schema=self.schema)
 
-    def seen(self) -> claims.Place:
-        """Return the place of a worker that has just seen that no job is left."""
+    def seen(self) -> claims.Continuation:
+        """Return where a worker goes on that has just seen that no job is left."""
         scan = Scan()
         with self.connection.cursor() as cursor:
             # Two slow passes: then claims look at what is new.
             for began in (0.0, 10.0):
                 slow = replace(self.claim(cursor, 10), seconds=1.0)
-                scan.note(scan.behind(began, ()), slow, ended=began + 1)
-        place = scan.behind(11.0, ())
-        assert place is not None
-        return place
+                scan.behind(began, ())
+                scan.note(slow, ended=began + 1)
+        return scan.behind(11.0, ())
 
-    def cost(self, behind: claims.Place = claims.START) -> int:
+    def cost(self, behind: claims.Continuation = claims.START) -> int:
         """Return the pages that a claim of the only job reads."""
         with self.connection.cursor() as cursor:
             cursor.execute(f"select id from \"{self.schema}\".add_job('a_task')".encode())
@@ -139,12 +139,12 @@ def test_held_snapshot__does_not_raise_the_cost_of_claims_behind_a_place(
     assert queue.cost() > after + NOISE
 
 
-def place_now(queue: JobsOfOneTask) -> claims.Place:
-    """Return the place of a worker that has seen everything, without the overlap for what is committed late."""
-    (level,) = queue.seen().levels
+def place_now(queue: JobsOfOneTask) -> claims.Continuation:
+    """Return where a worker goes on that has seen everything, without the overlap for what is committed late."""
+    (place,) = queue.seen().places
     row = queue.connection.execute("select to_json(now()) #>> '{}'").fetchone()
     assert row is not None
-    return claims.Place([{**level, "run_at": row[0], "queued_run_at": row[0]}])
+    return claims.Continuation([{**place, "run_at": row[0], "queued_run_at": row[0]}])
 
 
 @pytest.mark.parametrize(

@@ -62,20 +62,24 @@ $$;
 -- look, null behind the last priority. Where no place is known, it is that of the first job: so the entries of jobs that
 -- are gone are read once. The jobs of a priority with a known place are not looked at here, and the time is null.
 create or replace function :SCHEMA._private_next_level(
-    places :SCHEMA._private_place[], after_priority int, out first_run_at timestamptz, out place :SCHEMA._private_place
+    behind :SCHEMA._private_continuation, after_priority int,
+    out first_run_at timestamptz, out place :SCHEMA._private_place
 )
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
     first record;
 begin
     select known.* into place
-    from unnest(places) as known where known.priority > after_priority order by known.priority limit 1;
+    from unnest(behind.places) as known where known.priority > after_priority order by known.priority limit 1;
     select j.priority, j.run_at into first
     from only :SCHEMA._private_jobs as j
     where j.is_available and j.priority > after_priority and j.priority < coalesce(place.priority, 32768)
     order by j.priority, j.run_at limit 1;
     if found then
         first_run_at := first.run_at;
+        if first.priority < behind.seen_priority then
+            first.run_at := greatest(first.run_at, behind.seen_until);
+        end if;
         place := row(first.priority, first.run_at, 0, first.run_at, 0);
     end if;
 end
@@ -148,7 +152,7 @@ end
 $$;
 
 -- Looks at due jobs without a queue on one priority, in order behind a place, at most so many. Returns those that may
--- run, and the place where the look ended if it did not see all of them.
+-- run, and where the look ended: at infinity if it saw all of them.
 create or replace function :SCHEMA._private_look_at_jobs(
     terms :SCHEMA._private_claim_terms, place :SCHEMA._private_place, of_tasks int[], most int,
     out candidates :SCHEMA._private_candidate[], out end_run_at timestamptz, out end_id bigint
@@ -203,12 +207,12 @@ begin
         )
         select coalesce(array_agg(row(entry.tid, null, place.priority, entry.run_at, entry.id)
                 :::SCHEMA._private_candidate), '{}'),
-            (select bound.run_at from bound), (select bound.id from bound)
+            coalesce((select bound.run_at from bound), 'infinity'), coalesce((select bound.id from bound), 0)
         into candidates, end_run_at, end_id
         from entry
         where entry.may_run and not exists (
             select from bound where (entry.run_at, entry.id) > (bound.run_at, bound.id));
-        exit when passed = '{}' or end_id is not null or cardinality(candidates) >= most;
+        exit when passed = '{}' or isfinite(end_run_at) or cardinality(candidates) >= most;
         -- Too few without the rows that others are writing: those are tried, too.
         passed := '{}';
     end loop;
@@ -216,10 +220,10 @@ end
 $$;
 
 -- The same for jobs in queues: returns the first job of each free queue. The queues that this claim has tried are left
--- out. "is_blocked": some of the jobs cannot run.
+-- out. "hides_queues": jobs of queues that are held stand before others, so that steps over queues find more.
 create or replace function :SCHEMA._private_look_at_queues(
     terms :SCHEMA._private_claim_terms, place :SCHEMA._private_place, of_tasks int[], tried int[], most int,
-    out candidates :SCHEMA._private_candidate[], out end_run_at timestamptz, out end_id bigint, out is_blocked boolean
+    out candidates :SCHEMA._private_candidate[], out end_run_at timestamptz, out end_id bigint, out hides_queues boolean
 )
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
@@ -255,22 +259,22 @@ begin
     )
     select coalesce(array_agg(row(null, head.job_queue_id, place.priority, head.run_at, head.id)
             :::SCHEMA._private_candidate), '{}'),
-        (select bound.run_at from bound), (select bound.id from bound), (
+        coalesce((select bound.run_at from bound), 'infinity'), coalesce((select bound.id from bound), 0), (
             select count(distinct entry.job_queue_id) from entry
             where not exists (select from bound where (entry.run_at, entry.id) > (bound.run_at, bound.id)))
     into candidates, end_run_at, end_id, queues_seen
     from head
     -- Not a join: the planner could read all queues for it.
     where (select queue.is_available from only :SCHEMA._private_job_queues as queue where queue.id = head.job_queue_id);
-    is_blocked := terms.forbidden_flags is not null or queues_seen > cardinality(candidates);
+    hides_queues := terms.forbidden_flags is null and queues_seen > cardinality(candidates);
 end
 $$;
 
--- The first due jobs of queues, at most so many of each, in order: from one priority of one of its tasks to the next.
--- Of the jobs of a task on a priority at most "examined" are looked at for one without a forbidden flag; null: all of
--- them.
+-- The first due jobs of queues up to a priority, at most so many of each, in order: from one priority of one of its
+-- tasks to the next. Of the jobs of a task on a priority at most "examined" are looked at for one without a forbidden
+-- flag; null: all of them.
 create or replace function :SCHEMA._private_first_of_queues(
-    terms :SCHEMA._private_claim_terms, queue_ids int[], most int, examined int
+    terms :SCHEMA._private_claim_terms, queue_ids int[], max_priority int, most int, examined int
 ) returns setof :SCHEMA._private_candidate
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 begin
@@ -304,23 +308,23 @@ begin
             order by early.run_at, early.id
             limit most
         ) as job
-        where stair.task_id = any (terms.known_tasks)
+        where stair.task_id = any (terms.known_tasks) and stair.priority <= max_priority
     )
     select ranked.tid, ranked.queue_id, ranked.priority::int, ranked.run_at, ranked.id
     from ranked where ranked.number <= most;
 end
 $$;
 
--- The first due job of each of these queues, unless a limited job of the queue comes first. So many jobs with forbidden
--- flags are passed.
-create or replace function :SCHEMA._private_heads_of_queues(
-    terms :SCHEMA._private_claim_terms, queue_ids int[], max_forbidden int
-) returns :SCHEMA._private_candidate[]
+-- The first due job of each of these queues, unless a limited job of the queue comes first. Behind many jobs with
+-- forbidden flags it is not found.
+create or replace function :SCHEMA._private_heads_of_queues(terms :SCHEMA._private_claim_terms, queue_ids int[])
+returns :SCHEMA._private_candidate[]
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 begin
     return array(
         select row(head.*):::SCHEMA._private_candidate
-        from :SCHEMA._private_first_of_queues(terms, queue_ids, 1, max_forbidden) as head
+        from :SCHEMA._private_first_of_queues(
+            terms, queue_ids, 32767, 1, 20 + 5000 / greatest(cardinality(queue_ids), 1)) as head
         left join :SCHEMA._private_first_in_queues(
             case when terms.limited_tasks is null then '{}' else queue_ids end,
             terms.limited_tasks, terms.forbidden_flags, terms.moment
@@ -330,17 +334,16 @@ begin
 end
 $$;
 
--- Steps from queue to queue behind one, past those that are held.
-create or replace function :SCHEMA._private_step_over_queues(terms :SCHEMA._private_claim_terms, after_queue int)
-returns :SCHEMA._private_steps
+-- Steps from queue to queue, past those that are held. The first jobs of the free ones are added to those found.
+create or replace function :SCHEMA._private_step_over_queues(
+    terms :SCHEMA._private_claim_terms, inout steps :SCHEMA._private_steps
+)
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
-    max_forbidden constant int := 20;
     free_queues int[];
-    steps :SCHEMA._private_steps;
 begin
     with recursive step (queue_id, number) as (
-        select after_queue, 0
+        select steps.after_queue, 0
         union all
         select (
             select j.job_queue_id from only :SCHEMA._private_jobs as j
@@ -353,28 +356,19 @@ begin
             select queue.is_available from only :SCHEMA._private_job_queues as queue
             where queue.id = step.queue_id)), '{}'),
         (array_agg(step.queue_id order by step.number desc))[1]
-    into free_queues, steps.end_queue
+    into free_queues, steps.after_queue
     from step;
-    steps.queues := :SCHEMA._private_heads_of_queues(terms, free_queues, max_forbidden);
-    steps.hides_jobs := terms.forbidden_flags is not null and exists (
-        select from (
-            select each.id from unnest(free_queues) as each(id)
-            except select each.queue_id from unnest(steps.queues) as each
-        ) as other
-        cross join lateral (
-            select from only :SCHEMA._private_jobs as j
-            where j.is_available and j.job_queue_id is not null and j.job_queue_id = other.id
-            order by j.job_queue_id, j.task_id, j.priority, j.run_at, j.id offset max_forbidden - 1 limit 1
-        ) as many);
-    return steps;
+    steps.heads := steps.heads || :SCHEMA._private_heads_of_queues(terms, array(
+        select each.id from unnest(free_queues) as each(id)
+        where each.id <> all (array(select head.queue_id from unnest(steps.heads) as head))));
+    steps.are_made := true;
 end
 $$;
 
--- Of the jobs and queues that looks and steps have found on a priority, the first, in order, up to where the look at
--- jobs ended.
+-- Of the jobs and queues that were found up to a priority, the first, in order, up to where the look at jobs ended.
 create or replace function :SCHEMA._private_choose(
     of_priority int, jobs :SCHEMA._private_candidate[], end_run_at timestamptz, end_id bigint,
-    queues :SCHEMA._private_candidate[], stepped :SCHEMA._private_candidate[], tried int[], most int
+    queues :SCHEMA._private_candidate[], heads :SCHEMA._private_candidate[], tried int[], most int
 ) returns :SCHEMA._private_candidate[]
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 begin
@@ -385,35 +379,28 @@ begin
             union all
             select queue.* from unnest(queues) as queue
             union all
-            select step.* from unnest(stepped) as step
-            where step.priority <= of_priority and step.queue_id <> all (tried)
-                and step.queue_id <> all (array(select queue.queue_id from unnest(queues) as queue))
+            select other.* from unnest(heads) as other
+            where other.priority <= of_priority and other.queue_id <> all (tried)
+                and other.queue_id <> all (array(select queue.queue_id from unnest(queues) as queue))
         ) as each
-        where end_id is null or (each.run_at, each.id) <= (end_run_at, end_id)
+        where end_run_at = 'infinity' or (each.run_at, each.id) <= (end_run_at, end_id)
         order by each.run_at, each.id
         limit most);
 end
 $$;
 
--- The place behind the jobs that a full round has chosen. Queues stay before it: the next round leaves out those that
--- were tried. But if nothing could be locked, the next claim would try the same again.
-create or replace function :SCHEMA._private_place_behind(
-    inout place :SCHEMA._private_place, chosen :SCHEMA._private_candidate[], heads :SCHEMA._private_candidate[]
+-- Moves a place to where a look ended, but not behind the last job that was chosen, and never back. It stays if null.
+create or replace function :SCHEMA._private_move(
+    inout run_at timestamptz, inout id bigint,
+    end_run_at timestamptz, end_id bigint, last_run_at timestamptz, last_id bigint
 )
-language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
-declare
-    each :SCHEMA._private_candidate;
+language plpgsql immutable set search_path = pg_catalog, pg_temp as $$
 begin
-    select job.run_at, job.id into each.run_at, each.id
-    from unnest(chosen) as job where job.queue_id is null order by job.run_at desc, job.id desc limit 1;
-    if found then
-        place.run_at := each.run_at; place.id := each.id;
+    if (end_run_at, end_id) < (last_run_at, last_id) is not true then
+        end_run_at := last_run_at; end_id := last_id;
     end if;
-    select head.run_at, head.id into each.run_at, each.id
-    from unnest(heads) as head where (head.run_at, head.id) > (place.queued_run_at, place.queued_id)
-    order by head.run_at desc, head.id desc limit 1;
-    if found then
-        place.queued_run_at := each.run_at; place.queued_id := each.id;
+    if (run_at, id) < (end_run_at, end_id) then
+        run_at := end_run_at; id := end_id;
     end if;
 end
 $$;
@@ -438,14 +425,14 @@ begin
         select row(each.*):::SCHEMA._private_candidate
         from (
             select line.tid, line.queue_id, line.priority, line.run_at, line.id
-            from :SCHEMA._private_first_of_queues(terms, held,
+            -- Later priorities have their turn with all other jobs.
+            from :SCHEMA._private_first_of_queues(terms, held, of_priority,
                 least(terms.per_queue, ceil(2.0 * most / greatest(cardinality(held), 1))::int), null) as line
             left join :SCHEMA._private_first_in_queues(
                 case when terms.limited_tasks is null then '{}' else held end,
                 terms.limited_tasks, terms.forbidden_flags, terms.moment
             ) as limited on limited.queue_id = line.queue_id
-            -- Later priorities have their turn with all other jobs.
-            where line.priority <= of_priority and (line.priority, line.run_at, line.id)
+            where (line.priority, line.run_at, line.id)
                 < (limited.job_priority, limited.job_run_at, limited.job_id) is not false
             union all
             select job.* from unnest(candidates) as job where job.queue_id is null
@@ -533,7 +520,7 @@ $$;
 
 -- Locks due jobs on one priority behind a place, at most so many. Returns them with the queues among them, and the
 -- place behind which the next claim can go on: everything before it was seen. "tried" are the queues that this claim
--- has tried. If queues hide others, steps are made, once in a claim. "is_cut": there may be more than was seen.
+-- has tried. If held queues hide others, steps are made, once in a claim. "is_cut": there may be more than was seen.
 create or replace function :SCHEMA._private_lock_level(
     terms :SCHEMA._private_claim_terms, most int,
     inout steps :SCHEMA._private_steps, inout place :SCHEMA._private_place, inout tried int[],
@@ -542,13 +529,14 @@ create or replace function :SCHEMA._private_lock_level(
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
     due record; plain record; queued record; turn record; locked record;
-    chosen :SCHEMA._private_candidate[]; heads :SCHEMA._private_candidate[]; chosen_queues int[];
-    wanted int; tries int; is_full boolean; is_short boolean; is_hidden boolean := false; moves_on boolean;
+    candidates :SCHEMA._private_candidate[]; chosen :SCHEMA._private_candidate[]; wanted_queues int[];
+    final :SCHEMA._private_candidate; last :SCHEMA._private_candidate;
+    wanted int; tries int; is_full boolean; is_short boolean; is_hidden boolean := false;
 begin
     tids := '{}'; queue_ids := '{}'; bytes := 0; is_cut := false; is_waiting := false;
     select * into due from :SCHEMA._private_due_tasks(terms, place);
     if due.queued = '{}' and (due.plain = '{}' or cardinality(due.plain) = 1 and terms.forbidden_flags is null)
-        and not exists (select from unnest(steps.queues) as each where each.priority <= place.priority)
+        and not exists (select from unnest(steps.heads) as each where each.priority <= place.priority)
     then
         select * into locked from :SCHEMA._private_lock_first_jobs(terms, place, due.plain[1], most);
         tids := locked.tids; bytes := locked.bytes; is_waiting := locked.is_waiting;
@@ -562,48 +550,55 @@ begin
             tries := coalesce(tries, wanted);
             select * into plain from :SCHEMA._private_look_at_jobs(terms, place, due.plain, wanted);
             select * into queued from :SCHEMA._private_look_at_queues(terms, place, due.queued, tried, tries);
-            is_short := queued.end_id is not null and cardinality(queued.candidates) < tries;
-            is_hidden := is_short and queued.is_blocked;
-            if is_hidden and steps.queues is null then
-                steps := :SCHEMA._private_step_over_queues(terms, 0);
+            is_short := isfinite(queued.end_run_at) and cardinality(queued.candidates) < tries;
+            is_hidden := is_short and queued.hides_queues;
+            if is_hidden and not steps.are_made then
+                steps := :SCHEMA._private_step_over_queues(terms, steps);
             end if;
-            chosen := :SCHEMA._private_choose(place.priority, plain.candidates, plain.end_run_at, plain.end_id,
-                queued.candidates, steps.queues, tried, tries);
-            is_full := cardinality(chosen) = tries;
-            heads := array(select each from unnest(chosen) as each where each.queue_id is not null);
-            chosen_queues := array(select each.queue_id from unnest(heads) as each);
-            if chosen_queues <> '{}' then
-                tried := tried || chosen_queues;
+            candidates := :SCHEMA._private_choose(place.priority, plain.candidates, plain.end_run_at, plain.end_id,
+                queued.candidates, steps.heads, tried, tries);
+            is_full := cardinality(candidates) = tries;
+            chosen := candidates[:wanted];
+            wanted_queues := array(select each.queue_id from unnest(candidates) as each where each.queue_id is not null);
+            if wanted_queues <> '{}' then
+                tried := tried || wanted_queues;
                 select * into turn from :SCHEMA._private_lock_queues(
-                    terms, place.priority, chosen_queues, chosen, wanted);
-                is_full := is_full or cardinality(turn.chosen) = wanted;
-                is_waiting := is_waiting or turn.is_waiting;
+                    terms, place.priority, wanted_queues, candidates, wanted);
                 chosen := turn.chosen;
-            else
-                chosen := chosen[:wanted];
+                is_full := is_full or cardinality(chosen) = wanted;
+                is_waiting := is_waiting or turn.is_waiting;
             end if;
             select * into locked from :SCHEMA._private_lock_jobs(terms, chosen);
             tids := tids || locked.tids; queue_ids := queue_ids || locked.queue_ids; bytes := bytes + locked.bytes;
             is_waiting := is_waiting or locked.is_waiting;
             -- If others hold all the locks again and again, each round tries twice as many queues.
-            tries := case when round >= 10 and cardinality(locked.tids) = 0 then 2 * tries end;
+            tries := case when round >= 10 and locked.tids = '{}' then 2 * tries end;
 
-            moves_on := is_short and (not is_hidden or terms.forbidden_flags is not null
-                and (steps.hides_jobs is true or place.queued_id > 0));
-            is_cut := is_full or plain.end_id is not null or moves_on;
+            is_short := is_short and not is_hidden;
+            is_cut := is_full or isfinite(plain.end_run_at) or is_short;
+            last := row(null, null, place.priority, 'infinity', 0);
             if is_full then
-                -- What was chosen is taken, or cannot be had now.
-                place := :SCHEMA._private_place_behind(
-                    place, chosen, case when cardinality(locked.tids) = 0 then heads end);
-            else
-                place.run_at := coalesce(plain.end_run_at, 'infinity'); place.id := coalesce(plain.end_id, 0);
+                -- Behind the last of the chosen, others were left out.
+                final := chosen[cardinality(chosen)];
+                select each.* into last
+                from unnest(candidates) as each
+                where final.priority = place.priority and (each.run_at, each.id) <= (final.run_at, final.id)
+                order by each.run_at desc, each.id desc limit 1;
             end if;
-            -- Not over queues that were left out, because other jobs come first, or because the claim is full.
-            if moves_on and (is_hidden or not is_full) and not exists (
+            select * into place.run_at, place.id from :SCHEMA._private_move(
+                place.run_at, place.id, plain.end_run_at, plain.end_id, last.run_at, last.id);
+            if is_full and locked.tids = '{}' then
+                -- None of these queues can be had now. The next claim does not try them again.
+                select each.* into last
+                from unnest(candidates) as each where each.priority = place.priority and each.queue_id is not null
+                order by each.run_at desc, each.id desc limit 1;
+            elsif not is_short or exists (
                 select from unnest(queued.candidates) as each where each.queue_id <> all (tried))
             then
-                place.queued_run_at := queued.end_run_at; place.queued_id := queued.end_id;
+                last := null;
             end if;
+            select * into place.queued_run_at, place.queued_id from :SCHEMA._private_move(
+                place.queued_run_at, place.queued_id, queued.end_run_at, queued.end_id, last.run_at, last.id);
             -- A round is cheap in which others had the locks of what was chosen.
             exit when not is_cut or cardinality(tids) = most or round >= 5 and not is_full;
         end loop;
@@ -684,10 +679,8 @@ $$;
 --   is_waiting           whether there are jobs or queues that other transactions have locked
 --   seconds_until_next   when the next job falls due, if everything was seen; in seconds, as the worker's clock may
 --                        differ from the server's
---   places               where the next claim can go on, for each priority on which this one looked for due jobs
---   queue                behind which queue the steps over held queues go on, 0 for the first; null if they came to the
---                        end
---   seen_until           the due time up to which a claim that saw everything has seen the jobs of all priorities
+--   continuation         where the next claim can go on
+--   freed_queues         those of the freed queues that have a due job, of which none was claimed
 --   seconds              how long the server took
 --
 -- Parameters:
@@ -697,12 +690,11 @@ $$;
 --   max_bytes            their payloads have so many bytes together, but for the first job
 --   limited_tasks        the ids of the limited tasks of the worker, null if it has none. A job of a queue does not
 --                        start before a limited job of the queue that comes first
---   places, after_queue  of the summary of the claim behind which to go on. Without places it begins at the start;
---                        without a queue it makes no steps
---   freed_queues         queues that were freed: their jobs may stand before the places
+--   behind               the continuation of the claim behind which to go on
+--   freed_queues         queues that were freed: their jobs may stand before that
 create or replace function :SCHEMA._private_claim_jobs(
     holder text, known_tasks int[], max_jobs int, per_queue int, max_bytes bigint, forbidden_flags text[],
-    limited_tasks int[], claimed_at timestamptz, places json, after_queue int, freed_queues int[]
+    limited_tasks int[], claimed_at timestamptz, behind json, freed_queues int[]
 ) returns table (
     job_id bigint, job_task_id int, job_attempts smallint, job_payload text, queue_id int,
     job_priority smallint, job_run_at float8, job_max_attempts smallint, job_key text, job_revision int,
@@ -716,28 +708,28 @@ set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cach
 as $$
 declare
     terms :SCHEMA._private_claim_terms;
-    before :SCHEMA._private_place[] := array(
-        select each from json_populate_recordset(null:::SCHEMA._private_place, places) as each);
-    behind :SCHEMA._private_place[] := '{}';
-    level record; at_place :SCHEMA._private_place; locked record; steps :SCHEMA._private_steps; passed int[] := '{}';
-    last_queue int; has_stepped boolean;
+    before constant :SCHEMA._private_continuation := json_populate_record(
+        null:::SCHEMA._private_continuation, behind);
+    after :SCHEMA._private_continuation := before;
+    level record; at_place :SCHEMA._private_place; locked record; steps :SCHEMA._private_steps; freed int[] := '{}';
+    passed int[] := '{}'; places :SCHEMA._private_place[] := '{}';
     tids tid[] := '{}'; queue_ids int[] := '{}'; tried int[] := '{}'; bytes bigint := 0;
     is_cut boolean := false; is_waiting boolean := false; is_full boolean; next_run_at timestamptz;
 begin
     terms.moment := coalesce(claimed_at, now());
     terms.seen_until := least(terms.moment, now()) - interval '0.3 seconds';
     terms.known_tasks := known_tasks; terms.limited_tasks := limited_tasks; terms.forbidden_flags := forbidden_flags;
-    terms.per_queue := per_queue;
+    terms.per_queue := per_queue; terms.max_steps := least(1000, 200 + max_jobs);
     terms.running := case when max_jobs >= 100 then :SCHEMA._private_running_transactions() else '{}' end;
-    terms.max_steps := least(1000, 200 + max_jobs) / case when forbidden_flags is null then 1 else 2 end;
-    if after_queue is null and freed_queues is null then
-        steps.queues := '{}';
-    elsif after_queue is null then
-        steps.queues := :SCHEMA._private_heads_of_queues(terms, array(
+    steps := row('{}', before.queue, before.queue is null);
+    if freed_queues is not null then
+        steps.heads := :SCHEMA._private_heads_of_queues(terms, array(
             select queue.id from only :SCHEMA._private_job_queues as queue
-            where queue.id = any (freed_queues) and queue.is_available), 1000);
-    elsif after_queue > 0 then
-        steps := :SCHEMA._private_step_over_queues(terms, after_queue);
+            where queue.id = any (freed_queues) and queue.is_available));
+        freed := array(select head.queue_id from unnest(steps.heads) as head);
+    end if;
+    if before.queue > 0 then
+        steps := :SCHEMA._private_step_over_queues(terms, steps);
     end if;
     loop
         select * into level from :SCHEMA._private_next_level(before, coalesce(at_place.priority, -32769));
@@ -745,37 +737,33 @@ begin
         exit when at_place.priority is null;
         passed := passed || at_place.priority;
         continue when level.first_run_at > terms.moment;
-        if steps.hides_jobs and after_queue > 0 and at_place.queued_id = 0 then
-            -- Claims before this one had no reason to look behind the first jobs in queues.
-            at_place.queued_run_at := '-infinity';
-        end if;
         select * into locked from :SCHEMA._private_lock_level(
             terms, max_jobs - cardinality(tids), steps, at_place, tried);
-        steps := locked.steps;
+        steps := locked.steps; tried := locked.tried; places := places || locked.place;
         tids := tids || locked.tids; queue_ids := queue_ids || locked.queue_ids; bytes := bytes + locked.bytes;
-        tried := locked.tried; behind := behind || locked.place; is_waiting := is_waiting or locked.is_waiting;
-        is_cut := locked.is_cut;
+        is_waiting := is_waiting or locked.is_waiting; is_cut := locked.is_cut;
         exit when is_cut or bytes > max_bytes;
     end loop;
-    is_full := cardinality(tids) >= max_jobs;
-    has_stepped := after_queue is not null and steps.queues is not null;
-    last_queue := steps.end_queue;
-    if bytes > max_bytes then
-        select * into locked from :SCHEMA._private_within_bytes(max_bytes, tids);
-        is_full := true;
-        if cardinality(locked.tids) < cardinality(tids) then
-            behind := before;
-        end if;
-        tids := locked.tids; queue_ids := locked.queue_ids;
+    is_full := cardinality(tids) >= max_jobs or bytes > max_bytes;
+    after.places := array(
+        select place from unnest(before.places) as place where place.priority > at_place.priority) || places;
+    if coalesce(at_place.priority, 32768) >= before.seen_priority then
+        after.seen_priority := coalesce(at_place.priority, 32768); after.seen_until := terms.seen_until;
     end if;
     -- Where the steps go on. A claim that was cut has not looked at all that they found. A full one has, but for what
     -- comes behind the jobs that it has taken.
-    if is_cut and not is_full or not has_stepped then
-        last_queue := after_queue;
-    elsif is_full then
-        last_queue := coalesce(last_queue, 0);
+    if before.queue is not null and steps.are_made and (is_full or not is_cut) then
+        after.queue := case when is_full then coalesce(steps.after_queue, 0) else steps.after_queue end;
+        is_cut := after.queue is not null;
     end if;
-    is_cut := not is_full and (is_cut or has_stepped and last_queue is not null);
+    is_cut := is_cut and not is_full;
+    if bytes > max_bytes then
+        select * into locked from :SCHEMA._private_within_bytes(max_bytes, tids);
+        if cardinality(locked.tids) < cardinality(tids) then
+            after := before;
+        end if;
+        tids := locked.tids; queue_ids := locked.queue_ids;
+    end if;
 
     if tids <> '{}' then
         return query select taken.*, null::json
@@ -791,9 +779,8 @@ begin
         'is_waiting', is_waiting,
         'seconds_until_next', case when isfinite(next_run_at) then greatest(
             date_part('epoch', next_run_at - coalesce(claimed_at, clock_timestamp())), 0) end,
-        'places', to_json(behind),
-        'queue', last_queue,
-        'seen_until', terms.seen_until,
+        'continuation', after,
+        'freed_queues', array(select each.id from unnest(freed) as each(id) where each.id <> all (queue_ids)),
         'seconds', date_part('epoch', clock_timestamp() - statement_timestamp()));
     return next;
 end

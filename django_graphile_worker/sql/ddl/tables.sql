@@ -17,9 +17,9 @@ create type :SCHEMA._private_claim_terms as (
 -- A job that can be claimed; tid is null where it stands for its queue.
 create type :SCHEMA._private_candidate as (tid tid, queue_id int, priority int, run_at timestamptz, id bigint);
 
--- Queues that were found otherwise than by their due jobs; null as long as steps may become necessary. Behind which queue
--- the steps go on, and whether jobs in the free queues may stand behind many with forbidden flags.
-create type :SCHEMA._private_steps as (queues :SCHEMA._private_candidate[], end_queue int, hides_jobs boolean);
+-- The first jobs of queues that were found otherwise than by their due jobs. Behind which queue steps over held queues
+-- go on, null behind the last; and whether they are made, or may not be made.
+create type :SCHEMA._private_steps as (heads :SCHEMA._private_candidate[], after_queue int, are_made boolean);
 
 -- Behind which job of a priority a claim goes on, and behind which of those in queues.
 create type :SCHEMA._private_place as (
@@ -28,6 +28,15 @@ create type :SCHEMA._private_place as (
   id bigint,
   queued_run_at timestamptz,
   queued_id bigint
+);
+
+-- Where a claim goes on. "queue": behind which queue steps over held queues go on, 0 for the first; null: none are made.
+-- On priorities below seen_priority that have no place here, it goes on at seen_until.
+create type :SCHEMA._private_continuation as (
+  places :SCHEMA._private_place[],
+  queue int,
+  seen_priority int,
+  seen_until timestamptz
 );
 
 -- The processes of workers that are alive.

@@ -42,7 +42,8 @@ drop table :SCHEMA._private_history, :SCHEMA._private_waiters, :SCHEMA._private_
 drop table :SCHEMA._private_stop_requests, :SCHEMA._private_cancellations;
 drop table :SCHEMA._private_job_recoveries, :SCHEMA._private_workers;
 drop type
-  :SCHEMA._private_claim_terms, :SCHEMA._private_steps, :SCHEMA._private_candidate, :SCHEMA._private_place;
+  :SCHEMA._private_claim_terms, :SCHEMA._private_steps, :SCHEMA._private_candidate, :SCHEMA._private_place,
+  :SCHEMA._private_continuation;
 
 -- A value that an administrator has chosen stays.
 do $do$

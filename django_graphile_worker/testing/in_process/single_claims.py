@@ -173,4 +173,4 @@ class SingleClaims:
             if not claimed.is_cut:
                 # A job that another transaction has locked is due now.
                 return replace(claimed, seconds_until_next=0.0) if is_waiting else claimed
-            behind = claimed.place
+            behind = claimed.continuation

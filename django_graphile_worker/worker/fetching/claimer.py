@@ -14,7 +14,7 @@ from django_graphile_worker.worker.database.blocking_cursor import BlockingCurso
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.fetching.forbidden_flags import ForbiddenFlags
 from django_graphile_worker.worker.fetching.held_claims import HeldClaims
-from django_graphile_worker.worker.fetching.scan import Scan
+from django_graphile_worker.worker.fetching.scan import MIN_REST, Scan
 from django_graphile_worker.worker.fetching.task_directory import TaskDirectory
 from django_graphile_worker.worker.job_clock import JobClock
 
@@ -43,8 +43,8 @@ class Claimer:
         # Called with every answer of the claim statement.
         self._on_answer = on_answer
         self.scan = Scan()
-        # Queues that this worker has released, for the next claim that does not begin at the start: their jobs stand
-        # before its place. Other threads add to it. What does not fit in is found by a claim from the start.
+        # Queues that this worker has released: unless the next claim begins at the start, their jobs stand before the
+        # place where it goes on. Other threads add to it. What does not fit in is found by a claim from the start.
         self._freed_queues: deque[int] = deque(maxlen=MAX_FREED_QUEUES)
         # The ids of the limited tasks of the worker.
         self.limited_tasks: Callable[[], Collection[int]] = tuple
@@ -63,12 +63,15 @@ class Claimer:
         began = time.monotonic()
         flags = self._forbidden_flags()
         behind = self.scan.behind(began, (tuple(self._directory.ids), frozenset(flags)))
-        freed = self._freed_for(behind)
+        freed = [self._freed_queues.popleft() for _ in range(len(self._freed_queues))]
         limits = {"max_jobs": max_jobs, "max_per_queue": max_per_queue, "max_bytes": max_bytes}
         try:
-            claimed = self._held.hold(lambda: self._claim(behind, freed, flags, **limits))
+            claimed = self._held.hold(
+                lambda: self._claim(behind, () if behind == claims.START else freed, flags, **limits)
+            )
         except psycopg.errors.QueryCanceled:
             self.scan.note_cancelled(began=began, ended=time.monotonic())
+            self.note_freed_queues(freed)
             raise
         except BaseException:
             self.scan.begin_again()
@@ -77,39 +80,29 @@ class Claimer:
             self.scan.begin_again()
             return claims.Claimed(claims=[], seconds_until_next=None, has_more=True)
         if not claimed.claims and self._directory.find_new_tasks():
+            self.note_freed_queues(freed)
             return replace(claimed, has_more=True)
         ended = time.monotonic()
         self._on_answer(claimed)
-        self.scan.note(behind, claimed, ended=ended)
-        if self._freed_queues and not claimed.has_more:
-            # They were released during a pass of several claims, behind which the last one has looked.
-            claimed = replace(claimed, has_more=True)
-        elif freed and claimed.has_more:
-            self.note_freed_queues({*freed} - {claim.queue_id for claim in claimed.claims})
+        self.scan.note(claimed, ended=ended)
         until_pass = self.scan.until_next_pass(ended)
-        if until_pass is None:
-            return claimed
-        until_next = claimed.seconds_until_next
+        # A queue that was released during the claim calls for the next. One that another transaction has locked, and a
+        # pass, are waited for.
+        waits = [claimed.seconds_until_next, until_pass, MIN_REST if claimed.freed_queues else None]
+        has_more = claimed.has_more or until_pass == 0 or bool(self._freed_queues)
+        self.note_freed_queues(claimed.freed_queues)
         return replace(
             claimed,
-            seconds_until_next=until_pass if until_next is None else min(until_pass, until_next),
-            has_more=claimed.has_more or not until_pass,
+            seconds_until_next=min((seconds for seconds in waits if seconds is not None), default=None),
+            has_more=has_more,
         )
 
     def note_freed_queues(self, queue_ids: Iterable[int]) -> None:
         """Have the next claim look for jobs of these queues."""
         self._freed_queues.extend(queue_ids)
 
-    def _freed_for(self, behind: claims.Place) -> list[int]:
-        if not behind.levels:
-            # A claim from the start sees the jobs of all queues.
-            self._freed_queues.clear()
-        if behind.queue is not None:
-            return []
-        return [self._freed_queues.popleft() for _ in range(len(self._freed_queues))]
-
     def _claim(
-        self, behind: claims.Place, freed_queues: Collection[int], forbidden_flags: Sequence[str], **limits: int
+        self, behind: claims.Continuation, freed_queues: Collection[int], forbidden_flags: Sequence[str], **limits: int
     ) -> claims.Claimed:
         with self._cursor.usable() as cursor:
             return claims.claim_jobs(

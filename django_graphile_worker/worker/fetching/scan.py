@@ -19,9 +19,8 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
-from django_graphile_worker.sql.claims import START, Claimed, Place
+from django_graphile_worker.sql.claims import START, Claimed, Continuation
 
 # A pass through the backlog is followed by the next after this many times its duration. Its duration is what remains
 # when so many seconds are subtracted for each claimed job.
@@ -37,14 +36,16 @@ QUICK = 0.01
 MIN_REST = 0.1
 # Of so many priorities, those with the latest due jobs, the places are known.
 MAX_PRIORITIES = 16
+# More than any priority.
+END = 32768
 
 
 class Scan:
     """Passes through the backlog, each made by one claim or several; between them, claims look at what is new."""
 
     def __init__(self) -> None:
-        # Behind which the next claim looks, unless it begins at the start.
-        self._place = START
+        # Where the next claim goes on, unless it begins at the start.
+        self._continuation = START
         # Where steps over held queues go on in the next pass. Full claims may not come to the last queue.
         self._queue = 0
         self._began_at_first_queue = True
@@ -77,28 +78,30 @@ class Scan:
         self._is_waiting = self._took_several = False
         self.has_seen_all = True
 
-    def behind(self, now: float, terms: Hashable) -> Place:
-        """Return the place behind which the next claim looks.
+    def behind(self, now: float, terms: Hashable) -> Continuation:
+        """Return where the next claim goes on.
 
         A claim begins at the start if it looks for other jobs than the last pass: its tasks or flags have changed. But
         a pass that is under way comes to its end first.
         """
         self._last_terms = terms
         if self._is_under_way or (now < self._next_pass_at and terms == self._terms):
-            return self._place
+            return self._continuation
         self._terms = terms
         self._is_under_way, self._is_waiting, self._took_several, self._seconds = True, False, False, 0.0
         self._began_at_first_queue = self._queue == 0
         return START._replace(queue=self._queue)
 
-    def note(self, behind: Place, claimed: Claimed, *, ended: float) -> None:
-        """Note the answer of a claim that has looked behind this place.
+    def note(self, claimed: Claimed, *, ended: float) -> None:
+        """Note the answer of a claim.
 
         The server's time counts: a slow network or a busy process says nothing about the backlog.
         """
-        self._place = self._place_after(behind, claimed)
+        self._go_on_behind(claimed.continuation)
+        if not claimed.has_more:
+            self._continuation = self._continuation._replace(queue=None)
         if not claimed.is_cut:
-            self._queue = (claimed.has_more and claimed.place.queue) or 0
+            self._queue = self._continuation.queue or 0
         if self._is_under_way:
             self._is_waiting = self._is_waiting or claimed.is_waiting
             self._took_several = self._took_several or claimed.is_cut
@@ -114,15 +117,14 @@ class Scan:
 
     def note_cancelled(self, *, began: float, ended: float) -> None:
         """Note that a claim was cancelled, because it took too long: the next claims look at what is new."""
-        if not self._is_under_way:
-            return
-        self._seconds += ended - began
-        self._is_under_way, self.has_seen_all = False, False
-        self._last_two = (self._seconds, self._seconds)
-        self._next_pass_at = ended + min(REST * self._seconds, MAX_REST_AFTER_CANCEL)
-        if not self._place.levels:
-            # By the clock of this machine, which may differ from that of the server.
-            self._place = self._place_of_all((datetime.now(UTC) - timedelta(minutes=1)).isoformat())
+        # By the clock of this machine, which may differ from that of the server.
+        seen_until = self._continuation.seen_until or (datetime.now(UTC) - timedelta(minutes=1)).isoformat()
+        self._go_on_behind(self._continuation._replace(seen_priority=END, seen_until=seen_until))
+        if self._is_under_way:
+            self._seconds += ended - began
+            self._is_under_way, self.has_seen_all = False, False
+            self._last_two = (self._seconds, self._seconds)
+            self._next_pass_at = ended + min(REST * self._seconds, MAX_REST_AFTER_CANCEL)
 
     def until_next_pass(self, now: float) -> float | None:
         """Return the seconds until a pass must begin; None if the last claim was a whole one.
@@ -144,20 +146,18 @@ class Scan:
             rest = max(rest, MIN_REST)
         self._next_pass_at = ended + rest
 
-    def _place_after(self, behind: Place, claimed: Claimed) -> Place:
-        """Return the place of the claim, with the priorities on which it did not look."""
-        levels = {level["priority"]: level for level in claimed.place.levels}
-        for priority in levels:
+    def _go_on_behind(self, continuation: Continuation) -> None:
+        """Have the next claim go on there, also on the priorities on which the last one found nothing."""
+        places = {place["priority"]: place for place in continuation.places}
+        for priority in places:
             self._priorities.pop(priority, None)
             self._priorities[priority] = None
         while len(self._priorities) > MAX_PRIORITIES:
             del self._priorities[next(iter(self._priorities))]
-        others = self._place_of_all(claimed.seen_until) if not claimed.has_more else behind
-        for level in others.levels:
-            levels.setdefault(level["priority"], level)
-        queue = claimed.place.queue if claimed.has_more else None
-        return Place([levels[priority] for priority in self._priorities if priority in levels], queue)
-
-    def _place_of_all(self, seen_until: str) -> Place:
-        place: dict[str, Any] = {"run_at": seen_until, "id": 0, "queued_run_at": seen_until, "queued_id": 0}
-        return Place([{"priority": priority, **place} for priority in self._priorities])
+        until = continuation.seen_until
+        for priority in self._priorities:
+            if priority < continuation.seen_priority:
+                seen = {"priority": priority, "run_at": until, "id": 0, "queued_run_at": until, "queued_id": 0}
+                places.setdefault(priority, seen)
+        known = [places[priority] for priority in self._priorities if priority in places]
+        self._continuation = continuation._replace(places=known)

@@ -145,7 +145,7 @@ def test_cost__is_bounded_and_the_next_claim_goes_on_behind(
         buffers, claimed = measure(behind=behind)
         assert buffers < MAX_OF_A_PART
         found |= {claim.id for claim in claimed.claims}
-        behind, is_complete, number = claimed.place, not claimed.has_more, number + 1
+        behind, is_complete, number = claimed.continuation, not claimed.has_more, number + 1
         assert number < 120
     assert len(found) == 5
 

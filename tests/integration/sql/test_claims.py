@@ -52,7 +52,7 @@ def take_all(claim: Callable[..., Claimed], **options: Any) -> list[int]:
     claimed = claim(**options)
     found = ids(claimed)
     while claimed.has_more:
-        claimed = claim(**options, behind=claimed.place)
+        claimed = claim(**options, behind=claimed.continuation)
         found += ids(claimed)
     return found
 
@@ -201,7 +201,7 @@ class TestPayloadSizes:
         # A queue of which no job fits is not held.
         cursor.execute(f'select queue_name from "{worker_schema}"._private_job_queues where locked_by is not null')
         assert cursor.fetchall() == [("a",)]
-        assert ids(claim("a", max_bytes=10_000, behind=claimed.place)) == second[:3]
+        assert ids(claim("a", max_bytes=10_000, behind=claimed.continuation)) == second[:3]
 
     def test_the_first_job_is_claimed_whatever_its_size(self, claim: Callable[..., Claimed]) -> None:
         jobs = [make_job(payload={"x": "y" * 3000}, run_at=minutes_ago(9 - n)) for n in range(2)]

@@ -76,7 +76,7 @@ def test_first_jobs_that_another_claim_has__hide_no_task_behind_them(
     claimed = claims.claim_jobs(other, token="w/2", max_jobs=10, **limits)
     while not claimed.claims:
         assert claimed.has_more
-        claimed = claims.claim_jobs(other, token="w/2", max_jobs=10, behind=claimed.place, **limits)
+        claimed = claims.claim_jobs(other, token="w/2", max_jobs=10, behind=claimed.continuation, **limits)
     assert ids(claimed) == [behind]
 
 

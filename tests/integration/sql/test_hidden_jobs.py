@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from django_graphile_worker.sql import claims
-from django_graphile_worker.worker.fetching.scan import Scan
+from django_graphile_worker.worker.fetching.scan import MAX_PRIORITIES, Scan
 
 TASKS = 100
 HELD = 3000
@@ -76,7 +76,7 @@ class Backlog:
                 limited_tasks=limited,
                 behind=behind,
             )
-            scan.note(behind, replace(claimed, seconds=0.0), ended=now)
+            scan.note(replace(claimed, seconds=0.0), ended=now)
             if any(claim.id == job_id for claim in claimed.claims):
                 return number
             assert claimed.has_more or scan.until_next_pass(now) is not None, "the worker would be idle"
@@ -196,3 +196,22 @@ def test_limited_job_behind_many_flagged_ones__is_not_overtaken_in_its_queue(bac
         limited_tasks=[2],
     )
     assert later not in [claim.id for claim in claimed.claims]
+
+
+def test_job_behind_flagged_jobs_of_many_priorities__is_found(backlog: Backlog) -> None:
+    """Of more priorities than a worker remembers, each with more flagged jobs than a claim passes over."""
+    backlog.execute(
+        "insert into {schema}._private_jobs (task_id, priority, flags, run_at)"
+        f" select 1, priority, {FLAG}, now() - interval '90 minutes'"
+        f" from generate_series(1, {MAX_PRIORITIES + 2}) as priority cross join generate_series(1, 5500)"
+    )
+    hidden = backlog.add(1, priority=MAX_PRIORITIES + 3)
+    assert backlog.claims_until(hidden, max_jobs=10, flags=["paused"]) < 3 * MAX_PRIORITIES
+
+
+def test_pass_over_flagged_jobs_of_free_queues__reads_each_once(backlog: Backlog) -> None:
+    backlog.execute("update {schema}._private_job_queues set locked_at = null, locked_by = null")
+    backlog.add(25 * HELD, queue=f"1 + n % {HELD}", flags=FLAG, minutes=90)
+    hidden = backlog.add(1, queue=str(FREE))
+    # A claim passes over 5,000.
+    assert backlog.claims_until(hidden, max_jobs=10, flags=["paused"]) < 25 * HELD / 5000 + 5

@@ -7,18 +7,21 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
+import psycopg
 import pytest
 from django.db import connection
 
 from django_graphile_worker.sql import releases
-from django_graphile_worker.sql.claims import Claim, Claimed
+from django_graphile_worker.sql.claims import Claim, Claimed, Continuation
 from django_graphile_worker.sql.releases import HeldQueue
+from django_graphile_worker.worker.fetching.scan import END, MIN_REST
 from django_graphile_worker.worker.parts import Parts
 from tests.support.factories import make_job, make_queue, make_task, minutes_ago
 from tests.support.stepped_worker import Build, run_all
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
+Connect = Callable[..., psycopg.Connection[Any]]
 Wait = Callable[..., None]
 
 
@@ -75,6 +78,47 @@ def test_released_queue_is_not_forgotten_by_a_claim_that_is_full(runner: Build) 
     worker.claimer.note_freed_queues({make_queue("q")})
     found = [claim.id for _ in range(4) for claim in worker.claimer.claim(max_jobs=1, max_per_queue=1).claims]
     assert found == [*others, queued]
+
+
+def test_released_queue_has_its_turn_while_other_jobs_keep_claims_full(runner: Build) -> None:
+    """Its next job stands before the place behind which claims look, and comes before the others."""
+    worker = runner()
+    first, second = (make_job("quick", queue_name="q", run_at=minutes_ago(60), priority=-5) for _ in range(2))
+    for _ in range(20):
+        make_job("quick", run_at=minutes_ago(30))
+    (claim,) = worker.claimer.claim(max_jobs=1, max_per_queue=1).claims
+    assert claim.id == first
+    rest_from_the_start(worker, has_more=True)
+    assert len(worker.claimer.claim(max_jobs=2, max_per_queue=1).claims) == 2
+    release(worker, claim)
+    worker.claimer.note_freed_queues({make_queue("q")})
+    found = worker.claimer.claim(max_jobs=2, max_per_queue=1)
+    assert second in [claim.id for claim in found.claims]
+
+
+def test_released_queue_is_not_forgotten_by_a_claim_that_is_cancelled(runner: Build, raw_connection: Connect) -> None:
+    worker = runner(statement_timeout=0.2)
+    rest_from_the_start(worker)
+    queued = make_job("quick", queue_name="q", run_at=minutes_ago(30))
+    worker.claimer.note_freed_queues({make_queue("q")})
+    with raw_connection(autocommit=False) as other:
+        other.execute(f'lock "{worker.settings.schema}"._private_jobs'.encode())
+        with pytest.raises(psycopg.errors.QueryCanceled):
+            worker.claimer.claim(max_jobs=10, max_per_queue=1)
+        other.rollback()
+    assert [claim.id for claim in worker.claimer.claim(max_jobs=10, max_per_queue=1).claims] == [queued]
+
+
+def test_released_queue_whose_row_is_locked_is_tried_again_soon(runner: Build, raw_connection: Connect) -> None:
+    worker = runner()
+    rest_from_the_start(worker)
+    queued = make_job("quick", queue_name="q", run_at=minutes_ago(30))
+    worker.claimer.note_freed_queues({make_queue("q")})
+    with raw_connection(autocommit=False) as other:
+        other.execute(f'select from "{worker.settings.schema}"._private_job_queues for update'.encode())
+        claimed = worker.claimer.claim(max_jobs=10, max_per_queue=1)
+        assert (claimed.claims, claimed.seconds_until_next, claimed.has_more) == ([], MIN_REST, False)
+    assert [claim.id for claim in worker.claimer.claim(max_jobs=10, max_per_queue=1).claims] == [queued]
 
 
 def test_queue_that_is_released_during_a_pass_of_several_claims_is_claimed_after_it(runner: Build) -> None:
@@ -138,13 +182,18 @@ def release(worker: Parts, claim: Claim) -> None:
         assert releases.release_queues(cursor, [queue], schema=worker.settings.schema) == {queue.id}
 
 
-def rest_from_the_start(worker: Parts) -> None:
+def rest_from_the_start(worker: Parts, *, has_more: bool = False) -> None:
     """Have the next claims look at what is new: passes through the backlog take long."""
     scan = worker.claimer.scan
     terms = (tuple(worker.directory.ids), frozenset[str]())
     slow = Claimed(
-        claims=[], seconds_until_next=None, has_more=False, seen_until=minutes_ago(1).isoformat(), seconds=1.0
+        claims=[],
+        seconds_until_next=None,
+        has_more=has_more,
+        continuation=Continuation(queue=0, seen_priority=0 if has_more else END, seen_until=minutes_ago(1).isoformat()),
+        seconds=1.0,
     )
     for _ in range(2):
         scan.begin_again()
-        scan.note(scan.behind(time.monotonic(), terms), slow, ended=time.monotonic())
+        scan.behind(time.monotonic(), terms)
+        scan.note(slow, ended=time.monotonic())

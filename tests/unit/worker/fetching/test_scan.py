@@ -9,21 +9,27 @@ from typing import Any
 
 import pytest
 
-from django_graphile_worker.sql.claims import START, Claim, Claimed, Place
-from django_graphile_worker.worker.fetching.scan import MAX_PRIORITIES, MAX_REST, MIN_REST, REST, Scan
+from django_graphile_worker.sql.claims import START, Claim, Claimed, Continuation
+from django_graphile_worker.worker.fetching.scan import END, MAX_PRIORITIES, MAX_REST, MIN_REST, REST, Scan
 
 TERMS = (("task",), ())
 SEEN_UNTIL = "2026-01-01T00:00:00+00:00"
 
 
-def level(priority: int, run_at: str = "2025-12-31T00:00:00+00:00", job_id: int = 7) -> dict[str, Any]:
+def place(priority: int, run_at: str = "2025-12-31T00:00:00+00:00", job_id: int = 7) -> dict[str, Any]:
     return {"priority": priority, "run_at": run_at, "id": job_id, "queued_run_at": run_at, "queued_id": 0}
 
 
-def answer(*levels: dict[str, Any], jobs: int = 0, queue: int | None = None, **more: Any) -> Claimed:
+def continuation(*places: dict[str, Any], queue: int | None = None, has_more: bool = True) -> Continuation:
+    """Return that of a claim that stopped at the last place; without more jobs, of one that saw everything."""
+    return Continuation(list(places), queue, places[-1]["priority"] if has_more else END, SEEN_UNTIL)
+
+
+def answer(*places: dict[str, Any], jobs: int = 0, queue: int | None = None, **more: Any) -> Claimed:
     claims: list[Claim] = [Claim._make([None] * len(Claim._fields))] * jobs
-    options = {"has_more": False, "seconds_until_next": None, "seen_until": SEEN_UNTIL, **more}
-    return Claimed(claims=claims, place=Place(levels, queue), **options)
+    options = {"has_more": False, "seconds_until_next": None, **more}
+    stop = continuation(*places, queue=queue, has_more=options["has_more"])
+    return Claimed(claims=claims, continuation=stop, **options)
 
 
 FULL: dict[str, Any] = {"has_more": True, "jobs": 10}
@@ -37,12 +43,12 @@ class Worker:
         self.scan = Scan()
         self.now = 1000.0
 
-    def claim(self, claimed: Claimed, seconds: float = 0.001, terms: Any = TERMS) -> Place:
-        """Return the place behind which the claim looked."""
+    def claim(self, claimed: Claimed, seconds: float = 0.001, terms: Any = TERMS) -> Continuation:
+        """Return where the claim went on."""
         began = self.now
         behind = self.scan.behind(began, terms)
         self.now += seconds
-        self.scan.note(behind, replace(claimed, seconds=seconds), ended=self.now)
+        self.scan.note(replace(claimed, seconds=seconds), ended=self.now)
         return behind
 
     def rest(self) -> float:
@@ -64,71 +70,71 @@ def make_slow(worker: Worker) -> None:
     worker.scan.begin_again()
 
 
-def priorities(place: Place) -> dict[int, str]:
-    return {level["priority"]: level["run_at"] for level in place.levels}
+def priorities(behind: Continuation) -> dict[int, str]:
+    return {place["priority"]: place["run_at"] for place in behind.places}
 
 
 def test_claims_that_see_everything_quickly__begin_at_the_start(worker: Worker) -> None:
     for _ in range(3):
-        assert worker.claim(answer(level(0))) == START
+        assert worker.claim(answer(place(0))) == START
         assert worker.scan.until_next_pass(worker.now) is None
     assert worker.scan.has_seen_all
 
 
 def test_full_claim__is_followed_by_claims_behind_it_for_a_moment(worker: Worker) -> None:
-    worker.claim(answer(level(0), **FULL))
-    behind = worker.claim(answer(level(0, job_id=8), **FULL))
-    assert behind == Place([level(0)])
-    assert worker.claim(answer(level(0, job_id=9), **FULL)) == Place([level(0, job_id=8)])
+    worker.claim(answer(place(0), **FULL))
+    behind = worker.claim(answer(place(0, job_id=8), **FULL))
+    assert behind == continuation(place(0))
+    assert worker.claim(answer(place(0, job_id=9), **FULL)) == continuation(place(0, job_id=8))
     worker.now += MIN_REST
-    assert worker.claim(answer(level(0), **FULL)) == START
+    assert worker.claim(answer(place(0), **FULL)) == START
 
 
 def test_end_of_a_backlog__is_followed_by_a_pass_at_once(worker: Worker) -> None:
     """A job may have come in before the place behind which the claim has looked."""
-    worker.claim(answer(level(0), **FULL))
-    worker.claim(answer(level(0)))
+    worker.claim(answer(place(0), **FULL))
+    worker.claim(answer(place(0)))
     assert not worker.scan.has_seen_all
     assert worker.scan.until_next_pass(worker.now) == 0
-    assert worker.claim(answer(level(0))) == START
+    assert worker.claim(answer(place(0))) == START
     assert worker.scan.has_seen_all
 
 
 def test_priorities_that_a_full_claim_did_not_reach__are_read_from_their_start(worker: Worker) -> None:
-    worker.claim(answer(level(0), level(5)))
-    worker.claim(answer(level(0), **FULL))
-    assert priorities(worker.claim(answer(level(0), **FULL))) == {0: level(0)["run_at"]}
+    worker.claim(answer(place(0), place(5)))
+    worker.claim(answer(place(0), **FULL))
+    assert priorities(worker.claim(answer(place(0), **FULL))) == {0: place(0)["run_at"]}
 
 
 def test_claim_that_was_cut__is_continued_until_everything_was_seen(worker: Worker) -> None:
     """However long that takes: only what all claims of the pass took together decides when the next begins."""
     make_slow(worker)
-    worker.claim(answer(level(0), queue=500, **CUT), seconds=0.5)
-    behind = worker.claim(answer(level(0, job_id=8), queue=900, **CUT), seconds=0.2)
-    assert behind == Place([level(0)], 500)
-    assert worker.claim(answer(level(0)), seconds=0.1) == Place([level(0, job_id=8)], 900)
+    worker.claim(answer(place(0), queue=500, **CUT), seconds=0.5)
+    behind = worker.claim(answer(place(0, job_id=8), queue=900, **CUT), seconds=0.2)
+    assert behind == continuation(place(0), queue=500)
+    assert worker.claim(answer(place(0)), seconds=0.1) == continuation(place(0, job_id=8), queue=900)
     assert worker.rest() == pytest.approx(REST * 0.8)
-    assert worker.claim(answer(level(0))) != START
+    assert worker.claim(answer(place(0))) != START
 
 
 def test_steps_over_held_queues__go_on_after_full_claims(worker: Worker) -> None:
     """Else a free queue behind thousands of held ones would wait as long as other jobs keep claims full."""
-    assert worker.claim(answer(level(0), queue=1000, **FULL)) == START
-    assert worker.claim(answer(level(0), queue=2000, **FULL)) == Place([level(0)], 1000)
+    assert worker.claim(answer(place(0), queue=1000, **FULL)) == START
+    assert worker.claim(answer(place(0), queue=2000, **FULL)) == continuation(place(0), queue=1000)
     worker.now += MIN_REST
-    assert worker.claim(answer(level(0))) == Place((), 2000)
+    assert worker.claim(answer(place(0))) == START._replace(queue=2000)
     # The queues before that were not seen.
     assert not worker.scan.has_seen_all
     assert worker.scan.until_next_pass(worker.now) == 0
-    assert worker.claim(answer(level(0))) == START
+    assert worker.claim(answer(place(0))) == START
     assert worker.scan.has_seen_all
 
 
 def test_slow_pass__is_followed_by_claims_of_what_is_new(worker: Worker) -> None:
     make_slow(worker)
-    worker.claim(answer(level(3), **FULL), seconds=1)
+    worker.claim(answer(place(3), **FULL), seconds=1)
     worker.now += MAX_REST
-    worker.claim(answer(level(0, "2025-12-31T23:00:00+00:00")), seconds=0.05)
+    worker.claim(answer(place(0, "2025-12-31T23:00:00+00:00")), seconds=0.05)
 
     assert worker.rest() == pytest.approx(REST * 0.05)
     # Also on the priorities on which it found nothing, and on the usual one.
@@ -138,34 +144,34 @@ def test_slow_pass__is_followed_by_claims_of_what_is_new(worker: Worker) -> None
 
 
 def test_single_slow_pass__does_not_count(worker: Worker) -> None:
-    worker.claim(answer(level(0)), seconds=0.5)
+    worker.claim(answer(place(0)), seconds=0.5)
     assert worker.rest() == 0
-    assert worker.claim(answer(level(0)), seconds=0.5) == START
+    assert worker.claim(answer(place(0)), seconds=0.5) == START
     assert worker.rest() == pytest.approx(REST * 0.5)
 
 
 def test_pass_over_many_jobs__is_not_slow(worker: Worker) -> None:
     make_slow(worker)
-    worker.claim(answer(level(0), has_more=True, jobs=2000), seconds=0.05)
+    worker.claim(answer(place(0), has_more=True, jobs=2000), seconds=0.05)
     assert worker.scan.is_quick
     assert worker.scan.until_next_pass(worker.now) == pytest.approx(MIN_REST)
 
 
 def test_rest__has_a_limit(worker: Worker) -> None:
     make_slow(worker)
-    worker.claim(answer(level(0)), seconds=20)
+    worker.claim(answer(place(0)), seconds=20)
     assert worker.rest() == pytest.approx(MAX_REST)
 
 
 def test_cancelled_claim__is_followed_by_claims_behind_the_last_place(worker: Worker) -> None:
-    worker.claim(answer(level(0), **FULL))
+    worker.claim(answer(place(0), **FULL))
     worker.now += 1
     began = worker.now
     assert worker.scan.behind(began, TERMS) == START
     worker.now += 5
     worker.scan.note_cancelled(began=began, ended=worker.now)
     assert worker.rest() == pytest.approx(REST * 5)
-    assert worker.claim(answer(level(0))) == Place([level(0)])
+    assert worker.claim(answer(place(0))) == continuation(place(0))._replace(seen_priority=END)
 
 
 def test_first_claim_that_is_cancelled__is_followed_by_claims_of_the_last_minute(worker: Worker) -> None:
@@ -177,44 +183,44 @@ def test_first_claim_that_is_cancelled__is_followed_by_claims_of_the_last_minute
 
 
 def test_other_tasks_or_flags__begin_at_the_start(worker: Worker) -> None:
-    worker.claim(answer(level(0), **FULL))
-    assert worker.claim(answer(level(0), **FULL), terms=(("task",), ("flag",))) == START
-    assert worker.claim(answer(level(0), **FULL), terms=(("task",), ("flag",))) != START
+    worker.claim(answer(place(0), **FULL))
+    assert worker.claim(answer(place(0), **FULL), terms=(("task",), ("flag",))) == START
+    assert worker.claim(answer(place(0), **FULL), terms=(("task",), ("flag",))) != START
 
 
 def test_begin_again(worker: Worker) -> None:
     make_slow(worker)
-    worker.claim(answer(level(0)), seconds=1)
+    worker.claim(answer(place(0)), seconds=1)
     worker.scan.begin_again()
-    assert worker.claim(answer(level(0))) == START
+    assert worker.claim(answer(place(0))) == START
 
 
 def test_places__are_kept_of_the_latest_priorities(worker: Worker) -> None:
     for priority in range(40):
-        worker.claim(answer(level(priority)))
+        worker.claim(answer(place(priority)))
     make_slow(worker)
     worker.claim(answer(), seconds=1)
     assert list(priorities(worker.claim(answer()))) == list(range(40 - MAX_PRIORITIES, 40))
 
 
 def test_jobs_that_others_have_locked__are_looked_for_again_soon(worker: Worker) -> None:
-    worker.claim(answer(level(0), is_waiting=True, **CUT))
-    worker.claim(answer(level(0)))
+    worker.claim(answer(place(0), is_waiting=True, **CUT))
+    worker.claim(answer(place(0)))
     assert worker.scan.until_next_pass(worker.now) == pytest.approx(MIN_REST)
     worker.now += MIN_REST
-    assert worker.claim(answer(level(0))) == START
+    assert worker.claim(answer(place(0))) == START
     assert worker.scan.until_next_pass(worker.now) is None
 
 
 def test_other_terms__do_not_restart_a_pass_that_is_under_way(worker: Worker) -> None:
-    worker.claim(answer(level(0), **CUT))
+    worker.claim(answer(place(0), **CUT))
     other = (("task",), ("a flag",))
-    assert worker.claim(answer(level(0), **CUT), terms=other) == Place([level(0)])
-    worker.claim(answer(level(0)), terms=other)
-    assert worker.claim(answer(level(0)), terms=other) == START
+    assert worker.claim(answer(place(0), **CUT), terms=other) == continuation(place(0))
+    worker.claim(answer(place(0)), terms=other)
+    assert worker.claim(answer(place(0)), terms=other) == START
 
 
 def test_claim_that_failed__is_repeated_from_the_start(worker: Worker) -> None:
     worker.scan.behind(worker.now, TERMS)
     worker.scan.begin_again()
-    assert worker.claim(answer(level(0))) == START
+    assert worker.claim(answer(place(0))) == START
