@@ -77,10 +77,10 @@ begin
     order by j.priority, j.run_at limit 1;
     if found then
         first_run_at := first.run_at;
-        if first.priority < behind.seen_priority then
-            first.run_at := greatest(first.run_at, behind.seen_until);
-        end if;
         place := row(first.priority, first.run_at, 0, first.run_at, 0);
+        if first.priority < behind.seen_priority and first.run_at < behind.seen_until then
+            place := row(first.priority, behind.seen_until, 0, behind.seen_until, 1);
+        end if;
     end if;
 end
 $$;
@@ -220,10 +220,10 @@ end
 $$;
 
 -- The same for jobs in queues: returns the first job of each free queue. The queues that this claim has tried are left
--- out. "hides_queues": jobs of queues that are held stand before others, so that steps over queues find more.
+-- out. "is_blocked": some of the jobs cannot run.
 create or replace function :SCHEMA._private_look_at_queues(
     terms :SCHEMA._private_claim_terms, place :SCHEMA._private_place, of_tasks int[], tried int[], most int,
-    out candidates :SCHEMA._private_candidate[], out end_run_at timestamptz, out end_id bigint, out hides_queues boolean
+    out candidates :SCHEMA._private_candidate[], out end_run_at timestamptz, out end_id bigint, out is_blocked boolean
 )
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
@@ -266,7 +266,7 @@ begin
     from head
     -- Not a join: the planner could read all queues for it.
     where (select queue.is_available from only :SCHEMA._private_job_queues as queue where queue.id = head.job_queue_id);
-    hides_queues := terms.forbidden_flags is null and queues_seen > cardinality(candidates);
+    is_blocked := terms.forbidden_flags is not null or queues_seen > cardinality(candidates);
 end
 $$;
 
@@ -315,16 +315,16 @@ begin
 end
 $$;
 
--- The first due job of each of these queues, unless a limited job of the queue comes first. Behind many jobs with
--- forbidden flags it is not found.
-create or replace function :SCHEMA._private_heads_of_queues(terms :SCHEMA._private_claim_terms, queue_ids int[])
-returns :SCHEMA._private_candidate[]
+-- The first due job of each of these queues, unless a limited job of the queue comes first. So many jobs with forbidden
+-- flags are passed.
+create or replace function :SCHEMA._private_heads_of_queues(
+    terms :SCHEMA._private_claim_terms, queue_ids int[], max_forbidden int
+) returns :SCHEMA._private_candidate[]
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 begin
     return array(
         select row(head.*):::SCHEMA._private_candidate
-        from :SCHEMA._private_first_of_queues(
-            terms, queue_ids, 32767, 1, 20 + 5000 / greatest(cardinality(queue_ids), 1)) as head
+        from :SCHEMA._private_first_of_queues(terms, queue_ids, 32767, 1, max_forbidden) as head
         left join :SCHEMA._private_first_in_queues(
             case when terms.limited_tasks is null then '{}' else queue_ids end,
             terms.limited_tasks, terms.forbidden_flags, terms.moment
@@ -340,6 +340,7 @@ create or replace function :SCHEMA._private_step_over_queues(
 )
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
+    max_forbidden constant int := 20;
     free_queues int[];
 begin
     with recursive step (queue_id, number) as (
@@ -360,8 +361,18 @@ begin
     from step;
     steps.heads := steps.heads || :SCHEMA._private_heads_of_queues(terms, array(
         select each.id from unnest(free_queues) as each(id)
-        where each.id <> all (array(select head.queue_id from unnest(steps.heads) as head))));
+        where each.id <> all (array(select head.queue_id from unnest(steps.heads) as head))), max_forbidden);
     steps.are_made := true;
+    steps.hides_jobs := terms.forbidden_flags is not null and exists (
+        select from (
+            select each.id from unnest(free_queues) as each(id)
+            except select each.queue_id from unnest(steps.heads) as each
+        ) as other
+        cross join lateral (
+            select from only :SCHEMA._private_jobs as j
+            where j.is_available and j.job_queue_id is not null and j.job_queue_id = other.id
+            order by j.job_queue_id, j.task_id, j.priority, j.run_at, j.id offset max_forbidden - 1 limit 1
+        ) as many);
 end
 $$;
 
@@ -532,6 +543,7 @@ declare
     candidates :SCHEMA._private_candidate[]; chosen :SCHEMA._private_candidate[]; wanted_queues int[];
     final :SCHEMA._private_candidate; last :SCHEMA._private_candidate;
     wanted int; tries int; is_full boolean; is_short boolean; is_hidden boolean := false;
+    moves_on boolean;
 begin
     tids := '{}'; queue_ids := '{}'; bytes := 0; is_cut := false; is_waiting := false;
     select * into due from :SCHEMA._private_due_tasks(terms, place);
@@ -551,7 +563,7 @@ begin
             select * into plain from :SCHEMA._private_look_at_jobs(terms, place, due.plain, wanted);
             select * into queued from :SCHEMA._private_look_at_queues(terms, place, due.queued, tried, tries);
             is_short := isfinite(queued.end_run_at) and cardinality(queued.candidates) < tries;
-            is_hidden := is_short and queued.hides_queues;
+            is_hidden := is_short and queued.is_blocked;
             if is_hidden and not steps.are_made then
                 steps := :SCHEMA._private_step_over_queues(terms, steps);
             end if;
@@ -574,8 +586,9 @@ begin
             -- If others hold all the locks again and again, each round tries twice as many queues.
             tries := case when round >= 10 and locked.tids = '{}' then 2 * tries end;
 
-            is_short := is_short and not is_hidden;
-            is_cut := is_full or isfinite(plain.end_run_at) or is_short;
+            moves_on := is_short and (not is_hidden or terms.forbidden_flags is not null
+                and (steps.hides_jobs is true or place.queued_id > 0));
+            is_cut := is_full or isfinite(plain.end_run_at) or moves_on;
             last := row(null, null, place.priority, 'infinity', 0);
             if is_full then
                 -- Behind the last of the chosen, others were left out.
@@ -592,7 +605,7 @@ begin
                 select each.* into last
                 from unnest(candidates) as each where each.priority = place.priority and each.queue_id is not null
                 order by each.run_at desc, each.id desc limit 1;
-            elsif not is_short or exists (
+            elsif not moves_on or exists (
                 select from unnest(queued.candidates) as each where each.queue_id <> all (tried))
             then
                 last := null;
@@ -605,9 +618,9 @@ begin
     end if;
     if not is_cut then
         -- Everything was seen, but for what is committed late. Jobs of held queues are looked at again, if they are
-        -- few.
-        place := row(place.priority, terms.seen_until, 0, case when is_hidden then terms.seen_until
-            else least(due.first_queued, terms.seen_until) end, 0);
+        -- few. An id tells that claims have looked behind the first jobs in queues.
+        place := row(place.priority, terms.seen_until, 0, case when is_hidden or place.queued_id > 0
+            then terms.seen_until else least(due.first_queued, terms.seen_until) end, least(place.queued_id, 1));
     elsif place.run_at = 'infinity' then
         place.run_at := terms.seen_until;
     end if;
@@ -719,13 +732,14 @@ begin
     terms.moment := coalesce(claimed_at, now());
     terms.seen_until := least(terms.moment, now()) - interval '0.3 seconds';
     terms.known_tasks := known_tasks; terms.limited_tasks := limited_tasks; terms.forbidden_flags := forbidden_flags;
-    terms.per_queue := per_queue; terms.max_steps := least(1000, 200 + max_jobs);
+    terms.per_queue := per_queue;
+    terms.max_steps := least(1000, 200 + max_jobs) / case when forbidden_flags is null then 1 else 2 end;
     terms.running := case when max_jobs >= 100 then :SCHEMA._private_running_transactions() else '{}' end;
-    steps := row('{}', before.queue, before.queue is null);
+    steps := row('{}', before.queue, before.queue is null, false);
     if freed_queues is not null then
         steps.heads := :SCHEMA._private_heads_of_queues(terms, array(
             select queue.id from only :SCHEMA._private_job_queues as queue
-            where queue.id = any (freed_queues) and queue.is_available));
+            where queue.id = any (freed_queues) and queue.is_available), greatest(20, 5000 / cardinality(freed_queues)));
         freed := array(select head.queue_id from unnest(steps.heads) as head);
     end if;
     if before.queue > 0 then
@@ -737,6 +751,10 @@ begin
         exit when at_place.priority is null;
         passed := passed || at_place.priority;
         continue when level.first_run_at > terms.moment;
+        if steps.hides_jobs and before.queue > 0 and at_place.queued_id = 0 then
+            -- Claims before this one had no reason to do so.
+            at_place.queued_run_at := '-infinity';
+        end if;
         select * into locked from :SCHEMA._private_lock_level(
             terms, max_jobs - cardinality(tids), steps, at_place, tried);
         steps := locked.steps; tried := locked.tried; places := places || locked.place;

@@ -18,8 +18,14 @@ create type :SCHEMA._private_claim_terms as (
 create type :SCHEMA._private_candidate as (tid tid, queue_id int, priority int, run_at timestamptz, id bigint);
 
 -- The first jobs of queues that were found otherwise than by their due jobs. Behind which queue steps over held queues
--- go on, null behind the last; and whether they are made, or may not be made.
-create type :SCHEMA._private_steps as (heads :SCHEMA._private_candidate[], after_queue int, are_made boolean);
+-- go on, null behind the last; whether they are made, or may not be made; and whether free queues may have jobs behind
+-- many with forbidden flags.
+create type :SCHEMA._private_steps as (
+  heads :SCHEMA._private_candidate[],
+  after_queue int,
+  are_made boolean,
+  hides_jobs boolean
+);
 
 -- Behind which job of a priority a claim goes on, and behind which of those in queues.
 create type :SCHEMA._private_place as (
