@@ -30,7 +30,7 @@ help:
 	@echo 'make check          Check style, types and import layers only'
 	@echo 'make tests          Run the tests only'
 	@echo 'make coverage       Run the tests, and report the lines that no test reaches'
-	@echo 'make chaos          Run the fault tests and the comparison with django-celery-beat, with those that take long'
+	@echo 'make chaos          Run the tests that take long: faults, long tables, a year beside django-celery-beat'
 	@echo 'make bench          Run the benchmarks, for an hour (ARGS=--quick: ten minutes; ARGS=drain: one of them)'
 	@echo 'make figures        Write the tables and plots of the documentation from the recorded benchmarks'
 	@echo 'make format         Let ruff rewrite what it can'
@@ -104,7 +104,7 @@ figures: $(STAMP)
 	$(BIN)/python -m benchmarks.report $(ARGS)
 
 chaos: $(STAMP)
-	$(BIN)/pytest tests/faults tests/integration/importing -m 'chaos or not chaos' -n $(WORKERS) $(ARGS)
+	$(BIN)/pytest tests -m chaos -n $(WORKERS) $(ARGS)
 
 docs: $(STAMP)
 	$(BIN)/sphinx-build --fail-on-warning --keep-going --builder html $(ARGS) docs docs/_build/html
