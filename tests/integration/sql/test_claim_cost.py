@@ -136,6 +136,19 @@ def compare_sizes(shape: str, few_jobs: int, many_jobs: int, connection: Connect
     assert measure()[0] < at_most
 
 
+def test_cost__does_not_grow_with_future_jobs_where_none_in_a_queue_is_due(
+    connection: Connection, measure: Measure
+) -> None:
+    """No due job ends the search of the first one in a queue."""
+    insert(connection, f"{TASK}, 0, now(), null, null, 0", "generate_series(1, 3)")
+    few, _ = measure()
+    insert(connection, SHAPES["future in queues"], f"generate_series(1, {MANY}) as n")
+    connection.execute(f"vacuum analyze {JOBS}, {QUEUES}".encode())
+    buffers, claimed = measure()
+    assert len(claimed.claims) == 3
+    assert buffers < few + TOLERANCE
+
+
 @pytest.mark.parametrize("shape", HIDING_SHAPES)
 def test_cost__is_bounded_and_the_next_claim_goes_on_behind(
     shape: str, connection: Connection, measure: Measure
