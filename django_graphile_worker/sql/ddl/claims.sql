@@ -416,6 +416,39 @@ begin
 end
 $$;
 
+-- The place behind a round, which has looked as far as "ends". Behind the last job that a full round chose, others were
+-- left out. "queues_move_on": whether to go on behind the jobs in queues; else they are looked at again.
+create or replace function :SCHEMA._private_place_behind(
+    inout place :SCHEMA._private_place, ends :SCHEMA._private_place,
+    candidates :SCHEMA._private_candidate[], chosen :SCHEMA._private_candidate[],
+    is_full boolean, is_locked_out boolean, queues_move_on boolean
+)
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+declare
+    final constant :SCHEMA._private_candidate := chosen[cardinality(chosen)];
+    last :SCHEMA._private_candidate := row(null, null, place.priority, 'infinity', 0);
+begin
+    if is_full then
+        select each.* into last
+        from unnest(candidates) as each
+        where final.priority = place.priority and (each.run_at, each.id) <= (final.run_at, final.id)
+        order by each.run_at desc, each.id desc limit 1;
+    end if;
+    select * into place.run_at, place.id from :SCHEMA._private_move(
+        place.run_at, place.id, ends.run_at, ends.id, last.run_at, last.id);
+    if is_locked_out then
+        -- None of the queues can be had now. The next claim does not try them again.
+        select each.* into last
+        from unnest(candidates) as each where each.priority = place.priority and each.queue_id is not null
+        order by each.run_at desc, each.id desc limit 1;
+    end if;
+    if is_locked_out or queues_move_on then
+        select * into place.queued_run_at, place.queued_id from :SCHEMA._private_move(
+            place.queued_run_at, place.queued_id, ends.queued_run_at, ends.queued_id, last.run_at, last.id);
+    end if;
+end
+$$;
+
 -- Locks queues, and returns their first jobs. A job of a queue does not start before a job of a limited task that comes
 -- first. Of these and the jobs without a queue among the candidates, the first "most" are returned, in order.
 create or replace function :SCHEMA._private_lock_queues(
@@ -541,9 +574,7 @@ language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
     due record; plain record; queued record; turn record; locked record;
     candidates :SCHEMA._private_candidate[]; chosen :SCHEMA._private_candidate[]; wanted_queues int[];
-    final :SCHEMA._private_candidate; last :SCHEMA._private_candidate;
-    wanted int; tries int; is_full boolean; is_short boolean; is_hidden boolean := false;
-    moves_on boolean;
+    wanted int; tries int; is_full boolean; is_short boolean; is_hidden boolean := false; moves_on boolean;
 begin
     tids := '{}'; queue_ids := '{}'; bytes := 0; is_cut := false; is_waiting := false;
     select * into due from :SCHEMA._private_due_tasks(terms, place);
@@ -571,7 +602,8 @@ begin
                 queued.candidates, steps.heads, tried, tries);
             is_full := cardinality(candidates) = tries;
             chosen := candidates[:wanted];
-            wanted_queues := array(select each.queue_id from unnest(candidates) as each where each.queue_id is not null);
+            wanted_queues := array(
+                select each.queue_id from unnest(candidates) as each where each.queue_id is not null);
             if wanted_queues <> '{}' then
                 tried := tried || wanted_queues;
                 select * into turn from :SCHEMA._private_lock_queues(
@@ -589,29 +621,10 @@ begin
             moves_on := is_short and (not is_hidden or terms.forbidden_flags is not null
                 and (steps.hides_jobs is true or place.queued_id > 0));
             is_cut := is_full or isfinite(plain.end_run_at) or moves_on;
-            last := row(null, null, place.priority, 'infinity', 0);
-            if is_full then
-                -- Behind the last of the chosen, others were left out.
-                final := chosen[cardinality(chosen)];
-                select each.* into last
-                from unnest(candidates) as each
-                where final.priority = place.priority and (each.run_at, each.id) <= (final.run_at, final.id)
-                order by each.run_at desc, each.id desc limit 1;
-            end if;
-            select * into place.run_at, place.id from :SCHEMA._private_move(
-                place.run_at, place.id, plain.end_run_at, plain.end_id, last.run_at, last.id);
-            if is_full and locked.tids = '{}' then
-                -- None of these queues can be had now. The next claim does not try them again.
-                select each.* into last
-                from unnest(candidates) as each where each.priority = place.priority and each.queue_id is not null
-                order by each.run_at desc, each.id desc limit 1;
-            elsif not moves_on or exists (
-                select from unnest(queued.candidates) as each where each.queue_id <> all (tried))
-            then
-                last := null;
-            end if;
-            select * into place.queued_run_at, place.queued_id from :SCHEMA._private_move(
-                place.queued_run_at, place.queued_id, queued.end_run_at, queued.end_id, last.run_at, last.id);
+            place := :SCHEMA._private_place_behind(
+                place, row(place.priority, plain.end_run_at, plain.end_id, queued.end_run_at, queued.end_id),
+                candidates, chosen, is_full, is_full and locked.tids = '{}', moves_on and not exists (
+                    select from unnest(queued.candidates) as each where each.queue_id <> all (tried)));
             -- A round is cheap in which others had the locks of what was chosen.
             exit when not is_cut or cardinality(tids) = most or round >= 5 and not is_full;
         end loop;
@@ -624,6 +637,29 @@ begin
     elsif place.run_at = 'infinity' then
         place.run_at := terms.seen_until;
     end if;
+end
+$$;
+
+-- Where the next claim goes on after one that stopped at a priority, or at none, and has come to these places.
+create or replace function :SCHEMA._private_continuation_behind(
+    before :SCHEMA._private_continuation, stopped_at int, places :SCHEMA._private_place[], seen_until timestamptz,
+    steps :SCHEMA._private_steps, is_full boolean, inout is_cut boolean, out after :SCHEMA._private_continuation
+)
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+begin
+    after := before;
+    after.places := array(
+        select place from unnest(before.places) as place where place.priority > stopped_at) || places;
+    if coalesce(stopped_at, 32768) >= before.seen_priority then
+        after.seen_priority := coalesce(stopped_at, 32768); after.seen_until := seen_until;
+    end if;
+    -- A claim that was cut has not looked at all queues that the steps found. A full one has, but for what comes behind
+    -- the jobs that it has taken.
+    if before.queue is not null and steps.are_made and (is_full or not is_cut) then
+        after.queue := case when is_full then coalesce(steps.after_queue, 0) else steps.after_queue end;
+        is_cut := after.queue is not null;
+    end if;
+    is_cut := is_cut and not is_full;
 end
 $$;
 
@@ -723,9 +759,8 @@ declare
     terms :SCHEMA._private_claim_terms;
     before constant :SCHEMA._private_continuation := json_populate_record(
         null:::SCHEMA._private_continuation, behind);
-    after :SCHEMA._private_continuation := before;
-    level record; at_place :SCHEMA._private_place; locked record; steps :SCHEMA._private_steps; freed int[] := '{}';
-    passed int[] := '{}'; places :SCHEMA._private_place[] := '{}';
+    level record; at_place :SCHEMA._private_place; locked record; ending record;
+    steps :SCHEMA._private_steps; freed int[] := '{}'; passed int[] := '{}'; places :SCHEMA._private_place[] := '{}';
     tids tid[] := '{}'; queue_ids int[] := '{}'; tried int[] := '{}'; bytes bigint := 0;
     is_cut boolean := false; is_waiting boolean := false; is_full boolean; next_run_at timestamptz;
 begin
@@ -739,7 +774,8 @@ begin
     if freed_queues is not null then
         steps.heads := :SCHEMA._private_heads_of_queues(terms, array(
             select queue.id from only :SCHEMA._private_job_queues as queue
-            where queue.id = any (freed_queues) and queue.is_available), greatest(20, 5000 / cardinality(freed_queues)));
+            where queue.id = any (freed_queues) and queue.is_available
+        ), greatest(20, 5000 / cardinality(freed_queues)));
         freed := array(select head.queue_id from unnest(steps.heads) as head);
     end if;
     if before.queue > 0 then
@@ -752,7 +788,7 @@ begin
         passed := passed || at_place.priority;
         continue when level.first_run_at > terms.moment;
         if steps.hides_jobs and before.queue > 0 and at_place.queued_id = 0 then
-            -- Claims before this one had no reason to do so.
+            -- Claims before this one had no reason to look behind the first jobs in queues.
             at_place.queued_run_at := '-infinity';
         end if;
         select * into locked from :SCHEMA._private_lock_level(
@@ -763,22 +799,12 @@ begin
         exit when is_cut or bytes > max_bytes;
     end loop;
     is_full := cardinality(tids) >= max_jobs or bytes > max_bytes;
-    after.places := array(
-        select place from unnest(before.places) as place where place.priority > at_place.priority) || places;
-    if coalesce(at_place.priority, 32768) >= before.seen_priority then
-        after.seen_priority := coalesce(at_place.priority, 32768); after.seen_until := terms.seen_until;
-    end if;
-    -- Where the steps go on. A claim that was cut has not looked at all that they found. A full one has, but for what
-    -- comes behind the jobs that it has taken.
-    if before.queue is not null and steps.are_made and (is_full or not is_cut) then
-        after.queue := case when is_full then coalesce(steps.after_queue, 0) else steps.after_queue end;
-        is_cut := after.queue is not null;
-    end if;
-    is_cut := is_cut and not is_full;
+    select * into ending from :SCHEMA._private_continuation_behind(
+        before, at_place.priority, places, terms.seen_until, steps, is_full, is_cut);
     if bytes > max_bytes then
         select * into locked from :SCHEMA._private_within_bytes(max_bytes, tids);
         if cardinality(locked.tids) < cardinality(tids) then
-            after := before;
+            ending.after := before;
         end if;
         tids := locked.tids; queue_ids := locked.queue_ids;
     end if;
@@ -787,17 +813,17 @@ begin
         return query select taken.*, null::json
         from :SCHEMA._private_take_jobs(holder, terms.moment, tids, queue_ids) as taken;
     end if;
-    if not (is_full or is_cut) then
+    if not (is_full or ending.is_cut) then
         next_run_at := :SCHEMA._private_next_due(known_tasks, passed, terms.moment);
     end if;
     job_id := null;
     summary := json_build_object(
-        'has_more', is_full or is_cut,
-        'is_cut', is_cut,
+        'has_more', is_full or ending.is_cut,
+        'is_cut', ending.is_cut,
         'is_waiting', is_waiting,
         'seconds_until_next', case when isfinite(next_run_at) then greatest(
             date_part('epoch', next_run_at - coalesce(claimed_at, clock_timestamp())), 0) end,
-        'continuation', after,
+        'continuation', ending.after,
         'freed_queues', array(select each.id from unnest(freed) as each(id) where each.id <> all (queue_ids)),
         'seconds', date_part('epoch', clock_timestamp() - statement_timestamp()));
     return next;
