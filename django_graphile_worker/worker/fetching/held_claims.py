@@ -129,7 +129,7 @@ class HeldClaims:
             )
             if lost:
                 self._end_cancelled(cursor, lost)
-            returned = releases.return_jobs(cursor, lost, schema=schema) if lost else set()
+            returned = releases.return_jobs(cursor, lost, schema=schema, keeping=self._keeping()) if lost else set()
         # A job that a transaction of the site has locked at the moment is still claimed, and so is its queue.
         busy = [job for job in lost if job.id not in returned]
         self._release_lost_queues({releases.HeldQueue(job.queue_id, job.token) for job in busy if job.queue_id})

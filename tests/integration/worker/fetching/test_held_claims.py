@@ -8,13 +8,16 @@ from typing import Any
 import psycopg
 import pytest
 
+from django_graphile_worker import registry, remove_job
 from django_graphile_worker.models import Job, JobQueue
 from django_graphile_worker.sql import releases
 from django_graphile_worker.sql.claims import Claim, Claimed
+from django_graphile_worker.sql.records.results import ResultStatus
 from django_graphile_worker.worker.fetching import held_claims
 from django_graphile_worker.worker.fetching.claimer import Claimer
 from django_graphile_worker.worker.fetching.fast_path import FastPath
 from django_graphile_worker.worker.outcomes import Succeeded
+from tests.support import records
 from tests.support.factories import make_job
 from tests.support.stepped_worker import Build, expect_fast_claim, run_all
 
@@ -75,6 +78,19 @@ def test_answer_that_was_lost__makes_the_next_claim_return_its_jobs_first(
     monkeypatch.setattr(Claimer, "_claim", claim)
     (again,) = claim_all(worker)
     assert (again.id, again.attempts) == (job_id, 1)
+
+
+def test_removed_job_of_a_lost_claim__is_removed_in_its_result(runner: Build, worker_schema: str) -> None:
+    def keeps(payload: Any) -> None: ...
+
+    registry.task(keep_result=60)(keeps)
+    worker = runner()
+    job_id = make_job("keeps", key="order 4711")
+    claim_all(worker)
+    worker.held._known.clear()
+    assert remove_job("order 4711") is not None
+    worker.held.return_lost()
+    assert records.results(worker_schema)[job_id].status == ResultStatus.REMOVED
 
 
 def test_queue__is_not_released_by_a_search_for_lost_claims_that_saw_its_last_job_end(
