@@ -15,7 +15,7 @@ Subjects of several modules have folders. ``adding`` adds jobs, ``records`` has 
 ``statistics`` the counts of runs and the samples of the backlog, ``cron`` the recurring tasks of the code,
 ``schedules`` the schedules, ``limits`` the limits per key, ``job_actions`` the actions of operators. ``inspection``
 reads the jobs for the admin and the commands, ``install`` makes the schema, ``ddl`` holds the files that migrations
-run; a file that was released never changes.
+run.
 
 To add a statement: write the text with ``:SCHEMA`` for the schema, a tag comment such as ``/* gw:claim */`` at its
 beginning, and a type for each parameter; send it through ``schema.statement``, which makes it safe under any

@@ -153,14 +153,3 @@ class _Quoted(dict[str, str]):
     def __missing__(self, text: str) -> str:
         quoted = self[text] = _quoted(text)
         return quoted
-
-
-def int_multirange(numbers: Iterable[int]) -> str:
-    """Return the text of a multirange of the numbers, which PostgreSQL searches without comparing each number."""
-    ranges: list[list[int]] = []
-    for number in sorted(numbers):
-        if ranges and number <= ranges[-1][1]:
-            ranges[-1][1] = number + 1
-        else:
-            ranges.append([number, number + 1])
-    return "{" + ",".join(f"[{first},{behind})" for first, behind in ranges) + "}"

@@ -1,7 +1,7 @@
 """Conditions that several statements share: each is written here and nowhere else.
 
 The conditions refer to a row that the statement calls ``job`` or ``worker``. The statements that every job needs are
-functions in the files of ``ddl``, which have their own conditions: these files never change after their release.
+functions in the files of ``ddl``, which have their own conditions.
 
 A partial index serves only statements that repeat its condition. So the conditions include ``job.attempts > 0`` and
 ``job.locked_at is null`` even where these follow from the rest: the index of failed jobs has both.

@@ -83,8 +83,8 @@ def forget(cursor: Cursor, job_ids: Sequence[int], *, schema: str) -> None:
     cursor.execute(statement(FORGET_PROGRESS, schema), {"ids": int_array(job_ids)})
 
 
-def forget_ended(cursor: Cursor, *, schema: str, after: int = 0, most: int = ROWS_PER_STEP) -> int:
+def forget_ended(cursor: Cursor, *, schema: str, after: int = 0) -> int:
     """Look at the rows after this job id, and delete those of ended jobs; return the id to continue after."""
-    cursor.execute(statement(FORGET_ENDED, schema), {"after": after, "most": most})
+    cursor.execute(statement(FORGET_ENDED, schema), {"after": after, "most": ROWS_PER_STEP})
     looked_at, last = cursor.fetchone()
-    return int(last) if looked_at == most else 0
+    return int(last) if looked_at == ROWS_PER_STEP else 0

@@ -292,14 +292,13 @@ def release_stale_locks(
     cursor: Any,
     *,
     schema: str,
-    stale: float = STALE_LOCK_SECONDS,
     now: datetime | None = None,
     keeping: ResultKeeping = NOTHING_KEPT,
     by: str | None = None,
 ) -> Unlocked:
-    """Release the jobs and queues that unregistered workers have held for ``stale`` seconds."""
-    cancelled = end_claims_of(cursor, None, schema=schema, older_than=stale, now=now, keeping=keeping)
-    locks = {"stale": stale, "now": now, "by": by}
+    """Release the jobs and queues that unregistered workers have held for hours."""
+    cancelled = end_claims_of(cursor, None, schema=schema, older_than=STALE_LOCK_SECONDS, now=now, keeping=keeping)
+    locks = {"stale": STALE_LOCK_SECONDS, "now": now, "by": by}
     cursor.execute(statement(RELEASE_STALE_JOBS, schema), {**locks, **keeping.parameters()})
     jobs = cursor.fetchall()
     cursor.execute(statement(RELEASE_STALE_QUEUES, schema), locks)

@@ -24,9 +24,7 @@ _FUNCTIONS = """
     nextval now octet_length random regexp_replace right round row_number row_security_active rtrim set_config
     split_part starts_with statement_timestamp string_agg string_to_array string_to_table strpos substr sum to_char
     to_json to_jsonb to_regclass to_regproc to_timestamp transaction_timestamp translate unnest upper"""
-_TYPES = (
-    "bool float4 float8 int2 int4 int4multirange int8 json jsonb name oid regclass regproc text tid timestamptz xid"
-)
+_TYPES = "bool float4 float8 int2 int4 int8 json jsonb name oid regclass regproc text tid timestamptz xid"
 
 FUNCTIONS = frozenset(_FUNCTIONS.split())
 TYPES = frozenset(_TYPES.split())

@@ -128,11 +128,9 @@ def beat(
     return None if row is None else float(row[0])
 
 
-def renew_claims(
-    cursor: Any, worker_id: str, *, schema: str, older_than: float = RENEWAL_SECONDS, spared: Sequence[int] = ()
-) -> None:
+def renew_claims(cursor: Any, worker_id: str, *, schema: str, spared: Sequence[int] = ()) -> None:
     """Renew the old locks of a live worker, except the locks of jobs in ``spared``."""
-    parameters = {"worker_id": worker_id, "older_than": older_than, "spared": list(spared)}
+    parameters = {"worker_id": worker_id, "older_than": RENEWAL_SECONDS, "spared": list(spared)}
     cursor.execute(statement(RENEW_CLAIMS, schema), parameters)
 
 

@@ -19,7 +19,7 @@ from django_graphile_worker.sql.cron.crontabs import bounded_wait
 from django_graphile_worker.sql.schedules.due import DueSchedule
 from django_graphile_worker.sql.schema import statement
 
-# How many runs of a schedule are kept.
+# How many runs of a schedule, and of an item of the crontab, are kept; of an item, there may be some more.
 MOST_RUNS = 50
 # A run that is not over is looked for among so many of the latest runs.
 RUNS_LOOKED_AT = 10

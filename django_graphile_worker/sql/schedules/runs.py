@@ -18,9 +18,6 @@ from django_graphile_worker.sql.schema import statement
 if TYPE_CHECKING:
     from datetime import datetime
 
-# So many rows of each schedule and of each item of the crontab are kept; of an item, there may be some more.
-MOST_RUNS = 50
-
 
 class RunOutcome(StrEnum):
     """What became of a run."""

@@ -228,11 +228,9 @@ def read(cursor: Any, kind: str, name: str, *, schema: str, period: int, since: 
     return NamedRows(rows, frozenset(with_others.difference(row.started_at for row in rows)))
 
 
-def busiest_names(
-    cursor: Any, *, schema: str, period: int, since: datetime, limit: int = 2 * MOST_NAMES
-) -> dict[str, Sequence[str]]:
+def busiest_names(cursor: Any, *, schema: str, period: int, since: datetime) -> dict[str, Sequence[str]]:
     """Return the queues and workers with the most runs since a time, by kind."""
-    parameters = {"period": period, "since": since, "others": OTHERS, "limit": limit}
+    parameters = {"period": period, "since": since, "others": OTHERS, "limit": 2 * MOST_NAMES}
     cursor.execute(statement(BUSIEST, schema), parameters)
     found = cursor.fetchall()
     return {kind: [name for each, name in found if each == kind] for kind in (QUEUE, WORKER)}

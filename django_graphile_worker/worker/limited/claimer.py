@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from django_graphile_worker.sql.claims import Claimed
@@ -45,8 +44,7 @@ class LimitedClaims:
         held: HeldClaims,
         forbidden_flags: ForbiddenFlags,
         now: JobClock,
-        on_server_time: Callable[[float], None] = lambda epoch: None,
-        clock: Callable[[], datetime | None] = lambda: None,
+        on_server_time: Callable[[float], None],
     ) -> None:
         self._database = database
         self._tasks = tasks
@@ -55,8 +53,6 @@ class LimitedClaims:
         self._now = now
         # Called with a time of the server, in seconds since 1970, that has passed.
         self._on_server_time = on_server_time
-        # The time of windows in a test.
-        self._clock = clock
 
     def claim(self, max_jobs: int) -> LimitedClaimed:
         """Claim limited jobs for free slots: they start at once."""
@@ -82,26 +78,17 @@ class LimitedClaims:
                 max_jobs=max_jobs,
                 forbidden_flags=self._forbidden_flags(),
                 now=self._now(),
-                clock=self._clock(),
             )
 
 
 class SharedClaimer:
     """Claims limited jobs into free slots, and ordinary jobs into the rest. While both wait, each gets half."""
 
-    def __init__(
-        self,
-        ordinary: OrdinaryClaims,
-        limited: LimitedClaims,
-        *,
-        sort: Callable[[], bool],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, ordinary: OrdinaryClaims, limited: LimitedClaims, *, sort: Callable[[], bool]) -> None:
         self._ordinary = ordinary
         self._limited = limited
         # Has jobs sorted, by another thread, or on this one: then it returns True if there may be more to sort.
         self.sort = sort
-        self._clock = clock
         # When the next claim of limited jobs may find one: set by other threads, too.
         self._look_at = -math.inf
         # Whether the last claim has left jobs that could run. Other threads read it.
@@ -119,7 +106,7 @@ class SharedClaimer:
     def claim(self, *, max_jobs: int, max_per_queue: int, max_bytes: int, free_slots: int) -> Claimed:
         """Claim jobs within the limits of ``claims.claim_jobs``. Limited jobs are claimed for free slots only."""
         has_unsorted = self.sort()
-        if free_slots < 1 and self._may_ordinary_wait and self._clock() >= self._look_at:
+        if free_slots < 1 and self._may_ordinary_wait and monotonic() >= self._look_at:
             # Until a claim has looked, jobs that are claimed ahead must not take every slot that becomes free.
             self.is_limited_waiting = True
         are_both_waiting = self.is_limited_waiting and self._may_ordinary_wait
@@ -156,18 +143,18 @@ class SharedClaimer:
         return half + (odd if self._is_turn_of_limited else 0)
 
     def _claim_limited(self, share: int) -> LimitedClaimed:
-        if share < 1 or (not self.is_limited_waiting and self._clock() < self._look_at):
+        if share < 1 or (not self.is_limited_waiting and monotonic() < self._look_at):
             return replace(NOTHING, has_more=self.is_limited_waiting)
         # Before the statement: what becomes ready meanwhile is for the next claim.
         self._look_at = math.inf
         limited = self._limited.claim(share)
         self.is_limited_waiting = limited.has_more
         if limited.seconds_until_next is not None:
-            self._look_at = min(self._look_at, self._clock() + limited.seconds_until_next)
+            self._look_at = min(self._look_at, monotonic() + limited.seconds_until_next)
         return limited
 
     def _together(self, limited: LimitedClaimed, ordinary: Claimed) -> Claimed:
-        until_look = max(self._look_at - self._clock(), 0.0)
+        until_look = max(self._look_at - monotonic(), 0.0)
         times = [ordinary.seconds_until_next, None if math.isinf(until_look) else until_look]
         return replace(
             ordinary,

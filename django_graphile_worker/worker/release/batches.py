@@ -7,6 +7,7 @@ result stays pending until the database has accepted it, or until its claim is k
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from time import monotonic
 from typing import TYPE_CHECKING, TypeVar
 
 import psycopg
@@ -80,12 +81,9 @@ Answer = TypeVar("Answer")
 class BatchLimiter:
     """The number of results that the database accepts at once, judged by the last statements."""
 
-    def __init__(
-        self, rejected: RejectedReleases, *, report: Callable[[psycopg.Error, float], None], clock: Callable[[], float]
-    ) -> None:
+    def __init__(self, rejected: RejectedReleases, *, report: Callable[[psycopg.Error, float], None]) -> None:
         self._rejected = rejected
         self._report = report
-        self._clock = clock
         self.batch_size = BATCH
 
     def send(
@@ -100,7 +98,7 @@ class BatchLimiter:
         After a rejection the next batch is smaller. A single result that is rejected moves to the rejected results, so
         that no other result waits for it.
         """
-        began = self._clock()
+        began = monotonic()
         try:
             answer = act(batch)
         except psycopg.Error as error:
@@ -111,7 +109,7 @@ class BatchLimiter:
                 items[:] = items[len(batch) :] + batch
                 raise
             if len(batch) == 1:
-                spent = self._clock() - began
+                spent = monotonic() - began
                 is_definite = not isinstance(error, TOO_MUCH)
                 self._report(error, self._rejected.add(items.pop(0), pending, spent=spent, is_definite=is_definite))
             elif isinstance(error, TOO_MUCH):

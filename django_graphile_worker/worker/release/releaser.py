@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import math
 import threading
-import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from time import monotonic
 from typing import TYPE_CHECKING, cast
 
 import psycopg
@@ -48,20 +48,15 @@ class Releaser(Service):
     name = "releaser"
 
     def __init__(
-        self,
-        *,
-        statements: ReleaseStatements,
-        events: ReleaseEvents,
-        clock: Callable[[], float] = time.monotonic,
-        on_trouble: Trouble | None = None,
+        self, *, statements: ReleaseStatements, events: ReleaseEvents, on_trouble: Trouble | None = None
     ) -> None:
         super().__init__(on_trouble=on_trouble)
         self._statements = statements
         self._events = events
         self._inbox: deque[Outcome | HeldQueue] = deque()
         self._pending = PendingReleases()
-        self._rejected = RejectedReleases(clock)
-        limiter = BatchLimiter(self._rejected, report=self._report, clock=clock)
+        self._rejected = RejectedReleases(monotonic)
+        limiter = BatchLimiter(self._rejected, report=self._report)
         self._batcher = ReleaseBatcher(statements, limiter, events)
         self._is_empty = threading.Event()
         self._is_empty.set()

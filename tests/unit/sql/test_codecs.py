@@ -14,7 +14,6 @@ from django_graphile_worker.sql.codecs import (
     boolean_array,
     flags_from,
     int_array,
-    int_multirange,
     naive,
     nullable_array,
     nullable_text_array,
@@ -74,11 +73,6 @@ def test_arrays__are_written_as_postgresql_reads_them() -> None:
     assert int_array([]) == "{}"
     assert int_array([1, -2]) == "{1,-2}"
     assert text_array(["a", 'b"c', "d\\e", "a", ""]) == '{"a","b\\"c","d\\\\e","a",""}'
-
-
-def test_multirange__joins_neighbours() -> None:
-    assert int_multirange([]) == "{}"
-    assert int_multirange([7, 3, 4, 4, 5, 9]) == "{[3,6),[7,8),[9,10)}"
 
 
 def test_arrays_with_nulls__are_written_as_postgresql_reads_them() -> None:
