@@ -19,7 +19,7 @@ from benchmarks.session import Session
 from benchmarks.workers import Stage, stage
 from django_graphile_worker.limits.definitions import LimitDefinition
 from django_graphile_worker.limits.numbers import LimitNumbers
-from django_graphile_worker.sql.limits.claiming import claim_limited, parameters_of
+from django_graphile_worker.sql.limits import claim_limited, parameters_of
 
 BACKLOG = 500_000
 READY = 100_000

@@ -15,8 +15,13 @@ from django_graphile_worker.limits.numbers import LimitNumbers
 from django_graphile_worker.registry import tasks
 from django_graphile_worker.routing import Place, place_of
 from django_graphile_worker.sql.cursor import Cursor
-from django_graphile_worker.sql.limits import overrides
-from django_graphile_worker.sql.limits.overrides import LimitOverride
+from django_graphile_worker.sql.limits import (
+    LimitOverride,
+    delete_override,
+    read_overrides,
+    reopen_limit,
+    store_override,
+)
 from django_graphile_worker.suggestions import did_you_mean
 
 
@@ -44,7 +49,7 @@ def limit_statuses(cursor: Cursor, place: Place) -> list[LimitStatus]:
 
     Fair turns, which have no numbers, are not among them.
     """
-    stored = overrides.read_overrides(cursor, schema=place.settings.schema)
+    stored = read_overrides(cursor, schema=place.settings.schema)
     defined = {each.name: each for each in definitions(tasks, place.settings.limits) if each.numbers.are_limiting}
     return [_status(name, defined.get(name), stored.get(name)) for name in sorted({*defined, *stored})]
 
@@ -69,7 +74,7 @@ def override_limit(
     place = place_of(using, installation)
     with open_place(place) as queue, transaction.atomic(using=queue.alias):
         _refuse_unknown(name, limit_statuses(queue.cursor, place))
-        overrides.store_override(queue.cursor, name, numbers, changed_by=changed_by, schema=queue.schema)
+        store_override(queue.cursor, name, numbers, changed_by=changed_by, schema=queue.schema)
         _reopen(queue, name)
 
 
@@ -78,13 +83,13 @@ def reset_limit(name: str, *, changed_by: str = "", using: str | None = None, in
     place = place_of(using, installation)
     with open_place(place) as queue, transaction.atomic(using=queue.alias):
         _refuse_unknown(name, limit_statuses(queue.cursor, place))
-        was_stored = overrides.delete_override(queue.cursor, name, changed_by=changed_by, schema=queue.schema)
+        was_stored = delete_override(queue.cursor, name, changed_by=changed_by, schema=queue.schema)
         _reopen(queue, name)
     return was_stored
 
 
 def _reopen(queue: QueueConnection, name: str) -> None:
-    overrides.reopen_limit(queue.cursor, name, notify=queue.notify, schema=queue.schema)
+    reopen_limit(queue.cursor, name, notify=queue.notify, schema=queue.schema)
 
 
 def _refuse_unknown(name: str, known: Iterable[LimitStatus]) -> None:

@@ -5,7 +5,7 @@ payload. All jobs whose key text is the same share the numbers, in all tasks tha
 
 A worker needs two functions: ``keys.keys_of()`` returns the pairs (name of a limit, key text) of a job, and
 ``definitions.definitions()`` the numbers of every limit after the setting ``LIMITS``. Numbers that an operator stored
-in the database replace both; ``sql.limits.overrides`` reads and writes them.
+in the database replace both; ``sql.limits`` reads and writes them.
 
 The folder may import ``exceptions``, ``job_options`` and the layers below them: no Django, no database. A process whose
 tasks have no limits never loads it. Start reading with ``limit``.

@@ -3,8 +3,8 @@
 A module holds the statements of one subject, each as a constant next to the function that sends it. Start reading at
 ``claims`` and ``releases``, which a worker uses for every job.
 
-Claims:       ``claims``, ``fast_claim``, ``releases``, ``result_keeping``, ``cancellations``, ``recovery`` (of dead
-              workers)
+Claims:       ``claims``, ``fast_claim``, ``limits`` (limits per key), ``releases``, ``result_keeping``,
+              ``cancellations``, ``recovery`` (of dead workers)
 Jobs:         ``jobs``, ``parked_jobs``, ``progress``, ``tasks`` (task identifiers), ``cleanup``, ``unused_names``
 Workers:      ``workers``, ``control`` (what is asked of them), ``pauses``, ``events``
 The database: ``session``, ``row_security``, ``grants``, ``migrations_ledger``, ``errors``
@@ -13,9 +13,8 @@ Other code:   ``simulation`` (tests of projects), ``celery_beat`` (tables of dja
 
 Subjects of several modules have folders. ``adding`` adds jobs, ``records`` has what remains of jobs that have ended,
 ``statistics`` the counts of runs and the samples of the backlog, ``cron`` the recurring tasks of the code,
-``schedules`` the schedules, ``limits`` the limits per key, ``job_actions`` the actions of operators. ``inspection``
-reads the jobs for the admin and the commands, ``install`` makes the schema, ``ddl`` holds the files that migrations
-run.
+``schedules`` the schedules, ``job_actions`` the actions of operators. ``inspection`` reads the jobs for the admin and
+the commands, ``install`` makes the schema, ``ddl`` holds the files that migrations run.
 
 To add a statement: write the text with ``:SCHEMA`` for the schema, a tag comment such as ``/* gw:claim */`` at its
 beginning, and a type for each parameter; send it through ``schema.statement``, which makes it safe under any

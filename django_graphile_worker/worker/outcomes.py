@@ -13,7 +13,7 @@ from django_graphile_worker.worker.job_stop import Stop
 
 if TYPE_CHECKING:
     from django_graphile_worker.registry import Task
-    from django_graphile_worker.sql.limits.places import KeyClosing
+    from django_graphile_worker.sql.limits import KeyClosing
 
 
 class CancelledByWorker(BaseException):

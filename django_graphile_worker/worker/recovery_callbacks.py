@@ -63,7 +63,7 @@ class RecoveryCallbacks:
     def _unpark(self, database: Database) -> bool:
         """End the parking of jobs whose tasks have no limits any more; return True if all were found."""
         # Late import: the first job need not wait for it.
-        from django_graphile_worker.sql.limits.sweeping import MAX_UNPARKED, unpark_tasks
+        from django_graphile_worker.sql.limits import MAX_UNPARKED, unpark_tasks
 
         unlimited = [task_id for task_id, task in self._parts.directory.by_id.items() if not task.limits]
         with database.cursor() as cursor:

@@ -11,10 +11,9 @@ import psycopg
 
 from django_graphile_worker.limits.definitions import LimitDefinition
 from django_graphile_worker.limits.numbers import LimitNumbers
+from django_graphile_worker.sql import limits as statements
 from django_graphile_worker.sql import releases
 from django_graphile_worker.sql.claims import Claim
-from django_graphile_worker.sql.limits import claiming, places, sorting, sweeping
-from django_graphile_worker.sql.limits.claiming import parameters_of
 
 TASK = "limited"
 
@@ -34,7 +33,7 @@ class LimitedJobs:
 
     def limit(self, **limits: dict[str, Any]) -> None:
         """Use these numbers from now on."""
-        self.numbers = parameters_of(
+        self.numbers = statements.parameters_of(
             LimitDefinition(name=name, numbers=LimitNumbers(**numbers), is_fair=False, tasks=(TASK,))
             for name, numbers in limits.items()
         )
@@ -65,25 +64,25 @@ class LimitedJobs:
     def sort(self, most: int = 500) -> int:
         """Sort a batch of due jobs; return how many."""
         with self.connection.cursor() as cursor, self.connection.transaction():
-            picked = sorting.pick_unsorted(cursor, schema=self.schema, task_ids=[self.task_id], most=most)
-            jobs = [sorting.SortedJob(job, self._lane_of(job)) for job in picked.jobs]
-            return sorting.park(cursor, jobs, schema=self.schema).jobs if jobs else 0
+            picked = statements.pick_unsorted(cursor, schema=self.schema, task_ids=[self.task_id], most=most)
+            jobs = [statements.SortedJob(job, self._lane_of(job)) for job in picked.jobs]
+            return statements.park(cursor, jobs, schema=self.schema).jobs if jobs else 0
 
-    def pick(self, **options: Any) -> sorting.Unsorted:
+    def pick(self, **options: Any) -> statements.Unsorted:
         """Pick jobs to sort, and leave them as they are."""
         with self.connection.cursor() as cursor, self.connection.transaction(force_rollback=True):
-            return sorting.pick_unsorted(cursor, schema=self.schema, task_ids=[self.task_id], most=10, **options)
+            return statements.pick_unsorted(cursor, schema=self.schema, task_ids=[self.task_id], most=10, **options)
 
     def sort_all(self) -> None:
         while self.sort():
             pass
 
-    def claim(self, max_jobs: int = 10, **options: Any) -> claiming.LimitedClaimed:
+    def claim(self, max_jobs: int = 10, **options: Any) -> statements.LimitedClaimed:
         with self.connection.cursor() as cursor:
             return self.claim_with(cursor, max_jobs, **options)
 
-    def claim_with(self, cursor: Any, max_jobs: int = 10, **options: Any) -> claiming.LimitedClaimed:
-        return claiming.claim_limited(
+    def claim_with(self, cursor: Any, max_jobs: int = 10, **options: Any) -> statements.LimitedClaimed:
+        return statements.claim_limited(
             cursor,
             schema=self.schema,
             token=next(self._tokens),
@@ -105,7 +104,7 @@ class LimitedJobs:
 
     def free(self, claims: Sequence[Claim], *queue_ids: int) -> int:
         with self.connection.cursor() as cursor:
-            return places.free_places(cursor, claims, schema=self.schema, queue_ids=queue_ids)
+            return statements.free_places(cursor, claims, schema=self.schema, queue_ids=queue_ids)
 
     def end(self, claims: Sequence[Claim]) -> int:
         """Complete the jobs, and free their places; return how many lanes have become ready."""
@@ -114,23 +113,23 @@ class LimitedJobs:
 
     def close_key(self, name: str, text: str, seconds: float, clock: Any = None) -> None:
         with self.connection.cursor() as cursor:
-            places.close_keys(cursor, [places.KeyClosing(name, text, seconds)], schema=self.schema, clock=clock)
+            statements.close_keys(cursor, [statements.KeyClosing(name, text, seconds)], schema=self.schema, clock=clock)
 
     def sweep(self) -> int:
         with self.connection.cursor() as cursor:
-            return sweeping.sweep(cursor, schema=self.schema, numbers=self.numbers, after=sweeping.Swept()).woken
+            return statements.sweep(cursor, schema=self.schema, numbers=self.numbers, after=statements.Swept()).woken
 
     def forget(self, seconds: float) -> int:
         """Delete what was not used for so long; return the number of statements."""
         with self.connection.cursor() as cursor:
-            statements, after = 2, None
-            while sweeping.forget_lanes(cursor, schema=self.schema, seconds=seconds):
-                statements += 1
-            while after := sweeping.forget_keys(
+            number, after = 2, None
+            while statements.forget_lanes(cursor, schema=self.schema, seconds=seconds):
+                number += 1
+            while after := statements.forget_keys(
                 cursor, schema=self.schema, numbers=self.numbers, seconds=seconds, after=after
             ):
-                statements += 1
-            return statements
+                number += 1
+            return number
 
     def count(self, table: str, condition: str = "true") -> int:
         return int(self.value(f"select count(*) from {{schema}}.{table} where {condition}"))
@@ -144,11 +143,11 @@ class LimitedJobs:
         text = statement.replace("{schema}", f'"{self.schema}"')
         return self.connection.execute(text.encode(), parameters)
 
-    def _lane_of(self, job: sorting.UnsortedJob) -> sorting.Lane:
+    def _lane_of(self, job: statements.UnsortedJob) -> statements.Lane:
         payload = json.loads(job.payload_text)
         keys = tuple((name, str(payload.get(name, ""))) for name in self._limits)
         turn_limit = self._limits[0] if self._is_fair else None
-        return sorting.Lane(job.task_id, job.queue_id or 0, job.flags_text, turn_limit, keys)
+        return statements.Lane(job.task_id, job.queue_id or 0, job.flags_text, turn_limit, keys)
 
 
 def field_of(claims: Sequence[Claim], field: str) -> list[Any]:

@@ -7,8 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from django_graphile_worker.sql.claims import Claim
-from django_graphile_worker.sql.limits.claiming import LimitedClaimed, claim_limited
-from django_graphile_worker.sql.limits.places import free_places
+from django_graphile_worker.sql.limits import LimitedClaimed, claim_limited, free_places
 from django_graphile_worker.testing.in_process.caller_database import CallerDatabase
 from django_graphile_worker.worker.fetching.task_directory import TaskDirectory
 from django_graphile_worker.worker.limited.keeper import Sorter

@@ -28,7 +28,7 @@ from django_graphile_worker.worker.execution.job_run import JobRun
 from django_graphile_worker.worker.outcomes import Failed, QueuePause
 
 if TYPE_CHECKING:
-    from django_graphile_worker.sql.limits.places import KeyClosing
+    from django_graphile_worker.sql.limits import KeyClosing
 
 # A delay beyond the last date of PostgreSQL would also fail the release of the other jobs in the statement.
 MAX_DELAY = timedelta(days=36_525).total_seconds()
@@ -218,7 +218,7 @@ def _closings(run: JobRun, error: BaseException) -> tuple[Sequence[KeyClosing], 
         return (), ""
     # Late import: few tasks close their keys.
     from django_graphile_worker.limits.keys import keys_of
-    from django_graphile_worker.sql.limits.places import KeyClosing
+    from django_graphile_worker.sql.limits import KeyClosing
 
     keys = () if run.task is None else keys_of(run.task, run.claim.payload_text)
     closings = [

@@ -9,7 +9,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from django_graphile_worker.sql.claims import Claimed
-from django_graphile_worker.sql.limits.claiming import LimitedClaimed, claim_limited
+from django_graphile_worker.sql.limits import LimitedClaimed, claim_limited
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.fetching.forbidden_flags import ForbiddenFlags
 from django_graphile_worker.worker.fetching.held_claims import HeldClaims

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from django.db import close_old_connections
 
-from django_graphile_worker.sql.limits import sorting, sweeping
+from django_graphile_worker.sql import limits
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.job_clock import JobClock
 from django_graphile_worker.worker.limited.limited_tasks import LimitedTasks
@@ -99,7 +99,7 @@ class Sorter:
             return Sorted(0, 0, has_more=False, has_ready=False, seconds_until_next=None)
         forbidden_flags = self._forbidden_flags()
         with self._database.cursor() as cursor, cursor.connection.transaction():
-            unsorted = sorting.pick_unsorted(
+            unsorted = limits.pick_unsorted(
                 cursor,
                 schema=schema,
                 task_ids=self._tasks.ids,
@@ -110,13 +110,13 @@ class Sorter:
                 forbidden_flags=forbidden_flags,
             )
             jobs = self._lanes_of(unsorted.jobs)
-            parked = sorting.park(cursor, jobs, schema=schema) if jobs else sorting.Parked(0, 0)
+            parked = limits.park(cursor, jobs, schema=schema) if jobs else limits.Parked(0, 0)
         has_ready = unsorted.has_ready or parked.ready_lanes > 0
         return Sorted(*parked, unsorted.has_more, has_ready, unsorted.seconds_until_next)
 
-    def _lanes_of(self, jobs: list[sorting.UnsortedJob]) -> list[sorting.SortedJob]:
+    def _lanes_of(self, jobs: list[limits.UnsortedJob]) -> list[limits.SortedJob]:
         try:
-            return [sorting.SortedJob(job, self._tasks.lane_of(job)) for job in jobs]
+            return [limits.SortedJob(job, self._tasks.lane_of(job)) for job in jobs]
         finally:
             self._close_connections()
 
@@ -152,7 +152,7 @@ class Keeper(Service):
         # Whether jobs may have been added since the last look.
         self._is_called = True
         self._sweep_at = 0.0
-        self._swept = sweeping.Swept()
+        self._swept = limits.Swept()
 
     def step(self) -> float:
         """Sort a batch of jobs, and sweep if it is time; return the seconds until there may be more to do."""
@@ -210,7 +210,7 @@ class Keeper(Service):
         """Free places of claims that have ended, and look at some of the keys for which lanes wait."""
         schema, numbers = self._database.schema, self._tasks.numbers
         with self._database.cursor() as cursor:
-            self._swept = sweeping.sweep(cursor, schema=schema, numbers=numbers, after=self._swept)
+            self._swept = limits.sweep(cursor, schema=schema, numbers=numbers, after=self._swept)
         now = self._clock()
         self._sweep_at = now + jittered(SWEEP_INTERVAL)
         if self._swept.woken:

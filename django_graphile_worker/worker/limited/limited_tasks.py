@@ -12,8 +12,7 @@ from django_graphile_worker.limits.keys import keys_of
 from django_graphile_worker.registry import Task
 from django_graphile_worker.run_flags import without_run_flags
 from django_graphile_worker.sql.codecs import flags_from
-from django_graphile_worker.sql.limits.claiming import parameters_of
-from django_graphile_worker.sql.limits.sorting import Lane, UnsortedJob
+from django_graphile_worker.sql.limits import Lane, UnsortedJob, parameters_of
 from django_graphile_worker.worker.fetching.task_directory import TaskDirectory
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
-from django_graphile_worker.sql.limits.places import free_places
+from django_graphile_worker.sql.limits import free_places
 from django_graphile_worker.worker.limited.claimer import FastPathBesideLimits, LimitedClaims, SharedClaimer
 from django_graphile_worker.worker.limited.keeper import Keeper, Sorter
 from django_graphile_worker.worker.limited.limited_tasks import LimitedTasks

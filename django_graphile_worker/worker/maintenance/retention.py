@@ -151,14 +151,14 @@ class Retention(Service):
 
     def _forget_limits(self, numbers: Mapping[str, str]) -> Iterator[None]:
         # Late import: few workers have limited tasks.
-        from django_graphile_worker.sql.limits import sweeping
+        from django_graphile_worker.sql import limits
 
         # Behind a pooler each statement is a transaction of its own: the keys that it locks are soon free again.
         schema, after = self._database.schema, None
-        while self._execute(sweeping.forget_lanes, schema=schema, seconds=UNUSED_FOR):
+        while self._execute(limits.forget_lanes, schema=schema, seconds=UNUSED_FOR):
             yield
         while True:
-            after = self._execute(sweeping.forget_keys, schema=schema, numbers=numbers, seconds=UNUSED_FOR, after=after)
+            after = self._execute(limits.forget_keys, schema=schema, numbers=numbers, seconds=UNUSED_FOR, after=after)
             if after is None:
                 return
             yield

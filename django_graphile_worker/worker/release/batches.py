@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from django_graphile_worker.pause_type import Pause
-    from django_graphile_worker.sql.limits.places import KeyClosing
+    from django_graphile_worker.sql.limits import KeyClosing
 
     class ReleaseEvents(Protocol):
         """What the releaser reports to its worker."""

@@ -21,7 +21,7 @@ from django_graphile_worker.worker.recording import Recording
 
 if TYPE_CHECKING:
     from django_graphile_worker.pause_type import Pause
-    from django_graphile_worker.sql.limits.places import KeyClosing
+    from django_graphile_worker.sql.limits import KeyClosing
 
 UNSTORABLE = "The error of this job could not be stored: {error}"
 
@@ -115,7 +115,7 @@ class ReleaseStatements:
     def close_keys(self, closings: Sequence[KeyClosing]) -> None:
         """Close keys of limits, because tasks asked for it."""
         # Late import: few tasks close their keys.
-        from django_graphile_worker.sql.limits.places import close_keys
+        from django_graphile_worker.sql.limits import close_keys
 
         with self._database.cursor() as cursor:
             close_keys(cursor, closings, schema=self._schema, clock=self._limit_clock())

@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from django_graphile_worker.sql.limits import sweeping
+from django_graphile_worker.sql import limits
 from django_graphile_worker.sql.releases import return_jobs
 from tests.support.buffers import MeasuringCursor
 from tests.support.limited_jobs import LimitedJobs, field_of
@@ -614,12 +614,12 @@ def test_lanes_behind_held_queues__are_swept_in_bounded_steps(
         "update {schema}._private_job_queues set locked_by = null, locked_at = null where queue_name = 'held9999'"
     )
     vacuum(jobs)
-    cursor, after, steps, woken = MeasuringCursor(versioned_connection), sweeping.Swept(), 0, 0
-    sweeping.sweep(cursor, schema=jobs.schema, numbers=jobs.numbers, after=after)
-    assert cursor.buffers < 10 * sweeping.MAX_SWEPT
+    cursor, after, steps, woken = MeasuringCursor(versioned_connection), limits.Swept(), 0, 0
+    limits.sweep(cursor, schema=jobs.schema, numbers=jobs.numbers, after=after)
+    assert cursor.buffers < 10 * limits.MAX_SWEPT
     while steps == 0 or after.next_queue is not None:
         with versioned_connection.cursor() as plain:
-            after = sweeping.sweep(plain, schema=jobs.schema, numbers=jobs.numbers, after=after)
+            after = limits.sweep(plain, schema=jobs.schema, numbers=jobs.numbers, after=after)
         steps, woken = steps + 1, woken + after.woken
     assert (steps, woken) == (21, 1)
 

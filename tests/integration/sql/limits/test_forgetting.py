@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from django_graphile_worker.sql.limits.sweeping import FORGET_KEYS, FORGET_LANES, MAX_FORGOTTEN
+from django_graphile_worker.sql.limits import FORGET_KEYS, FORGET_LANES, MAX_FORGOTTEN
 from django_graphile_worker.sql.schema import statement
 from tests.support.buffers import MeasuringCursor
 from tests.support.limited_jobs import LimitedJobs

@@ -8,8 +8,8 @@ from typing import Any
 import psycopg
 import pytest
 
+from django_graphile_worker.sql import limits
 from django_graphile_worker.sql.install import indexes, installer
-from django_graphile_worker.sql.limits import sorting, sweeping
 from tests.support.limited_jobs import LimitedJobs, field_of
 
 
@@ -57,7 +57,7 @@ def test_two_sorters__pick_different_jobs(jobs: LimitedJobs, make: Callable[...,
     jobs.add(20, account=1)
     other = make(account={"concurrency": 2})
     with other.connection.cursor() as cursor, other.connection.transaction():
-        picked = sorting.pick_unsorted(cursor, schema=other.schema, task_ids=[other.task_id], most=10, idle_seconds=60)
+        picked = limits.pick_unsorted(cursor, schema=other.schema, task_ids=[other.task_id], most=10, idle_seconds=60)
         assert len(picked.jobs) == 10
         jobs.sort_all()
     assert jobs.count("_private_limited_jobs") == 10
@@ -70,7 +70,7 @@ def test_a_sorter_that_stands_still__does_not_keep_jobs_locked(
     other = make(account={"concurrency": 2})
     other.execute("begin")
     with other.connection.cursor() as cursor:
-        sorting.pick_unsorted(cursor, schema=other.schema, task_ids=[other.task_id], most=10, idle_seconds=0.1)
+        limits.pick_unsorted(cursor, schema=other.schema, task_ids=[other.task_id], most=10, idle_seconds=0.1)
     wait_until(lambda: jobs.sort() == 3)
 
 
@@ -96,11 +96,11 @@ def test_a_task_without_limits_any_more__ends_the_parking_of_its_jobs(
     jobs: LimitedJobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No claim looks at their lanes, so their emptiness must be noted, or they are never deleted."""
-    monkeypatch.setattr(sweeping, "MAX_UNPARKED", 3)
+    monkeypatch.setattr(limits, "MAX_UNPARKED", 3)
     jobs.add_many(10, "account", keys=10)
     jobs.sort_all()
     with jobs.connection.cursor() as cursor:
-        found = [sweeping.unpark_tasks(cursor, [jobs.task_id], schema=jobs.schema) for _ in range(5)]
+        found = [limits.unpark_tasks(cursor, [jobs.task_id], schema=jobs.schema) for _ in range(5)]
     assert found == [3, 3, 3, 1, 0]
     assert jobs.count("_private_jobs", "run_at <= now()") == 10
     assert jobs.count("_private_limit_lanes", "state > 0") == 0

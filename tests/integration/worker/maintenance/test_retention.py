@@ -13,7 +13,7 @@ from django.db import connection
 from psycopg import errors
 
 from django_graphile_worker import Limit, add_job, complete_jobs, conf, task
-from django_graphile_worker.sql.limits import sweeping
+from django_graphile_worker.sql import limits
 from django_graphile_worker.sql.records import results
 from django_graphile_worker.worker.database import connection as database_connection
 from django_graphile_worker.worker.database.connection import Database
@@ -246,7 +246,7 @@ def test_unused_keys_behind_a_pooler__are_locked_for_one_step_only(
 ) -> None:
     """Claims and sorters need the locks of the keys, and each step is followed by a pause."""
     monkeypatch.setattr(database_connection, "set_up_session", lambda *arguments, **options: False)
-    monkeypatch.setattr(sweeping, "MAX_FORGOTTEN", 2)
+    monkeypatch.setattr(limits, "MAX_FORGOTTEN", 2)
     execute(
         f'insert into "{worker_schema}"._private_limit_keys (limit_name, key_text, created_at)'
         " select 'tenant', number::text, now() - interval '1 day' from generate_series(1, 6) as number"

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from django_graphile_worker.sql.claims import Claimed
-from django_graphile_worker.sql.limits.claiming import LimitedClaimed
+from django_graphile_worker.sql.limits import LimitedClaimed
 from django_graphile_worker.worker.limited.claimer import SharedClaimer
 
 NO_ORDINARY_JOBS = Claimed(claims=[], seconds_until_next=None, has_more=False)
