@@ -19,8 +19,8 @@ from django_graphile_worker.expiry import Expires
 from django_graphile_worker.job_options import JobKeyModeOption, Unique
 from django_graphile_worker.jobs import Job, JobSpec, TaskLike, too_many_arguments
 from django_graphile_worker.routing import Place, place_of
-from django_graphile_worker.sql.adding.add_job import add_job as add_one
-from django_graphile_worker.sql.adding.add_jobs import add_batch, add_batch_blindly, batches
+from django_graphile_worker.sql.adding import add_batch, add_batch_blindly, batches
+from django_graphile_worker.sql.adding import add_job as add_one
 
 # The limits of each statement of a list: PostgreSQL takes a value of up to a gigabyte.
 LISTED_SPECS, LISTED_CHARACTERS = 1_000_000, 128 * 1024 * 1024

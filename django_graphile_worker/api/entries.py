@@ -19,7 +19,7 @@ from django_graphile_worker.expiry import flag_for
 from django_graphile_worker.jobs import JobSpec
 from django_graphile_worker.payloads import encode
 from django_graphile_worker.routing import Place
-from django_graphile_worker.sql.adding.specs import Entry
+from django_graphile_worker.sql.adding import Entry
 
 logger = logging.getLogger("django_graphile_worker.jobs")
 

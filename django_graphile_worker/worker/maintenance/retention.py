@@ -114,7 +114,7 @@ class Retention(Service):
             yield from self._forget_limits(numbers)
             self._forget_at = self._clock() + jittered(FORGET_INTERVAL)
         # Late import: the first job does not wait for it.
-        from django_graphile_worker.sql.adding.unique_jobs import forget_unique_jobs
+        from django_graphile_worker.sql.adding import forget_unique_jobs
 
         while self._execute(forget_unique_jobs, schema=self._database.schema, now=self._now()):
             yield

@@ -20,7 +20,7 @@ from django_graphile_worker import (
 from django_graphile_worker.api import add, entries
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError
 from django_graphile_worker.signals import pre_add_jobs
-from django_graphile_worker.sql.adding import add_jobs as many
+from django_graphile_worker.sql import adding
 from tests.support.rows import as_job, database_now, stored
 
 pytestmark = pytest.mark.django_db
@@ -155,7 +155,7 @@ class TestAddJobs:
         assert str(refused.value) == message
 
     def test_a_stream_is_added_in_pieces_and_forgotten(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(many, "MAX_UNKEYED", 3)
+        monkeypatch.setattr(adding, "MAX_UNKEYED", 3)
         waiting = 0
         most_waiting = 0
 
@@ -176,7 +176,7 @@ class TestAddJobs:
             assert add_jobs((JobSpec("a", "x" * 60) for _ in range(4)), returning=False) == 4
 
     def test_a_stream_that_breaks_adds_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(many, "MAX_UNKEYED", 2)
+        monkeypatch.setattr(adding, "MAX_UNKEYED", 2)
 
         def specs() -> Iterator[JobSpec]:
             yield from [JobSpec("send_email")] * 5
@@ -201,7 +201,7 @@ class TestAddJobs:
 class TestCodeOfTheProject:
     @pytest.fixture(autouse=True)
     def pieces(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(many, "MAX_UNKEYED", 5)
+        monkeypatch.setattr(adding, "MAX_UNKEYED", 5)
 
     def test_in_an_iterable_uses_the_connection_as_usual(self) -> None:
         def specs() -> Iterator[JobSpec]:
@@ -262,7 +262,7 @@ class TestCodeOfTheProject:
 
 @pytest.mark.parametrize("is_list", [True, False])
 def test_several_statements__keep_the_order(is_list: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(many, "MAX_UNKEYED", 2)
+    monkeypatch.setattr(adding, "MAX_UNKEYED", 2)
     specs = [JobSpec("a", {"n": number}, job_key="k" if number == 6 else None) for number in range(13)]
     if is_list:
         assert [job.payload["n"] for job in add_jobs(specs)] == list(range(13))
@@ -276,7 +276,7 @@ def test_several_statements__keep_the_order(is_list: bool, monkeypatch: pytest.M
 def test_an_error_anywhere__adds_nothing_and_names_its_place(
     place: int, returning: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(many, "MAX_UNKEYED", 2)
+    monkeypatch.setattr(adding, "MAX_UNKEYED", 2)
     bad_payload = [JobSpec("a", {1} if number == place else None) for number in range(13)]
     with pytest.raises(PayloadError, match=rf"^specs\[{place}\]: payload: "):
         add_jobs(iter(bad_payload), returning=returning)

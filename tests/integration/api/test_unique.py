@@ -26,8 +26,8 @@ from django_graphile_worker import (
     task,
 )
 from django_graphile_worker.registry import tasks
-from django_graphile_worker.sql.adding import unique_jobs
-from django_graphile_worker.sql.adding.unique_jobs import add_unique_jobs, forget_unique_jobs
+from django_graphile_worker.sql import adding
+from django_graphile_worker.sql.adding import add_unique_jobs, forget_unique_jobs
 from django_graphile_worker.testing import clock, run_jobs
 from tests.support.interleaving import Connection, Stage
 
@@ -211,7 +211,7 @@ class TestForgetting:
     def test_entries_of_ended_jobs_are_deleted__those_of_others_stay(
         self, worker_schema: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(unique_jobs, "MAX_FORGOTTEN", 2)
+        monkeypatch.setattr(adding, "MAX_FORGOTTEN", 2)
         jobs = add_jobs([JobSpec("report", {"n": n}, unique=True) for n in range(5)])
         complete_jobs(jobs[1:4])
         permanently_fail_jobs(jobs[4])

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from django_graphile_worker import JobSpec, add_job, add_jobs, conf
 from django_graphile_worker.exceptions import InvalidJobError, SchemaError
 from django_graphile_worker.jobs import Job
-from django_graphile_worker.sql.adding.add_job import add_job as add_one
+from django_graphile_worker.sql.adding import add_job as add_one
 from tests.support.added_rows import ROWS, rows_after, undone
 from tests.support.operating import execute, operate
 from tests.support.rows import as_job, stored
