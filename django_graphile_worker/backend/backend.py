@@ -28,7 +28,7 @@ from django_graphile_worker.backend.task_results import enqueued_result, stored_
 from django_graphile_worker.exceptions import PayloadError
 from django_graphile_worker.jobs import Job, JobSpec
 from django_graphile_worker.printable_text import quoted
-from django_graphile_worker.sql.records.task_results import StoredTask, stored_task
+from django_graphile_worker.sql.results import StoredTask, stored_task
 from django_graphile_worker.task_labels import is_path, split_identifier
 
 P = ParamSpec("P")

@@ -23,9 +23,8 @@ import psycopg
 from psycopg import errors, sql
 
 from django_graphile_worker.results.waits import Wait
+from django_graphile_worker.sql import results as statements
 from django_graphile_worker.sql.errors import translated
-from django_graphile_worker.sql.records import result_rows, waiters
-from django_graphile_worker.sql.records.results import CHANNEL
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.fetching.wakeup import Wakeup
 
@@ -163,7 +162,7 @@ class ResultListener:
         try:
             for schema, ids, _ in _by_schema(listed):
                 with self._database.cursor() as cursor:
-                    waiters.register(cursor, ids, waiter=self.waiter, seconds=LISTED_FOR, schema=schema)
+                    statements.register_waiter(cursor, ids, waiter=self.waiter, seconds=LISTED_FOR, schema=schema)
         except errors.InsufficientPrivilege:
             # A role that may only read polls.
             self._may_list = self.is_listening = False
@@ -174,7 +173,7 @@ class ResultListener:
     def _look(self, due: list[Wait]) -> None:
         for schema, ids, waits in _by_schema(due):
             with self._database.cursor() as cursor:
-                rows = result_rows.read(cursor, ids, schema=schema)
+                rows = statements.read_results(cursor, ids, schema=schema)
             now = self._clock()
             for wait in waits:
                 if wait.see(rows.get(wait.job_id)):
@@ -212,7 +211,7 @@ class ResultListener:
         return True
 
     def _hear(self, payload: str) -> None:
-        self._announced |= waiters.announced_jobs(payload)
+        self._announced |= statements.announced_jobs(payload)
 
     def _connect(self, waits: Iterable[Wait]) -> None:
         """Connect and listen, unless the connection is open. What ended before it was open is read then."""
@@ -223,7 +222,7 @@ class ResultListener:
         self.is_listening = self._may_list and self._database.is_direct and any(each.is_notified for each in waits)
         if self.is_listening:
             with self._database.cursor() as cursor:
-                cursor.execute(sql.SQL("listen {}").format(sql.Identifier(CHANNEL)))
+                cursor.execute(sql.SQL("listen {}").format(sql.Identifier(statements.CHANNEL)))
             # Notifications that arrive together with the answer to a statement.
             connection.add_notify_handler(lambda notice: self._hear(notice.payload))
         self._wakeup.watch(connection)

@@ -7,8 +7,7 @@ from django_graphile_worker.api.connection import open_place
 from django_graphile_worker.results.job_ids import JobOrId, job_and_place
 from django_graphile_worker.results.values import Result, result_from
 from django_graphile_worker.routing import Place
-from django_graphile_worker.sql.records import result_rows
-from django_graphile_worker.sql.records.result_rows import ResultRow
+from django_graphile_worker.sql.results import ResultRow, read_results
 
 
 def result(job_or_id: JobOrId, *, using: str | None = None, installation: str | None = None) -> Result | None:
@@ -25,7 +24,7 @@ def result(job_or_id: JobOrId, *, using: str | None = None, installation: str | 
 def read_row(place: Place, job_id: int) -> ResultRow | None:
     """Return what the database has about a job, as the transaction of the caller sees it."""
     with open_place(place) as queue:
-        row = result_rows.read(queue.cursor, [job_id], schema=queue.schema).get(job_id)
+        row = read_results(queue.cursor, [job_id], schema=queue.schema).get(job_id)
         if row is None:
             queue.refuse_hidden_tables()
         return row

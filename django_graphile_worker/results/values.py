@@ -15,9 +15,8 @@ from django_graphile_worker.exceptions import JobCancelledError, JobExpiredError
 from django_graphile_worker.payloads import decode_leniently
 from django_graphile_worker.progress import Progress
 from django_graphile_worker.sql.codecs import naive, time_reader
-from django_graphile_worker.sql.records.result_rows import ResultRow
-from django_graphile_worker.sql.records.results import ResultStatus as StoredStatus
-from django_graphile_worker.sql.records.results import cancellation_text
+from django_graphile_worker.sql.results import ResultRow, cancellation_text
+from django_graphile_worker.sql.results import ResultStatus as StoredStatus
 
 
 class ResultStatus(models.TextChoices):

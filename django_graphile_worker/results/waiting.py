@@ -14,7 +14,7 @@ from django_graphile_worker.results.reading import read_row
 from django_graphile_worker.results.values import Result, result_from
 from django_graphile_worker.results.waits import Wait
 from django_graphile_worker.routing import Place
-from django_graphile_worker.sql.records.result_rows import ResultRow
+from django_graphile_worker.sql.results import ResultRow
 
 Timeout = timedelta | float | None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from concurrent.futures import Future
 
-from django_graphile_worker.sql.records.result_rows import ResultRow
+from django_graphile_worker.sql.results import ResultRow
 
 # Seconds from the beginning of a wait to its first looks, and between the looks after them.
 FIRST_LOOKS = (0.05, 0.3, 1.5)

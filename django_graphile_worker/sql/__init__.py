@@ -3,19 +3,20 @@
 A module holds the statements of one subject, each as a constant next to the function that sends it. Start reading at
 ``claims`` and ``releases``, which a worker uses for every job.
 
-Claims:       ``claims``, ``fast_claim``, ``limits`` (limits per key), ``releases``, ``result_keeping``,
-              ``cancellations``, ``recovery`` (of dead workers)
+Claims:       ``claims``, ``fast_claim``, ``limits`` (limits per key), ``releases``, ``cancellations``, ``recovery`` (of
+              dead workers)
 Jobs:         ``adding``, ``jobs``, ``parked_jobs``, ``progress``, ``tasks`` (task identifiers), ``cleanup``,
               ``unused_names``
+Their end:    ``results``, ``history``, ``result_keeping`` (what is kept)
 Workers:      ``workers``, ``control`` (what is asked of them), ``pauses``, ``events``
 The database: ``session``, ``row_security``, ``grants``, ``migrations_ledger``, ``errors``
 Statements:   ``schema``, ``search_path``, ``codecs``, ``conditions``, ``function_calls``, ``cursor`` (a type)
 Other code:   ``simulation`` (tests of projects), ``celery_beat`` (tables of django-celery-beat)
 
-Subjects of several modules have folders. ``records`` has what remains of jobs that have ended, ``statistics`` the
-counts of runs and the samples of the backlog, ``cron`` the recurring tasks of the code, ``schedules`` the schedules,
-``job_actions`` the actions of operators. ``inspection`` reads the jobs for the admin and the commands, ``install``
-makes the schema, ``ddl`` holds the files that migrations run.
+Subjects of several modules have folders. ``statistics`` has the counts of runs and the samples of the backlog, ``cron``
+the recurring tasks of the code, ``schedules`` the schedules, ``job_actions`` the actions of operators. ``inspection``
+reads the jobs for the admin and the commands, ``install`` makes the schema, ``ddl`` holds the files that migrations
+run.
 
 To add a statement: write the text with ``:SCHEMA`` for the schema, a tag comment such as ``/* gw:claim */`` at its
 beginning, and a type for each parameter; send it through ``schema.statement``, which makes it safe under any

@@ -11,8 +11,9 @@ from django_graphile_worker.payloads import decode_leniently
 from django_graphile_worker.sql.codecs import flags_from
 from django_graphile_worker.sql.codecs import within_python_years as readable
 from django_graphile_worker.sql.function_calls import recorded_call_statements
+from django_graphile_worker.sql.history import HistoryOutcome
 from django_graphile_worker.sql.parked_jobs import with_true_times
-from django_graphile_worker.sql.result_keeping import NOTHING_KEPT, REMOVED_BY_OPERATOR, ResultKeeping
+from django_graphile_worker.sql.result_keeping import NOTHING_KEPT, ResultKeeping
 from django_graphile_worker.sql.schema import statement
 from django_graphile_worker.sql.workers import worker_of
 
@@ -92,7 +93,7 @@ def remove_job(
     cursor: Cursor, job_key: str, *, schema: str, notify: bool = True, keeping: ResultKeeping = NOTHING_KEPT
 ) -> Job | None:
     """Remove the job with this key and return it; a running job loses its key and is not tried again."""
-    parameters = {"key": job_key, "outcome": REMOVED_BY_OPERATOR, **keeping.parameters()}
+    parameters = {"key": job_key, "outcome": HistoryOutcome.REMOVED_BY_OPERATOR, **keeping.parameters()}
     cursor.execute(statement(REMOVE_JOB[notify], schema), parameters)
     return next(iter(jobs_from(cursor, cursor.fetchall(), schema=schema)), None)
 
@@ -104,7 +105,7 @@ def complete_jobs(
     cursor: Cursor, job_ids: Sequence[int], *, schema: str, keeping: ResultKeeping = NOTHING_KEPT
 ) -> list[Job]:
     """Delete jobs that are not running, as if they had succeeded, and return them."""
-    parameters = {"ids": list(job_ids), "outcome": REMOVED_BY_OPERATOR, **keeping.parameters()}
+    parameters = {"ids": list(job_ids), "outcome": HistoryOutcome.REMOVED_BY_OPERATOR, **keeping.parameters()}
     cursor.execute(statement(COMPLETE_JOBS[True], schema), parameters)
     return jobs_from(cursor, cursor.fetchall(), schema=schema)
 

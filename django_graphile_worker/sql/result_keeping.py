@@ -31,9 +31,6 @@ class ResultKeeping(Frozen):
 KEEPING = "%(keeping)s::pg_catalog.jsonb"
 NOTHING_KEPT = ResultKeeping(seconds={})
 
-# The outcome that the history has for jobs that a call of the API ended.
-REMOVED_BY_OPERATOR = 6
-FAILED_BY_OPERATOR = 7
 # The classes of exceptions that results name for a job that an operator failed, and for one that was cancelled.
 OPERATOR_ERROR = "django_graphile_worker.exceptions.FailedByOperatorError"
 CANCELLED = "django_graphile_worker.exceptions.JobCancelledError"

@@ -13,7 +13,7 @@ from django.urls import reverse
 
 from django_graphile_worker import ResultStatus, progress_token, result
 from django_graphile_worker.results import tokens
-from django_graphile_worker.sql.records.results import ResultStatus as StoredStatus
+from django_graphile_worker.sql.results import ResultStatus as StoredStatus
 from tests.support.admin_pages import job_url
 from tests.support.factories import make_failed_job, make_job
 from tests.support.results import store_result

@@ -17,6 +17,7 @@ from django_graphile_worker.pause_type import Pause
 from django_graphile_worker.sql import cancellations
 from django_graphile_worker.sql.cancellations import Cancellation, Fate
 from django_graphile_worker.sql.codecs import within_python_years as readable
+from django_graphile_worker.sql.history import HistoryOutcome
 from django_graphile_worker.sql.inspection.job_search import search
 from django_graphile_worker.sql.inspection.job_search.criteria import Criteria, State
 from django_graphile_worker.sql.inspection.job_search.orders import order_of
@@ -25,11 +26,9 @@ from django_graphile_worker.sql.job_actions.collecting import NO_LIMITS
 from django_graphile_worker.sql.pauses import IS_ACTIVE
 from django_graphile_worker.sql.result_keeping import (
     CALLED,
-    FAILED_BY_OPERATOR,
     IS_RECORDED,
     NOTHING_KEPT,
     RECORD_OPERATOR,
-    REMOVED_BY_OPERATOR,
     ResultKeeping,
 )
 from django_graphile_worker.sql.schema import statement
@@ -233,7 +232,7 @@ def _act(
     cursor: Any, call: Call, job_ids: Sequence[int], stored_as: dict[str, Any], *, schema: str
 ) -> tuple[Sequence[int], int]:
     change = call.change
-    outcome = REMOVED_BY_OPERATOR if change is None else FAILED_BY_OPERATOR
+    outcome = HistoryOutcome.REMOVED_BY_OPERATOR if change is None else HistoryOutcome.FAILED_BY_OPERATOR
     is_recorded = change is None or change.action == FAIL
     text = ACT.format(
         tag="delete" if change is None else change.action.replace("_", "-"),

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.sql.function_calls import call_statements, moment, recorded_call_statements
+from django_graphile_worker.sql.history import HistoryOutcome
 from django_graphile_worker.sql.jobs import JOB_COLUMNS, Changes, jobs_from
-from django_graphile_worker.sql.result_keeping import FAILED_BY_OPERATOR, NOTHING_KEPT, ResultKeeping
+from django_graphile_worker.sql.result_keeping import NOTHING_KEPT, ResultKeeping
 from django_graphile_worker.sql.schema import statement
 
 if TYPE_CHECKING:
@@ -86,6 +87,6 @@ def change_jobs(
     """Change the jobs to which the action applies, and return them; jobs that run are left out."""
     is_recorded = change.action == FAIL
     text = (FAIL_JOBS if is_recorded else CHANGE_JOBS)[notify]
-    recorded = {"outcome": FAILED_BY_OPERATOR, **keeping.parameters()} if is_recorded else {}
+    recorded = {"outcome": HistoryOutcome.FAILED_BY_OPERATOR, **keeping.parameters()} if is_recorded else {}
     cursor.execute(statement(text, schema), {"ids": list(job_ids), **change.parameters(), **NOT_STORED, **recorded})
     return jobs_from(cursor, cursor.fetchall(), schema=schema)

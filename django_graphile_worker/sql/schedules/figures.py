@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django_graphile_worker.sql.codecs import int_array
-from django_graphile_worker.sql.records.results import ResultStatus
+from django_graphile_worker.sql.results import ResultStatus
 from django_graphile_worker.sql.schema import statement
 
 if TYPE_CHECKING:

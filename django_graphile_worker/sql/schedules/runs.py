@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django_graphile_worker.sql.codecs import int_array, time_reader
-from django_graphile_worker.sql.records.results import ResultStatus
+from django_graphile_worker.sql.results import ResultStatus
 from django_graphile_worker.sql.schema import statement
 
 if TYPE_CHECKING:

@@ -126,7 +126,7 @@ class Retention(Service):
 
     def _tend_history(self, seconds: float) -> Iterator[None]:
         # Late import: a worker without a history never needs it.
-        from django_graphile_worker.sql.records import history
+        from django_graphile_worker.sql import history
 
         about = {"schema": self._database.schema, "now": self._now()}
         self._execute(history.make_partitions, **about)
@@ -138,7 +138,7 @@ class Retention(Service):
 
     def _prune_results(self) -> Iterator[None]:
         # Late import: the first job does not wait for it.
-        from django_graphile_worker.sql.records import results
+        from django_graphile_worker.sql import results
 
         schema, reached = self._database.schema, None
         self._execute(results.prune_waiters, schema=schema)

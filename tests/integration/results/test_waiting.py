@@ -28,8 +28,7 @@ from django_graphile_worker import (
 )
 from django_graphile_worker.results import listeners, waits
 from django_graphile_worker.results.listener import ResultListener
-from django_graphile_worker.sql.records import result_rows
-from django_graphile_worker.sql.records import waiters as sql_waiters
+from django_graphile_worker.sql import results as statements
 from django_graphile_worker.worker.database.connection import Database
 from tests.support.factories import make_failed_job, make_job
 from tests.support.results import end_job, store_result
@@ -135,16 +134,16 @@ def test_notification_that_arrives_with_an_answer__is_not_missed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It is read from the socket with the answer, so nothing is left there that would end the rest of the thread."""
-    job, worker, read = add_job("task"), raw_connection(), result_rows.read
+    job, worker, read = add_job("task"), raw_connection(), statements.read_results
 
     def read_and_end(cursor: Any, job_ids: Any, **arguments: Any) -> Any:
         rows = read(cursor, job_ids, **arguments)
-        monkeypatch.setattr(result_rows, "read", read)
+        monkeypatch.setattr(statements, "read_results", read)
         end_job(worker, job.id, worker_schema, value=1)
         cursor.execute("select 1")
         return rows
 
-    monkeypatch.setattr(result_rows, "read", read_and_end)
+    monkeypatch.setattr(statements, "read_results", read_and_end)
     assert waiting(job, timeout=DEADLINE).result(DEADLINE).value == 1
 
 
@@ -196,7 +195,7 @@ def test_connection_that_is_lost_before_the_wait_for_notifications__is_replaced_
         return seconds
 
     monkeypatch.setattr(ResultListener, "step", step_and_lose)
-    monkeypatch.setattr(sql_waiters, "announced_jobs", lambda payload: set())
+    monkeypatch.setattr(statements, "announced_jobs", lambda payload: set())
     assert waiting(job, timeout=DEADLINE).result(DEADLINE).value == 1
 
 
@@ -283,7 +282,7 @@ def test_role_that_may_only_read__polls(
     def refuse(*args: Any, **kwargs: Any) -> None:
         raise errors.InsufficientPrivilege("permission denied for table _private_waiters")
 
-    monkeypatch.setattr(sql_waiters, "register", refuse)
+    monkeypatch.setattr(statements, "register_waiter", refuse)
     job = add_job("task")
     wait = waiting(job, timeout=DEADLINE)
     end_job(raw_connection(), job.id, worker_schema, value=3)

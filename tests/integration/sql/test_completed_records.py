@@ -10,8 +10,8 @@ import pytest
 
 from django_graphile_worker.sql import claims, releases
 from django_graphile_worker.sql.claims import Claim
-from django_graphile_worker.sql.records import waiters
 from django_graphile_worker.sql.releases import CompletedJobs, KeptResults
+from django_graphile_worker.sql.results import announced_jobs, register_waiter
 
 RawConnection = psycopg.Connection[Any]
 MANY = 20
@@ -248,7 +248,7 @@ def test_a_session_that_waits__is_notified(jobs: Jobs, raw_connection: Callable[
     waiting = raw_connection()
     waiting.execute('listen "jobs:result"')
     with waiting.cursor() as cursor:
-        waiters.register(cursor, [found[1].id, found[4].id], waiter="a test", seconds=60, schema=jobs.schema)
+        register_waiter(cursor, [found[1].id, found[4].id], waiter="a test", seconds=60, schema=jobs.schema)
     assert jobs.complete(found, has_results=True) == ids(found)
     (notification,) = waiting.notifies(timeout=30, stop_after=1)
-    assert waiters.announced_jobs(notification.payload) == {(jobs.schema, found[1].id), (jobs.schema, found[4].id)}
+    assert announced_jobs(notification.payload) == {(jobs.schema, found[1].id), (jobs.schema, found[4].id)}

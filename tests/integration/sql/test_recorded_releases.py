@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from django_graphile_worker.sql import recovery, releases
+from django_graphile_worker.sql import history, recovery, releases, results
 from django_graphile_worker.sql.claims import Claim
-from django_graphile_worker.sql.records import history, results
 from django_graphile_worker.sql.releases import CompletedJobs, Failure, KeptResults, StoppedRun
 from django_graphile_worker.sql.result_keeping import ResultKeeping
 from tests.conftest import RawConnection

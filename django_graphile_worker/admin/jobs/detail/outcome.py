@@ -12,14 +12,13 @@ from django_graphile_worker.admin.shown_progress import shown_progress
 from django_graphile_worker.payloads import RawPayload
 from django_graphile_worker.redaction import HIDDEN, redact_text
 from django_graphile_worker.results.values import Attempt, Result, ResultStatus, result_from
-from django_graphile_worker.sql.records import result_rows
-from django_graphile_worker.sql.records.results import cancellation_text
+from django_graphile_worker.sql.results import cancellation_text, read_results
 
 
 def read_result(alias: str, job_id: int) -> Result | None:
     """Read what is kept of a job."""
     with databases.reading(alias) as (cursor, schema):
-        row = result_rows.read(cursor, [job_id], schema=schema).get(job_id)
+        row = read_results(cursor, [job_id], schema=schema).get(job_id)
     return None if row is None else result_from(row)
 
 

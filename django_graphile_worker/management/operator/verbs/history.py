@@ -12,10 +12,10 @@ from django_graphile_worker.management.operator import arguments, tables, times
 from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.tables import Column
 from django_graphile_worker.management.operator.verb import Options, Verb
+from django_graphile_worker.sql.history import HistoryOutcome
 from django_graphile_worker.sql.inspection.history_search import past_attempts
 from django_graphile_worker.sql.inspection.history_search.criteria import HistoryCriteria
 from django_graphile_worker.sql.inspection.history_search.past_attempts import PastAttempt
-from django_graphile_worker.sql.records.history import HistoryOutcome
 
 DEFAULT_LIMIT = 50
 PAYLOAD = "payload:"

@@ -12,7 +12,7 @@ from django_graphile_worker import registry, remove_job
 from django_graphile_worker.models import Job, JobQueue
 from django_graphile_worker.sql import releases
 from django_graphile_worker.sql.claims import Claim, Claimed
-from django_graphile_worker.sql.records.results import ResultStatus
+from django_graphile_worker.sql.results import ResultStatus
 from django_graphile_worker.worker.fetching import held_claims
 from django_graphile_worker.worker.fetching.claimer import Claimer
 from django_graphile_worker.worker.fetching.fast_path import FastPath

@@ -13,8 +13,7 @@ from django.db import connection
 from psycopg import errors
 
 from django_graphile_worker import Limit, add_job, complete_jobs, conf, task
-from django_graphile_worker.sql import limits
-from django_graphile_worker.sql.records import results
+from django_graphile_worker.sql import limits, results
 from django_graphile_worker.worker.database import connection as database_connection
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.maintenance.retention import FORGET_INTERVAL, LOOK_INTERVAL, Retention
@@ -191,7 +190,7 @@ def test_session_that_reads_the_history__keeps_no_job_from_ending(
 def test_role_that_may_not_make_days__is_reported_once_and_prunes_results(
     build: Build, worker_schema: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from django_graphile_worker.sql.records import history
+    from django_graphile_worker.sql import history
 
     def refuse(*args: Any, **kwargs: Any) -> None:
         raise errors.InsufficientPrivilege("permission denied for function")

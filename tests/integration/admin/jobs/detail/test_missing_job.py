@@ -10,8 +10,8 @@ import pytest
 from django.db import connection
 from django.test import Client
 
-from django_graphile_worker.sql.records.history import HistoryOutcome
-from django_graphile_worker.sql.records.results import ResultStatus
+from django_graphile_worker.sql.history import HistoryOutcome
+from django_graphile_worker.sql.results import ResultStatus
 from tests.integration.admin.conftest import MakeClient
 from tests.support import admin_pages as pages
 from tests.support.admin_pages import act, text

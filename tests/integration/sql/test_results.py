@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from django_graphile_worker.sql.records import result_rows
+from django_graphile_worker.sql.results import read_results
 
 Connection = psycopg.Connection[Any]
 
@@ -28,7 +28,7 @@ def test_own_changes__are_told_from_those_of_others(
 
     def is_uncommitted(job_id: int) -> bool:
         with own.cursor() as cursor:
-            return result_rows.read(cursor, [job_id], schema=worker_schema)[job_id].is_uncommitted
+            return read_results(cursor, [job_id], schema=worker_schema)[job_id].is_uncommitted
 
     with psycopg.connect(versioned_database, autocommit=True) as other:
         committed, undone = add(own), add(own)
