@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -104,9 +105,6 @@ def read_control(
     rows = [row for row in cursor.fetchall() if row[0] != "proof"]
     if not rows:
         return NOTHING_ASKED
-    # Late import: most workers are never asked for anything.
-    import json
-
     return Control(
         stops=tuple(RequestedStop(*json.loads(content)) for kind, content in rows if kind == "stop"),
         pauses=tuple(ReadPause(*json.loads(content)) for kind, content in rows if kind == "pause"),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from django_graphile_worker.sql import releases
+from django_graphile_worker.sql import cancellations, releases
 from django_graphile_worker.sql.claims import Claim, group_by_token
 from django_graphile_worker.sql.result_keeping import NOTHING_KEPT, ResultKeeping
 from django_graphile_worker.worker.database.connection import Database
@@ -137,9 +137,6 @@ class HeldClaims:
         self._search_at = time.monotonic() + interval
 
     def _end_cancelled(self, cursor: Any, lost: Sequence[releases.HeldJob]) -> None:
-        # Late import: only needed where an answer was lost.
-        from django_graphile_worker.sql import cancellations
-
         cancelled = cancellations.end_claims(cursor, lost, schema=self._database.schema, keeping=self._keeping())
         if cancelled:
             self._on_cancelled(cancelled)

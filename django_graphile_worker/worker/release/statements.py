@@ -11,7 +11,7 @@ import psycopg
 from psycopg.errors import ProgramLimitExceeded
 
 from django_graphile_worker.conf import Settings
-from django_graphile_worker.sql import releases
+from django_graphile_worker.sql import pauses, releases
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.result_keeping import NOTHING_KEPT, ResultKeeping
 from django_graphile_worker.worker.database.blocking_cursor import BlockingCursor
@@ -94,9 +94,6 @@ class ReleaseStatements:
 
     def pause_queues(self, outcomes: Sequence[Failed]) -> list[Pause]:
         """Pause the queues of jobs whose tasks asked for it; return the pauses that are new."""
-        # Late import: few tasks pause their queues.
-        from django_graphile_worker.sql import pauses
-
         asked = [
             pauses.OwnQueue(
                 job_id=outcome.claim.id,
