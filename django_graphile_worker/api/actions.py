@@ -14,8 +14,7 @@ from django_graphile_worker.job_options import SMALLEST_PRIORITY
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.payloads import encode
 from django_graphile_worker.sql.job_actions import changes
-from django_graphile_worker.sql.job_actions.changes import Change
-from django_graphile_worker.sql.job_actions.first_priority import first_priority
+from django_graphile_worker.sql.job_actions.changes import Change, first_priority
 
 # The payload of retry_jobs() if none is given: None is a payload, too.
 KEEP: Any = object()

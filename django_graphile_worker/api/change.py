@@ -22,7 +22,7 @@ from django_graphile_worker.jobs import Job, RemovedJob
 from django_graphile_worker.printable_text import storable_text
 from django_graphile_worker.routing import place_of
 from django_graphile_worker.sql import jobs as sql_jobs
-from django_graphile_worker.sql.job_actions.changes import FAIL, Change, change_jobs, rescheduling
+from django_graphile_worker.sql.job_actions.changes import FAIL, RESCHEDULE, Change, change_jobs
 
 LARGEST_ID = 2**63 - 1
 
@@ -115,7 +115,8 @@ def reschedule_jobs(
     ``max_attempts`` leaves it some. Running jobs are neither changed nor returned.
     """
     ids = valid_ids(job_ids)
-    changes = sql_jobs.Changes(
+    change = Change(
+        action=RESCHEDULE,
         run_at=simulation.moved(aware(valid_run_at(from_text(run_at)))),
         priority=valid_priority(priority),
         attempts=None if attempts is None else whole_number("attempts", attempts, 0, LARGEST_MAX_ATTEMPTS),
@@ -124,7 +125,7 @@ def reschedule_jobs(
     if not ids:
         return []
     with open_queue(using, installation) as queue:
-        moved = change_jobs(queue.cursor, ids, rescheduling(changes), schema=queue.schema, notify=queue.notify)
+        moved = change_jobs(queue.cursor, ids, change, schema=queue.schema, notify=queue.notify)
         return queue.found(moved)
 
 

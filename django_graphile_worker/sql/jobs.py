@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.payloads import decode_leniently
@@ -108,15 +107,6 @@ def complete_jobs(
     parameters = {"ids": list(job_ids), "outcome": HistoryOutcome.REMOVED_BY_OPERATOR, **keeping.parameters()}
     cursor.execute(statement(COMPLETE_JOBS[True], schema), parameters)
     return jobs_from(cursor, cursor.fetchall(), schema=schema)
-
-
-class Changes(NamedTuple):
-    """The new values of rescheduled jobs; None keeps the old value."""
-
-    run_at: datetime | timedelta | None
-    priority: int | None
-    attempts: int | None
-    max_attempts: int | None
 
 
 # The event is committed with the unlocked jobs.

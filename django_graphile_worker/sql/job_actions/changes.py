@@ -10,9 +10,10 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker.frozen import Frozen
+from django_graphile_worker.job_options import LARGEST_PRIORITY, SMALLEST_PRIORITY
 from django_graphile_worker.sql.function_calls import call_statements, moment, recorded_call_statements
 from django_graphile_worker.sql.history import HistoryOutcome
-from django_graphile_worker.sql.jobs import JOB_COLUMNS, Changes, jobs_from
+from django_graphile_worker.sql.jobs import JOB_COLUMNS, jobs_from
 from django_graphile_worker.sql.result_keeping import NOTHING_KEPT, ResultKeeping
 from django_graphile_worker.sql.schema import statement
 
@@ -59,11 +60,6 @@ class Change(Frozen):
         }
 
 
-def rescheduling(changes: Changes) -> Change:
-    """Return the change that gives jobs these values."""
-    return Change(action=RESCHEDULE, **changes._asdict())
-
-
 # The arguments of the function after the ids.
 ARGUMENTS = """, %(action)s::text, coalesce(%(run_at)s::timestamptz, now() + %(delay)s::float8 * interval '1 second'),
     %(new_priority)s::int, %(attempts)s::int, %(max_attempts)s::int, %(payload)s::json, %(revision)s::int,
@@ -90,3 +86,23 @@ def change_jobs(
     recorded = {"outcome": HistoryOutcome.FAILED_BY_OPERATOR, **keeping.parameters()} if is_recorded else {}
     cursor.execute(statement(text, schema), {"ids": list(job_ids), **change.parameters(), **NOT_STORED, **recorded})
     return jobs_from(cursor, cursor.fetchall(), schema=schema)
+
+
+# The index of available jobs begins with the priority, so this reads one row, and those of the given jobs before it.
+LOWEST_PRIORITY = """/* gw:lowest-priority */
+select job.priority from only :SCHEMA._private_jobs as job
+where job.is_available and job.id <> all (%(ids)s::bigint[])
+order by job.priority, job.run_at limit 1"""
+
+
+def first_priority(cursor: Cursor, job_ids: Sequence[int] = (), *, schema: str) -> int | None:
+    """Return the priority that puts these jobs before all others; None if no priority is low enough.
+
+    It is one priority for all of them: among each other the jobs keep their order.
+    """
+    cursor.execute(statement(LOWEST_PRIORITY, schema), {"ids": list(job_ids)})
+    row = cursor.fetchone()
+    if row is None:
+        # No other job waits: none of these needs another priority.
+        return LARGEST_PRIORITY
+    return int(row[0]) - 1 if row[0] > SMALLEST_PRIORITY else None

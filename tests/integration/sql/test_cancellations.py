@@ -10,8 +10,7 @@ from django.db import connection
 from django_graphile_worker.sql import releases
 from django_graphile_worker.sql.inspection.job_search.criteria import Criteria
 from django_graphile_worker.sql.job_actions.bulk_steps import Call, run_step
-from django_graphile_worker.sql.job_actions.changes import change_jobs, rescheduling
-from django_graphile_worker.sql.jobs import Changes
+from django_graphile_worker.sql.job_actions.changes import RESCHEDULE, Change, change_jobs
 from django_graphile_worker.sql.releases import HeldJob
 from tests.support.factories import cancel_claimed, make_job, minutes_ago
 from tests.support.worker_sql import WorkerSql
@@ -99,15 +98,17 @@ class TestAJobThatWaits:
         assert worker.query("select job_id from {schema}._private_job_recoveries") == [{"job_id": other["id"]}]
 
 
+AGAIN = Change(action=RESCHEDULE, attempts=0)
+
+
 def reschedule(job_ids: list[int], *, schema: str, notify: bool) -> list[int]:
     with connection.cursor() as cursor:
-        change = rescheduling(Changes(None, None, 0, None))
-        jobs = change_jobs(cursor, job_ids, change, schema=schema, notify=notify)
+        jobs = change_jobs(cursor, job_ids, AGAIN, schema=schema, notify=notify)
     return [job.id for job in jobs]
 
 
 def reschedule_in_bulk(job_ids: list[int], *, schema: str, notify: bool) -> list[int]:
-    call = Call(change=rescheduling(Changes(None, None, 0, None)), notify=notify)
+    call = Call(change=AGAIN, notify=notify)
     with connection.cursor() as cursor:
         step = run_step(cursor, call, Criteria(), job_ids, schema=schema)
     return list(step.ids)

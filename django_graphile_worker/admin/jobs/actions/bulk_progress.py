@@ -26,8 +26,7 @@ from django_graphile_worker.sql.errors import sqlstate
 from django_graphile_worker.sql.inspection.job_search.criteria import Criteria, State
 from django_graphile_worker.sql.job_actions import bulk_steps, collecting, stored_actions, undo
 from django_graphile_worker.sql.job_actions.bulk_steps import Call, PendingStep, StepResult
-from django_graphile_worker.sql.job_actions.changes import RETRY, RUN_NEXT, RUN_NOW
-from django_graphile_worker.sql.job_actions.first_priority import first_priority
+from django_graphile_worker.sql.job_actions.changes import RETRY, RUN_NEXT, RUN_NOW, first_priority
 from django_graphile_worker.sql.job_actions.stored_actions import Owner
 
 # Proxies and servers end a request after about 30 seconds, and users do not wait that long. After this time, in

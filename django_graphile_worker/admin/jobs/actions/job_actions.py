@@ -21,8 +21,7 @@ from django_graphile_worker.sql.cancellations import Cancellation
 from django_graphile_worker.sql.inspection.job_search.criteria import State
 from django_graphile_worker.sql.job_actions import changes
 from django_graphile_worker.sql.job_actions.bulk_steps import Call
-from django_graphile_worker.sql.job_actions.changes import Change, rescheduling
-from django_graphile_worker.sql.jobs import Changes
+from django_graphile_worker.sql.job_actions.changes import Change
 from django_graphile_worker.sql.result_keeping import keeping
 
 FormData = dict[str, Any]
@@ -96,7 +95,14 @@ def _retry(data: FormData) -> Call:
 
 
 def _reschedule(data: FormData) -> Call:
-    return _changing(rescheduling(Changes(*(data.get(name) for name in Changes._fields))))
+    change = Change(
+        action=changes.RESCHEDULE,
+        run_at=data.get("run_at"),
+        priority=data.get("priority"),
+        attempts=data.get("attempts"),
+        max_attempts=data.get("max_attempts"),
+    )
+    return _changing(change)
 
 
 def _fail(data: FormData) -> Call:
