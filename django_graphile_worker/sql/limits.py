@@ -21,6 +21,7 @@ from django_graphile_worker.limits.numbers import LimitNumbers, Rate
 from django_graphile_worker.sql.claims import Claim, claims_of_rows
 from django_graphile_worker.sql.codecs import boolean_array, int_array, nullable_array, nullable_text_array, text_array
 from django_graphile_worker.sql.schema import statement
+from django_graphile_worker.sql.workers import wake_workers
 
 if TYPE_CHECKING:
     from django_graphile_worker.sql.cursor import Cursor
@@ -411,14 +412,12 @@ REOPEN_LIMIT = """/* gw:reopen_limit */
     update only :SCHEMA._private_limit_keys as known set opens_at = pg_catalog.clock_timestamp()
     from held where known.id = held.id"""
 
-NOTIFY = "/* gw:notify_limit */ select :SCHEMA._private_notify(1)"
-
 
 def reopen_limit(cursor: Cursor, name: str, *, notify: bool, schema: str) -> None:
     """Let claims look again at the keys of a limit whose numbers have changed."""
     cursor.execute(statement(REOPEN_LIMIT, schema), [name])
     if notify and cursor.rowcount > 0:
-        cursor.execute(statement(NOTIFY, schema))
+        wake_workers(cursor, 1, schema=schema)
 
 
 def _numbers(concurrency: int | None, count: int | None, seconds: int | None, burst: int | None) -> LimitNumbers:

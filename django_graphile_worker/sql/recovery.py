@@ -114,10 +114,6 @@ where {locked_by_worker("job", "= any(%(worker_ids)s::text[])")}"""
 FORGET_ENDED = """/* gw:forget-ended */
 select :SCHEMA._private_forget_ended(), :SCHEMA._private_forget_stop_requests()"""
 
-WAKE_WORKERS = """/* gw:wake */
-select pg_catalog.pg_notify('jobs:insert', pg_catalog.json_build_object(
-    'r', pg_catalog.random(), 'count', %(count)s::pg_catalog.int4)::pg_catalog.text)"""
-
 
 class LateWorker(NamedTuple):
     """A worker without a heartbeat for half of its timeout; times are seconds, by the database's clock."""
@@ -317,8 +313,3 @@ def dead_claims(cursor: Any, worker_ids: list[str], *, schema: str) -> list[Clai
 def forget_ended(cursor: Any, *, schema: str) -> None:
     """Delete the records of worker deaths for deleted jobs, and the markers and requests of claims that have ended."""
     cursor.execute(statement(FORGET_ENDED, schema))
-
-
-def wake_workers(cursor: Any, count: int, *, schema: str) -> None:
-    """Notify workers of this many new jobs."""
-    cursor.execute(statement(WAKE_WORKERS, schema), {"count": count})

@@ -1,4 +1,4 @@
-"""The register of workers, the table ``_private_workers``."""
+"""The register of workers, the table ``_private_workers``, and the notification that wakes them."""
 
 from __future__ import annotations
 
@@ -60,6 +60,8 @@ select :SCHEMA._private_add_event('worker_stopped', 1, coalesce(stopped.metadata
     jsonb_build_object('host', stopped.metadata -> 'host', 'pid', stopped.metadata -> 'pid',
         'reason', nullif(%(reason)s::text, '')), stopped.id)
 from stopped"""
+
+WAKE_WORKERS = "/* gw:wake */ select :SCHEMA._private_notify(%(count)s::bigint)"
 
 LIVE_TASKS = """/* gw:live-tasks */
 select distinct jsonb_array_elements_text(coalesce(metadata -> 'tasks', '[]')) from :SCHEMA._private_workers"""
@@ -143,3 +145,8 @@ def live_task_identifiers(cursor: Any, *, schema: str) -> set[str]:
     """Return the identifiers of the tasks that registered workers run."""
     cursor.execute(statement(LIVE_TASKS, schema))
     return {row[0] for row in cursor.fetchall()}
+
+
+def wake_workers(cursor: Any, count: int, *, schema: str) -> None:
+    """Notify workers of this many new jobs, unless the server's queue of notifications is nearly full."""
+    cursor.execute(statement(WAKE_WORKERS, schema), {"count": count})

@@ -143,6 +143,30 @@ def test_full_notify_queue__is_reported_by_status(
     foreign_listener.rollback()
 
 
+def test_full_notify_queue__lets_an_operator_recover_the_jobs_of_a_dead_worker(
+    full_world: World, foreign_listener: psycopg.Connection[tuple[object, ...]]
+) -> None:
+    world = full_world
+    job_id = world.add("quick")
+    world.query(
+        "update {schema}._private_jobs set locked_by = 'django-worker-dead/1', locked_at = now() - interval '1 hour',"
+        " attempts = 1 where id = %s",
+        job_id,
+    )
+    fill(world)
+    swept = subprocess.run(
+        [sys.executable, MANAGE, "graphile_worker", "sweep"],
+        cwd=CHECKOUT,
+        env=environment_for(world.url),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert swept.returncode == 0, swept.stderr
+    assert world.value("select locked_by from {schema}._private_jobs") is None
+    foreign_listener.rollback()
+
+
 def test_notifications__are_sent_by_functions_and_never_by_triggers(full_world: World) -> None:
     """A trigger would notify for every row of every statement. Schedules change rarely, and through the ORM."""
     triggers = full_world.query(

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import random
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from psycopg.errors import ProgramLimitExceeded
-
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.maintenance.dead_workers import BEATS_WATCHED, DeadWorkerDetector
 from django_graphile_worker.worker.maintenance.lease_clock import lease_clock
+from django_graphile_worker.worker.other_workers import wake_other_workers
 from django_graphile_worker.worker.service import Service, Trouble, jittered
 
 if TYPE_CHECKING:
@@ -184,16 +182,8 @@ class Recovery(Service):
         if recovered.dead_worker_ids:
             self._events.jobs_recovered(recovered)
         if self._notify and (recovered.job_ids or recovered.queue_ids):
-            self._wake_workers(len(recovered.job_ids))
+            wake_other_workers(self._database, max(len(recovered.job_ids), 1))
         return recovered
-
-    def _wake_workers(self, count: int) -> None:
-        # Late import: see _look_at_fleet.
-        from django_graphile_worker.sql import recovery
-
-        # If the notification queue of the server is full, workers find the jobs by polling.
-        with contextlib.suppress(ProgramLimitExceeded), self._database.cursor() as cursor:
-            recovery.wake_workers(cursor, max(count, 1), schema=self._database.schema)
 
     def _renew_long_claims(self) -> None:
         if self._clock() - self._renewed_at < RENEWAL_INTERVAL:

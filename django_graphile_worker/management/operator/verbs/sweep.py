@@ -18,6 +18,7 @@ from django_graphile_worker.printable_text import shown
 from django_graphile_worker.routing import Place, place_of
 from django_graphile_worker.sql import recovery
 from django_graphile_worker.sql.recovery import Exhausted
+from django_graphile_worker.sql.workers import wake_workers
 
 # More than all workers can hold. One statement recovers all jobs, because it also declares their worker dead.
 MOST_RECOVERED = 1_000_000
@@ -106,7 +107,7 @@ def sweep(
         unlocked = recovery.release_stale_locks(queue.cursor, schema=queue.schema, keeping=queue.keeping)
         unlocked_number = len(recovered.job_ids) + len(recovered.queue_ids) + unlocked.jobs + unlocked.queues
         if unlocked_number and settings.notify:
-            recovery.wake_workers(queue.cursor, unlocked_number, schema=queue.schema)
+            wake_workers(queue.cursor, unlocked_number, schema=queue.schema)
         if is_rehearsal:
             transaction.set_rollback(True, using=queue.alias)
     queues = len(recovered.queue_ids)
