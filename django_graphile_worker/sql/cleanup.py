@@ -47,7 +47,7 @@ def delete_failed_jobs(cursor: Cursor, *, older_than: float, schema: str) -> int
     return _count(cursor, statement(DELETE_FAILED_JOBS, schema), [older_than, MOST_DELETED])
 
 
-TABLES_OF_EVENTS = (
+EMPTIED_TABLES = (
     "_private_jobs",
     "_private_unique_jobs",
     "_private_job_recoveries",
@@ -55,6 +55,7 @@ TABLES_OF_EVENTS = (
     "_private_stop_requests",
     "_private_job_queues",
     "_private_known_crontabs",
+    "_private_paused_crontabs",
     "_private_workers",
     "_private_statistics",
     "_private_statistics_pending",
@@ -88,7 +89,7 @@ def delete_everything(cursor: Cursor, *, schema: str) -> int:
     """
     deleted = [
         _count(cursor, statement(f"/* gw:delete_everything */ delete from :SCHEMA.{table}", schema), [])
-        for table in TABLES_OF_EVENTS
+        for table in EMPTIED_TABLES
     ]
     return deleted[0]
 

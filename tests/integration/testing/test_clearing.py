@@ -12,7 +12,7 @@ from django.db import transaction
 from django.test import TransactionTestCase
 
 from django_graphile_worker import JobSpec, add_job, add_jobs, models
-from django_graphile_worker.sql import workers
+from django_graphile_worker.sql import cleanup, workers
 from django_graphile_worker.testing import clear_queue
 from tests.conftest import RawConnection
 from tests.support.factories import make_job
@@ -38,6 +38,17 @@ class TestClearQueue:
         # Names are no events: a worker that runs knows its tasks by their ids.
         assert models.Task.objects.filter(identifier="keyed").exists()
         assert clear_queue() == 0
+
+    def test_every_table_is_emptied_but_names_and_records_of_the_installation(
+        self, raw_connection: Callable[..., RawConnection], worker_schema: str
+    ) -> None:
+        rows = raw_connection().execute(
+            "select relname from pg_class where relnamespace = %s::regnamespace and relkind in ('r', 'p')"
+            " and not relispartition",
+            [f'"{worker_schema}"'],
+        )
+        others = {name for (name,) in rows} - set(cleanup.EMPTIED_TABLES)
+        assert others == {"migrations", "_private_installation", "_private_tasks"}
 
     def test_it_belongs_to_the_transaction_around_it(self) -> None:
         add_job("waiting")
