@@ -6,6 +6,8 @@ import random
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from django_graphile_worker.sql import events, progress, recovery, workers
+from django_graphile_worker.sql.statistics import backlog_samples, statistics
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.maintenance.dead_workers import BEATS_WATCHED, DeadWorkerDetector
 from django_graphile_worker.worker.maintenance.lease_clock import lease_clock
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
     from datetime import datetime
     from typing import Protocol
 
-    from django_graphile_worker.sql import recovery
     from django_graphile_worker.sql.cancellations import CancelledJob
     from django_graphile_worker.sql.result_keeping import ResultKeeping
 
@@ -148,9 +149,6 @@ class Recovery(Service):
         return self._detector.find_dead(fleet.late, in_contact_since=self._events.in_contact_since())
 
     def _look_at_fleet(self) -> recovery.Fleet:
-        # Late import: the first job need not wait for the statements of recovery.
-        from django_graphile_worker.sql import recovery
-
         with self._database.cursor() as cursor:
             fleet = recovery.look_at_fleet(
                 cursor,
@@ -164,9 +162,6 @@ class Recovery(Service):
         return fleet
 
     def _recover(self, dead: Sequence[recovery.LateWorker], unregistered: Sequence[str]) -> recovery.Recovered:
-        # Late import: see _look_at_fleet.
-        from django_graphile_worker.sql import recovery
-
         if not dead and not unregistered:
             return recovery.Recovered()
         schema = self._database.schema
@@ -188,19 +183,12 @@ class Recovery(Service):
     def _renew_long_claims(self) -> None:
         if self._clock() - self._renewed_at < RENEWAL_INTERVAL:
             return
-        # Late import: see _look_at_fleet.
-        from django_graphile_worker.sql import workers
-
         worker_id, schema = self._events.worker_id(), self._database.schema
         with self._database.cursor() as cursor:
             workers.renew_claims(cursor, worker_id, schema=schema, spared=self._events.unrenewable_job_ids())
         self._renewed_at = self._clock()
 
     def _clean_up(self) -> None:
-        # Late import: see _look_at_fleet.
-        from django_graphile_worker.sql import events, progress, recovery
-        from django_graphile_worker.sql.statistics import backlog_samples, statistics
-
         schema = self._database.schema
         with self._database.cursor() as cursor:
             unlocked = recovery.release_stale_locks(

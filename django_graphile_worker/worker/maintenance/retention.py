@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from psycopg import errors
 
+from django_graphile_worker.sql import history, results
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.service import Service, Trouble, jittered
 
@@ -125,9 +126,6 @@ class Retention(Service):
             self._on_refused(self.name, error, self._interval)
 
     def _tend_history(self, seconds: float) -> Iterator[None]:
-        # Late import: a worker without a history never needs it.
-        from django_graphile_worker.sql import history
-
         about = {"schema": self._database.schema, "now": self._now()}
         self._execute(history.make_partitions, **about)
         yield
@@ -137,9 +135,6 @@ class Retention(Service):
             yield
 
     def _prune_results(self) -> Iterator[None]:
-        # Late import: the first job does not wait for it.
-        from django_graphile_worker.sql import results
-
         schema, reached = self._database.schema, None
         self._execute(results.prune_waiters, schema=schema)
         while True:
