@@ -127,9 +127,6 @@ class ReleaseBatcher:
         self._statements = statements
         self._limiter = limiter
         self._events = events
-        # The claims that the last statement ended as cancelled, by the ids of the jobs.
-        self._cancelled: dict[int, CancelledClaim] = {}
-        statements.on_cancelled = self._note_cancelled
 
     def release_jobs(self, pending: PendingReleases) -> None:
         """End the claims of all pending outcomes. The outcomes that stay in ``pending`` must be tried again."""
@@ -233,15 +230,12 @@ class ReleaseBatcher:
         self._report_released([outcome for outcome in batch if outcome.claim.id in released])
         return [outcome for outcome in missing if outcome.claim.id in still]
 
-    def _note_cancelled(self, claim: CancelledClaim) -> None:
-        self._cancelled[claim.id] = claim
-
     def _report_released(self, outcomes: Sequence[Outcome]) -> None:
         """Report outcomes that the database has accepted: those of cancelled jobs as cancelled."""
-        if not self._cancelled:
+        claims = self._statements.take_cancelled()
+        if not claims:
             self._events.released(outcomes)
             return
-        claims, self._cancelled = self._cancelled, {}
         ended = [as_cancelled(outcome, claims.get(outcome.claim.id)) for outcome in outcomes]
         self._events.released(ended)
         self._report_cancelled(ended)

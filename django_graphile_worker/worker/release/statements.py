@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg.errors import ProgramLimitExceeded
@@ -26,13 +26,6 @@ if TYPE_CHECKING:
 UNSTORABLE = "The error of this job could not be stored: {error}"
 
 Clock = Callable[[], datetime | None]
-
-
-class Cancelling(TypedDict):
-    """The arguments of statements that may find that jobs were cancelled."""
-
-    keeping: ResultKeeping
-    on_cancelled: releases.OnCancelled
 
 
 class ReleaseStatements:
@@ -59,8 +52,7 @@ class ReleaseStatements:
         self._recording = Recording(settings)
         # How the notifications begin that queues with jobs are free. The worker itself need not hear of them.
         self.sender = releases.new_sender()
-        # Called for each claim that ends as cancelled because of a request in the database.
-        self.on_cancelled: releases.OnCancelled = releases.ignore_cancelled
+        self._cancelled: dict[int, releases.CancelledClaim] = {}
 
     def rehearse(self) -> None:
         """Open the connection, and have the session plan what ends most claims."""
@@ -90,7 +82,7 @@ class ReleaseStatements:
 
     def _fail(self, failures: Sequence[releases.Failure]) -> dict[int, float | None]:
         with self._database.cursor() as cursor:
-            return releases.fail_jobs(cursor, failures, schema=self._schema, now=self._now(), **self._cancelling())
+            return releases.fail_jobs(cursor, failures, on_cancelled=self._note_cancelled, **self._options())
 
     def pause_queues(self, outcomes: Sequence[Failed]) -> list[Pause]:
         """Pause the queues of jobs whose tasks asked for it; return the pauses that are new."""
@@ -130,22 +122,22 @@ class ReleaseStatements:
 
     def _return(self, runs: Sequence[releases.StoppedRun]) -> set[int]:
         with self._database.cursor() as cursor:
-            return releases.return_stopped(cursor, runs, schema=self._schema, now=self._now(), **self._cancelling())
+            return releases.return_stopped(cursor, runs, on_cancelled=self._note_cancelled, **self._options())
 
     def end_cancelled(self, outcomes: Sequence[Cancelled]) -> set[int]:
         """End jobs that were stopped because they were cancelled."""
         runs = list(map(self._recording.stopped, outcomes))
         with self._database.cursor() as cursor:
-            ended = releases.end_cancelled(cursor, runs, schema=self._schema, now=self._now(), keeping=self._keeping())
+            ended = releases.end_cancelled(cursor, runs, **self._options())
         for claim in ended:
-            self.on_cancelled(claim)
+            self._note_cancelled(claim)
         return {claim.id for claim in ended}
 
     def expire(self, outcomes: Sequence[Expired]) -> set[int]:
         """End jobs that were not started in time."""
         expired = [releases.ExpiredClaim(outcome.claim, outcome.expires_at) for outcome in outcomes]
         with self._database.cursor() as cursor:
-            return releases.expire(cursor, expired, schema=self._schema, now=self._now(), keeping=self._keeping())
+            return releases.expire(cursor, expired, **self._options())
 
     def still_claimed(self, ended: Sequence[Claim]) -> set[int]:
         with self._database.cursor() as cursor:
@@ -169,8 +161,16 @@ class ReleaseStatements:
     def close(self) -> None:
         self._database.close()
 
-    def _cancelling(self) -> Cancelling:
-        return {"keeping": self._keeping(), "on_cancelled": self.on_cancelled}
+    def take_cancelled(self) -> dict[int, releases.CancelledClaim]:
+        """Return, by the ids of the jobs, the claims that have ended as cancelled since the last call."""
+        taken, self._cancelled = self._cancelled, {}
+        return taken
+
+    def _options(self) -> dict[str, Any]:
+        return {"schema": self._schema, "now": self._now(), "keeping": self._keeping()}
+
+    def _note_cancelled(self, claim: releases.CancelledClaim) -> None:
+        self._cancelled[claim.id] = claim
 
     def _waiting(self, queue_ids: Sequence[int], sender: str | None) -> set[int]:
         with self._database.cursor() as cursor:

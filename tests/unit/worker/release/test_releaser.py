@@ -32,6 +32,9 @@ class Statements:
     def return_jobs(self, outcomes: list[Any]) -> set[int]:
         return self.complete([outcome.claim for outcome in outcomes])
 
+    def take_cancelled(self) -> dict[int, Any]:
+        return {}
+
     def rehearse(self) -> None:
         self.sizes.append(0)
 
