@@ -89,8 +89,8 @@ from released"""
 
 RELEASE_STALE_QUEUES = """/* gw:stale-queues */
 with released as materialized (
-    select queue_id from :SCHEMA._private_release_stale_queues(
-        %(stale)s::pg_catalog.float8, %(now)s::pg_catalog.timestamptz) as queue_id
+    select queue_id from :SCHEMA._private_recover_queues(
+        null, %(stale)s::pg_catalog.float8, %(now)s::pg_catalog.timestamptz) as queue_id
 ), events as materialized (
     select :SCHEMA._private_add_event('stale_locks_released', 2, '',
         pg_catalog.jsonb_build_object('queues', each.queues, 'by', %(by)s::pg_catalog.text), null, null, true) as id
@@ -111,8 +111,7 @@ select job.id, job.task_id, job.attempts, job.payload::text, job.job_queue_id, j
 from only :SCHEMA._private_jobs as job
 where {locked_by_worker("job", "= any(%(worker_ids)s::text[])")}"""
 
-FORGET_ENDED = """/* gw:forget-ended */
-select :SCHEMA._private_forget_ended(), :SCHEMA._private_forget_stop_requests()"""
+FORGET_ENDED = "/* gw:forget-ended */ select :SCHEMA._private_forget_ended()"
 
 
 class LateWorker(NamedTuple):

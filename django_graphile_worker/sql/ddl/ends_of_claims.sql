@@ -524,12 +524,3 @@ begin
     end if;
 end
 $$;
-
--- Deletes requests whose claims have ended.
-create or replace function :SCHEMA._private_forget_stop_requests()
-returns void language sql volatile set search_path = pg_catalog, pg_temp as $$
-    delete from :SCHEMA._private_stop_requests as request
-    where not exists (
-        select from only :SCHEMA._private_jobs as job
-        where job.id = request.job_id and job.locked_by = request.token)
-$$;

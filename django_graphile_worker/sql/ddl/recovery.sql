@@ -78,6 +78,26 @@ begin
 end
 $$;
 
+-- Locks the jobs of dead workers, and returns their places. Without workers: the jobs that workers which are not registered
+-- have held since this moment or longer.
+create or replace function :SCHEMA._private_lock_lost_jobs(dead_workers text[], held_since timestamptz, most int)
+returns tid[]
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+    return array(
+        select job.ctid from only :SCHEMA._private_jobs as job
+        where job.locked_at is not null and job.locked_at <= coalesce(held_since, 'infinity')
+            and case when dead_workers is null then not exists (
+                    select from only :SCHEMA._private_workers as worker
+                    where worker.id = :SCHEMA._private_worker_of(job.locked_by))
+                else :SCHEMA._private_worker_of(job.locked_by) in (
+                    select dead.id from unnest(dead_workers) as dead(id)) end
+        limit most for update of job skip locked);
+end
+$$;
+
 -- Gives the jobs of dead workers back, and records the lost attempts. The first time a job keeps its place, as if it had
 -- not begun. After that it waits, each job for another while: one that kills its worker
 -- must not take the same neighbours along every time. From the given number of deaths on
@@ -99,23 +119,10 @@ declare
     this_moment constant timestamptz := coalesce(recovered_at, now());
     are_stale constant boolean := dead_workers is null;
     error_class constant text := 'django_graphile_worker.exceptions.WorkerDiedError';
-    tids tid[]; lost record; attempts :SCHEMA._private_ended_attempt[];
+    tids constant tid[] := :SCHEMA._private_lock_lost_jobs(
+        dead_workers, this_moment - interval '1 second' * older_than, most);
+    lost record; attempts :SCHEMA._private_ended_attempt[];
 begin
-    if are_stale then
-        tids := array(
-            select job.ctid from only :SCHEMA._private_jobs as job
-            where job.locked_at is not null and job.locked_at < this_moment - interval '1 second' * older_than
-                and not exists (
-                    select from only :SCHEMA._private_workers as worker
-                    where worker.id = :SCHEMA._private_worker_of(job.locked_by))
-            limit most for update of job skip locked);
-    else
-        tids := array(
-            select job.ctid from only :SCHEMA._private_jobs as job
-            where job.locked_at is not null and :SCHEMA._private_worker_of(job.locked_by) in (
-                select dead.id from unnest(dead_workers) as dead(id))
-            limit most for update of job skip locked);
-    end if;
     for lost in
         with orphan as materialized (
             select job.ctid as tid, job.*, holder.id as worker_id, held.seconds, died.recoveries,
@@ -145,10 +152,9 @@ begin
             delete from only :SCHEMA._private_jobs as job
             where job.ctid = any (array(select orphan.tid from orphan where orphan.is_dropped))
         ), remembered as (
-            insert into :SCHEMA._private_job_recoveries as known (job_id, recoveries, last_recovered_at)
-            select orphan.id, orphan.recoveries, this_moment from orphan where not orphan.is_dropped and not are_stale
-            on conflict on constraint job_recoveries_pkey do update
-            set recoveries = excluded.recoveries, last_recovered_at = excluded.last_recovered_at
+            insert into :SCHEMA._private_job_recoveries as known (job_id, recoveries)
+            select orphan.id, orphan.recoveries from orphan where not orphan.is_dropped and not are_stale
+            on conflict on constraint job_recoveries_pkey do update set recoveries = excluded.recoveries
         ), freed as (
             update only :SCHEMA._private_jobs as job
             set attempts = greatest(orphan.attempts_left, 0),
@@ -182,58 +188,49 @@ begin
 end
 $$;
 
--- Releases the queues of dead workers, each only when none of its jobs is locked by such
--- a worker any more: otherwise a later job of the queue could start before an earlier one.
-create or replace function :SCHEMA._private_recover_queues(dead_workers text[])
-returns setof int
+-- Releases the queues of dead workers, each only when none of its jobs is locked by such a worker any more: otherwise a
+-- later job of the queue could start before an earlier one. Without workers: the queues that workers which are not
+-- registered have held for so many seconds.
+create or replace function :SCHEMA._private_recover_queues(
+    dead_workers text[], older_than float8 default null, recovered_at timestamptz default null
+) returns setof int
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
+declare
+    held_since constant timestamptz := coalesce(
+        coalesce(recovered_at, now()) - interval '1 second' * older_than, 'infinity');
 begin
     return query
     with unfinished as materialized (
         select distinct job.job_queue_id as id
         from only :SCHEMA._private_jobs as job
-        where job.locked_at is not null and job.job_queue_id is not null
-            and :SCHEMA._private_worker_of(job.locked_by) in (select dead.id from unnest(dead_workers) as dead(id))
+        where job.locked_at is not null and job.locked_at <= held_since and job.job_queue_id is not null
+            and case when dead_workers is null then not exists (
+                    select from only :SCHEMA._private_workers as worker
+                    where worker.id = :SCHEMA._private_worker_of(job.locked_by))
+                else :SCHEMA._private_worker_of(job.locked_by) in (
+                    select dead.id from unnest(dead_workers) as dead(id)) end
     )
     update only :SCHEMA._private_job_queues as queue
     set locked_by = null, locked_at = null
     where queue.ctid = any (array(
         select each.ctid
         from only :SCHEMA._private_job_queues as each
-        where each.locked_at is not null and :SCHEMA._private_worker_of(each.locked_by) in (select dead.id from unnest(dead_workers) as dead(id))
+        where each.locked_at is not null and each.locked_at <= held_since
+            and case when dead_workers is null then not exists (
+                    select from only :SCHEMA._private_workers as worker
+                    where worker.id = :SCHEMA._private_worker_of(each.locked_by))
+                else :SCHEMA._private_worker_of(each.locked_by) in (
+                    select dead.id from unnest(dead_workers) as dead(id)) end
             and not exists (select from unfinished where unfinished.id = each.id)
         for update of each skip locked))
     returning queue.id;
 end
 $$;
 
-create or replace function :SCHEMA._private_release_stale_queues(older_than float8, released_at timestamptz default null)
-returns setof int
-language plpgsql volatile
-set search_path = pg_catalog, pg_temp
-set enable_seqscan = off set enable_bitmapscan = off set jit = off
-as $$
-begin
-    return query
-    update only :SCHEMA._private_job_queues as queue
-    set locked_by = null, locked_at = null
-    where queue.ctid = any (array(
-        select each.ctid
-        from only :SCHEMA._private_job_queues as each
-        where each.locked_at is not null
-            and each.locked_at < coalesce(released_at, now()) - interval '1 second' * older_than
-            and not exists (
-                select from only :SCHEMA._private_workers as worker
-                where worker.id = :SCHEMA._private_worker_of(each.locked_by))
-        for update of each skip locked))
-    returning queue.id;
-end
-$$;
-
--- Forgets deaths of jobs that are gone, and cancellations of claims that have ended.
+-- Forgets deaths of jobs that are gone, and markers and requests of claims that have ended.
 create or replace function :SCHEMA._private_forget_ended()
 returns void
 language plpgsql volatile
@@ -246,6 +243,10 @@ begin
     where not exists (
         select from only :SCHEMA._private_jobs as job
         where job.id = marker.job_id and job.locked_by = marker.locked_by);
+    delete from :SCHEMA._private_stop_requests as request
+    where not exists (
+        select from only :SCHEMA._private_jobs as job
+        where job.id = request.job_id and job.locked_by = request.token);
 end
 $$;
 

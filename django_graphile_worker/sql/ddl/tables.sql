@@ -62,8 +62,7 @@ alter table :SCHEMA._private_workers enable row level security;
 -- the lost attempt is no longer given back.
 create table :SCHEMA._private_job_recoveries (
   job_id bigint constraint job_recoveries_pkey primary key,
-  recoveries smallint not null default 1,
-  last_recovered_at timestamptz not null default pg_catalog.now()
+  recoveries smallint not null default 1
 );
 alter table :SCHEMA._private_job_recoveries enable row level security;
 

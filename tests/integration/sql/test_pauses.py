@@ -77,7 +77,7 @@ def test_paused_queue__is_no_stale_lock_for_us_nor_for_node(worker: WorkerSql) -
     worker.add_job(queue_name="mail")
     worker.query(PAUSE)
     before = lock_text(worker)
-    worker.query("select {schema}._private_release_stale_queues(1, now() + interval '10 years')")
+    worker.query("select {schema}._private_recover_queues(null, 1, now() + interval '10 years')")
     # As resetLockedAt.js of graphile-worker 0.18.
     worker.query(
         "update {schema}._private_job_queues set locked_by = null, locked_at = null"
