@@ -359,7 +359,7 @@ set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
 as $$
 #variable_conflict use_column
 declare
-    locked_jobs :SCHEMA._private_jobs[]; fates text[]; held :SCHEMA._private_jobs;
+    locked_jobs :SCHEMA._private_jobs[]; fates text[];
 begin
     -- By id, as everywhere (public_functions.sql says why).
     select array_agg(locked.row order by (locked.row).id) into locked_jobs
@@ -385,6 +385,9 @@ begin
     for place in 1 .. coalesce(cardinality(locked_jobs), 0) loop
         -- A job that waits for a limit is parked at infinity.
         locked_jobs[place].run_at := :SCHEMA._private_true_run_at(locked_jobs[place].id, locked_jobs[place].run_at);
+        if fates[place] in ('stopping', 'unstoppable') then
+            perform :SCHEMA._private_request_stop(locked_jobs[place], reason, cancelled_by);
+        end if;
     end loop;
     delete from only :SCHEMA._private_jobs as jobs
     where jobs.id = any (array(
@@ -394,15 +397,8 @@ begin
     from generate_subscripts(locked_jobs, 1) as place
     where fates[place] = 'removed';
 
-    for place in 1 .. coalesce(cardinality(locked_jobs), 0) loop
-        if fates[place] in ('stopping', 'unstoppable') then
-            held := locked_jobs[place];
-            perform :SCHEMA._private_request_stop(held, reason, cancelled_by);
-        end if;
-    end loop;
-    -- A full queue of notifications must not fail the call. Each heartbeat of a worker reads the requests, too.
-    if is_notified and 'stopping' = any (fates) and pg_notification_queue_usage() < 0.9 then
-        perform pg_notify('jobs:control', :'SCHEMA'::text);
+    if is_notified and 'stopping' = any (fates) then
+        perform :SCHEMA._private_notify_control();
     end if;
 
     return query

@@ -274,10 +274,7 @@ begin
         update :SCHEMA._private_pauses as pause set handed_to = holder
         where pause.kind = ended.kind and pause.name = ended.name;
     end if;
-    if pg_notification_queue_usage() < 0.9 then
-        perform pg_notify('jobs:insert', json_build_object('r', random(), 'count', 1)::text);
-    end if;
-    perform :SCHEMA._private_notify_control();
+    perform :SCHEMA._private_notify(1), :SCHEMA._private_notify_control();
 end
 $$;
 
@@ -336,8 +333,7 @@ begin
             if freed_queue is not null then
                 update only :SCHEMA._private_job_queues as queue set locked_by = null, locked_at = null
                 where queue.id = freed_queue;
-                perform pg_notify('jobs:insert', json_build_object('r', random(), 'count', 1)::text)
-                where pg_notification_queue_usage() < 0.9;
+                perform :SCHEMA._private_notify(1);
             end if;
             delete from :SCHEMA._private_pauses as pause where pause.kind = held.kind and pause.name = held.name;
         elsif held.paused_until <= this_moment then

@@ -127,10 +127,7 @@ language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-  -- A full queue of notifications would refuse the change; each heartbeat of a worker reads the schedules, too.
-  if pg_notification_queue_usage() < 0.9 then
-    perform pg_notify('jobs:control', :'SCHEMA'::text);
-  end if;
+  perform :SCHEMA._private_notify_control();
   return null;
 end
 $$;
