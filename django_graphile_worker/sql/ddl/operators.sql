@@ -41,14 +41,7 @@ begin
     if starts_with(about ->> 'by', 'django-worker-') then
         about := about || jsonb_build_object('by_host', :SCHEMA._private_host_of(about ->> 'by'));
     end if;
-    if merges then
-        select event.id into repeated from only :SCHEMA._private_events as event
-        where event.kind = _private_add_event.kind and event.subject = about_subject
-            and event.last_at > an_hour_ago
-            and event.worker_id is not distinct from _private_add_event.worker_id
-        order by event.last_at desc limit 1
-        for update skip locked;
-    elsif _private_add_event.identity is null and 10 <= (
+    if merges or _private_add_event.identity is null and 10 <= (
         select count(*) from (
             select from only :SCHEMA._private_events as event
             where event.kind = _private_add_event.kind and event.subject = about_subject
@@ -58,6 +51,7 @@ begin
         select event.id into repeated from only :SCHEMA._private_events as event
         where event.kind = _private_add_event.kind and event.subject = about_subject
             and event.last_at > an_hour_ago
+            and (not merges or event.worker_id is not distinct from _private_add_event.worker_id)
         order by event.last_at desc limit 1
         for update skip locked;
     end if;
