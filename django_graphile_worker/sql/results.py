@@ -274,7 +274,7 @@ PRUNE_RESULTS = """/* gw:prune-results */
 select number, reached from :SCHEMA._private_prune_results(
     %(most)s::int, %(go_on_at)s::timestamptz, %(now)s::timestamptz)"""
 
-PRUNE_WAITERS = "/* gw:prune-waiters */ select :SCHEMA._private_prune_waiters()"
+PRUNE_WAITERS = "/* gw:prune-waiters */ delete from only :SCHEMA._private_waiters where expires_at < now()"
 # How many results one statement deletes: it takes some milliseconds.
 MOST_PRUNED = 2000
 

@@ -243,11 +243,6 @@ begin
 end
 $$;
 
-create or replace function :SCHEMA._private_prune_waiters()
-returns void language sql volatile set search_path = pg_catalog, pg_temp as $$
-    delete from :SCHEMA._private_waiters as waiter where waiter.expires_at < now()
-$$;
-
 -- The partitions of the history, one for each day in UTC. Only the owner of a table can
 -- make and drop its partitions: these functions do it for the roles that run workers.
 

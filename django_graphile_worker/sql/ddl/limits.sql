@@ -298,8 +298,7 @@ begin
         -- The row of a job that was parked before, and then changed.
         on conflict (job_id) do update
         set lane_id = excluded.lane_id, task_id = excluded.task_id, priority = excluded.priority,
-            run_at = excluded.run_at, revision = excluded.revision, expires_at = excluded.expires_at,
-            parked_at = clock_timestamp()
+            run_at = excluded.run_at, revision = excluded.revision, expires_at = excluded.expires_at
         returning limited.job_id
     )
     select array_agg(kept.job_id), count(*), (select count(*) from filled where filled.state = 1)

@@ -445,8 +445,7 @@ create table :SCHEMA._private_limited_jobs (
   -- Of the job when its keys were computed: another revision may have other keys.
   revision int not null,
   -- When the job expires by its own flag; infinity if it has been started before. Null if that is up to its task.
-  expires_at timestamptz,
-  parked_at timestamptz not null default pg_catalog.clock_timestamp()
+  expires_at timestamptz
 );
 alter table :SCHEMA._private_limited_jobs enable row level security;
 create policy limits_by_grant on :SCHEMA._private_limited_jobs using (true) with check (true);
