@@ -3,8 +3,9 @@
 --
 -- Locks: a sorter locks jobs (skipping locked ones), then lanes in the order of their identity. A claim locks lanes
 -- (skipping locked ones), then all keys that it needs, once, in the order of their ids. What frees places or closes keys
--- locks keys once, in the same order, and lanes only if they are not locked. So no two of them can wait for each other
--- in a ring. Keys are locked "for no key update": a sorter that holds a key against its deletion does not wait for them.
+-- locks keys once, in the same order, and lanes only if they are not locked; if queues were freed, it waits for lanes
+-- before that, as a sorter does. So no two of them can wait for each other in a ring. Keys are locked "for no key
+-- update": a sorter that holds a key against its deletion does not wait for them.
 --
 -- Planner settings are pinned, as in claims.sql, by the functions that workers call; those that only other functions call
 -- have them from there. Tables are joined with arrays by lateral subqueries that end with "offset 0", or by "= any": each
@@ -612,6 +613,16 @@ as $$
 declare
     keys bigint[]; freed bigint[]; counts int[]; woken int := 0;
 begin
+    if queue_ids is not null then
+        -- A claim that found the queue held may be about to commit that the lane waits: wait for it, before a key is
+        -- locked, and in the order in which a sorter locks lanes.
+        perform from (
+            select l.id from only :SCHEMA._private_limit_lanes as l
+            where l.id = any (array(
+                select first.id from :SCHEMA._private_first_lanes(queue_ids) as first))
+            order by l.task_id, l.key_ids, l.queue_id, md5(l.flags::text)
+            for no key update) as locked;
+    end if;
     keys := array(
         select distinct place.key_id
         from unnest(job_ids, tokens) as ended(job_id, token)
@@ -645,16 +656,6 @@ begin
         woken := :SCHEMA._private_wake_lanes(freed, counts, clock_timestamp());
     end if;
     if queue_ids is not null then
-        if keys = '{}' then
-            -- A claim that found the queue held may be about to commit that the lane waits: wait for it, with no key
-            -- locked, and in the order in which a sorter locks lanes.
-            perform from (
-                select l.id from only :SCHEMA._private_limit_lanes as l
-                where l.id = any (array(
-                    select first.id from :SCHEMA._private_first_lanes(queue_ids) as first))
-                order by l.task_id, l.key_ids, l.queue_id, md5(l.flags::text)
-                for no key update) as locked;
-        end if;
         woken := woken + :SCHEMA._private_wake_queues(queue_ids);
     end if;
     return woken;

@@ -335,6 +335,29 @@ def test_a_queue_whose_row_is_locked_for_a_moment__is_looked_at_again_soon(
     assert len(account.claim(clock=datetime.now(UTC) + timedelta(seconds=1)).claims) == 1
 
 
+@pytest.mark.parametrize("has_place", [True, False])
+def test_a_claim_that_found_the_queue_held__does_not_leave_its_lane_behind(
+    account: LimitedJobs, make: Callable[..., LimitedJobs], wait_until: Callable[..., None], has_place: bool
+) -> None:
+    """The queue is released before the claim has committed that the lane waits for it."""
+    account.add(1, account=1, options="queue_name => 'q'")
+    account.sort_all()
+    (claim,) = account.claim().claims
+    account.add(1, account=2, options="queue_name => 'q'")
+    account.sort_all()
+    other, watcher = make(account={"concurrency": 2}), make(account={})
+    freed = threading.Thread(target=lambda: account.free([claim] if has_place else [], claim.queue_id or 0))
+    with other.connection.transaction():
+        assert other.claim().claims == []
+        account.complete([claim])
+        account.execute("update {schema}._private_job_queues set locked_by = null, locked_at = null")
+        freed.start()
+        is_waiting = "select exists (select from pg_stat_activity where wait_event_type = 'Lock' and pid = %s)"
+        wait_until(lambda: not freed.is_alive() or watcher.value(is_waiting, account.connection.info.backend_pid))
+    freed.join(60)
+    assert len(account.claim().claims) == 1
+
+
 def test_lanes_of_held_queues__do_not_come_before_others_again_and_again(account: LimitedJobs) -> None:
     for number in range(30):
         account.add(2, account=number, options=f"queue_name => 'q{number % 20}'")
@@ -569,7 +592,7 @@ def test_a_claim__costs_what_it_returns(
         empty.append(cursor.buffers)
         jobs.limit(account=numbers)
     # The indexes have one level more.
-    assert full[1] < 1.4 * full[0]
+    assert full[1] < 1.45 * full[0]
     assert full[1] < 1500
     assert max(empty) < 20
 
