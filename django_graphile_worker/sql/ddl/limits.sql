@@ -19,37 +19,28 @@ create or replace function :SCHEMA._private_pick_unsorted(
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $$
 declare
-    first_ids bigint[]; last_ids bigint[] := '{}';
+    first_ids constant bigint[] := case when is_queued then array(
+            select j.id from only :SCHEMA._private_jobs as j
+            where j.is_available and j.job_queue_id > 0
+                and j.task_id = of_task and j.priority = of_priority and j.run_at <= moment
+            order by j.run_at, j.id limit most for update skip locked)
+        else array(
+            select j.id from only :SCHEMA._private_jobs as j
+            where j.is_available and j.job_queue_id is null
+                and j.task_id = of_task and j.priority = of_priority and j.run_at <= moment
+            order by j.run_at, j.id limit most for update skip locked) end;
 begin
-    if is_queued then
-        first_ids := array(
+    return first_ids || case when cardinality(first_ids) < most then '{}'
+        when is_queued then array(
             select j.id from only :SCHEMA._private_jobs as j
             where j.is_available and j.job_queue_id > 0
                 and j.task_id = of_task and j.priority = of_priority and j.run_at <= moment
-            order by j.run_at, j.id limit most for update skip locked);
-    else
-        first_ids := array(
+            order by j.run_at desc, j.id desc limit most for update skip locked)
+        else array(
             select j.id from only :SCHEMA._private_jobs as j
             where j.is_available and j.job_queue_id is null
                 and j.task_id = of_task and j.priority = of_priority and j.run_at <= moment
-            order by j.run_at, j.id limit most for update skip locked);
-    end if;
-    if cardinality(first_ids) < most then
-        return first_ids;
-    elsif is_queued then
-        last_ids := array(
-            select j.id from only :SCHEMA._private_jobs as j
-            where j.is_available and j.job_queue_id > 0
-                and j.task_id = of_task and j.priority = of_priority and j.run_at <= moment
-            order by j.run_at desc, j.id desc limit most for update skip locked);
-    else
-        last_ids := array(
-            select j.id from only :SCHEMA._private_jobs as j
-            where j.is_available and j.job_queue_id is null
-                and j.task_id = of_task and j.priority = of_priority and j.run_at <= moment
-            order by j.run_at desc, j.id desc limit most for update skip locked);
-    end if;
-    return first_ids || last_ids;
+            order by j.run_at desc, j.id desc limit most for update skip locked) end;
 end
 $$;
 
@@ -186,10 +177,10 @@ begin
         'has_more', has_more,
         'has_ready', wait_until <= moment is true or exists (
             select from :SCHEMA._private_ready_lanes(of_tasks, forbidden_flags, 1)),
-        'seconds_until_next', greatest(least(
-            date_part('epoch', next_run_at - coalesce(claimed_at, clock_timestamp())),
-            case when wait_until > moment then date_part('epoch', wait_until - moment) end), case
-            when next_run_at is not null or wait_until > moment then 0 end));
+        'seconds_until_next', least(
+            case when next_run_at is not null then
+                greatest(date_part('epoch', next_run_at - coalesce(claimed_at, clock_timestamp())), 0) end,
+            case when wait_until > moment then date_part('epoch', wait_until - moment) end));
     return next;
 end
 $$;
@@ -841,11 +832,10 @@ begin
 end
 $$;
 
--- Looks at some keys, in the order of their ids, and deletes those that no lane has and no window needs. Returns how many,
--- and the key after which the next call goes on; null after the last.
+-- Looks at some keys, in the order of their ids, and deletes those that no lane has and no window needs. Returns the key
+-- after which the next call goes on; null after the last.
 create or replace function :SCHEMA._private_forget_keys(
-    seconds float8, most int, after_key bigint, limit_names text[], rate_windows float8[],
-    out forgotten int, out next_key bigint
+    seconds float8, most int, after_key bigint, limit_names text[], rate_windows float8[], out next_key bigint
 )
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -884,7 +874,6 @@ begin
                         where override.limit_name = k.limit_name)) * interval '1 second' offset 0));
     delete from only :SCHEMA._private_limit_starts as start where start.key_id = any (keys);
     delete from only :SCHEMA._private_limit_keys as k where k.id = any (keys);
-    forgotten := cardinality(keys);
 end
 $$;
 
