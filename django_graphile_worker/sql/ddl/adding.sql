@@ -210,11 +210,8 @@ begin
 
   if current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
     insert into :SCHEMA._private_tasks (id, identifier) overriding system value
-    select distinct tasks.id, tasks.identifier collate "C" as identifier
-    from unnest(identifiers) as given (identifier)
-      cross join lateral (
-        select tasks.id, tasks.identifier from only :SCHEMA._private_tasks as tasks where tasks.identifier = given.identifier offset 0
-      ) as tasks
+    select known.id::integer, known.identifier collate "C" as identifier
+    from jsonb_each_text(ids) as known (identifier, id)
     order by identifier
     on conflict do nothing;
   end if;
@@ -251,14 +248,8 @@ begin
 
   if current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
     insert into :SCHEMA._private_job_queues (id, queue_name) overriding system value
-    select distinct job_queues.id, job_queues.queue_name collate "C" as queue_name
-    from unnest(queue_names) as given (queue_name)
-      cross join lateral (
-        select job_queues.id, job_queues.queue_name
-        from only :SCHEMA._private_job_queues as job_queues
-        where job_queues.queue_name = given.queue_name
-        offset 0
-      ) as job_queues
+    select known.id::integer, known.queue_name collate "C" as queue_name
+    from jsonb_each_text(ids) as known (queue_name, id)
     order by queue_name
     on conflict do nothing;
   end if;
@@ -364,67 +355,6 @@ $function$;
 -- committed. Only then they are replaced, one by one, as is a job of this batch whose key is given again. But a row that
 -- has gone between the two steps leaves a key that others may be inserting, and to wait for it now would close a ring:
 -- then everything is given up and begun again.
-create or replace function :SCHEMA._private_put_jobs_once(
-  specs :SCHEMA.job_spec[],
-  job_key_mode text,
-  task_ids jsonb,
-  job_queue_ids jsonb,
-  inout ids bigint[],
-  out due bigint
-) language plpgsql volatile set search_path = pg_catalog, pg_temp
-set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_material = off
-as $function$
-/* gw:put_jobs_once */
-declare
-  keys text[];
-  locked bigint;
-  given record;
-  job :SCHEMA._private_jobs;
-begin
-  insert into :SCHEMA._private_jobs (id, job_queue_id, task_id, payload, priority, run_at, max_attempts, flags, key)
-  overriding system value
-  select
-    spec.id, (job_queue_ids ->> spec.queue_name)::integer, (task_ids ->> spec.identifier)::integer,
-    coalesce(spec.payload, '{}'), coalesce(spec.priority, 0), coalesce(spec.run_at, now()),
-    coalesce(spec.max_attempts, 25), :SCHEMA._private_flag_object(spec.flags), spec.job_key
-  from rows from (unnest(specs), unnest(ids)) as spec (
-    identifier, payload, queue_name, run_at, max_attempts, job_key, priority, flags, id
-  )
-  order by spec.job_key collate "C", spec.id
-  on conflict (key) do nothing;
-
-  keys := array(
-    select distinct specs[spec.place::integer].job_key collate "C"
-    from unnest(ids) with ordinality as spec (id, place)
-    where not exists (select from only :SCHEMA._private_jobs as jobs where jobs.id = spec.id)
-  );
-  select count(*) into locked
-  from (
-    select from only :SCHEMA._private_jobs as jobs where jobs.key = any(keys) order by jobs.id for update
-  ) as jobs;
-  if locked < cardinality(keys) then
-    raise exception using errcode = 'GWAGN', message = 'A job was removed meanwhile; the keys are tried again.';
-  end if;
-
-  for given in
-    select spec.id, spec.place, specs[spec.place::integer] as spec
-    from unnest(ids) with ordinality as spec (id, place)
-    where not exists (select from only :SCHEMA._private_jobs as jobs where jobs.id = spec.id)
-    order by spec.place
-  loop
-    job := :SCHEMA._private_put_job(
-      given.id, (task_ids ->> (given.spec).identifier)::integer, (job_queue_ids ->> (given.spec).queue_name)::integer,
-      given.spec, job_key_mode
-    );
-    ids[given.place] := job.id;
-  end loop;
-  select count(*) into due
-  from only :SCHEMA._private_jobs as jobs
-  where jobs.id = any(ids) and :SCHEMA._private_is_due(jobs.run_at);
-end
-$function$;
-
--- The subtransaction is what can be given up.
 create or replace function :SCHEMA._private_put_jobs(
   specs :SCHEMA.job_spec[],
   job_key_mode text,
@@ -432,14 +362,60 @@ create or replace function :SCHEMA._private_put_jobs(
   job_queue_ids jsonb,
   out ids bigint[],
   out due bigint
-) language plpgsql volatile set search_path = pg_catalog, pg_temp as $function$
+) language plpgsql volatile set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_material = off
+as $function$
 /* gw:put_jobs */
+declare
+  keys text[];
+  locked bigint;
+  given record;
+  job :SCHEMA._private_jobs;
 begin
   ids := array(select nextval(':SCHEMA.jobs_id_seq1') from generate_series(1, cardinality(specs)));
   loop
+    -- The subtransaction is what can be given up.
     begin
-      select put.ids, put.due into ids, due
-      from :SCHEMA._private_put_jobs_once(specs, job_key_mode, task_ids, job_queue_ids, ids) as put;
+      insert into :SCHEMA._private_jobs (id, job_queue_id, task_id, payload, priority, run_at, max_attempts, flags, key)
+      overriding system value
+      select
+        spec.id, (job_queue_ids ->> spec.queue_name)::integer, (task_ids ->> spec.identifier)::integer,
+        coalesce(spec.payload, '{}'), coalesce(spec.priority, 0), coalesce(spec.run_at, now()),
+        coalesce(spec.max_attempts, 25), :SCHEMA._private_flag_object(spec.flags), spec.job_key
+      from rows from (unnest(specs), unnest(ids)) as spec (
+        identifier, payload, queue_name, run_at, max_attempts, job_key, priority, flags, id
+      )
+      order by spec.job_key collate "C", spec.id
+      on conflict (key) do nothing;
+
+      keys := array(
+        select distinct specs[spec.place::integer].job_key collate "C"
+        from unnest(ids) with ordinality as spec (id, place)
+        where not exists (select from only :SCHEMA._private_jobs as jobs where jobs.id = spec.id)
+      );
+      select count(*) into locked
+      from (
+        select from only :SCHEMA._private_jobs as jobs where jobs.key = any(keys) order by jobs.id for update
+      ) as jobs;
+      if locked < cardinality(keys) then
+        raise exception using errcode = 'GWAGN', message = 'A job was removed meanwhile; the keys are tried again.';
+      end if;
+
+      for given in
+        select spec.id, spec.place, specs[spec.place::integer] as spec
+        from unnest(ids) with ordinality as spec (id, place)
+        where not exists (select from only :SCHEMA._private_jobs as jobs where jobs.id = spec.id)
+        order by spec.place
+      loop
+        job := :SCHEMA._private_put_job(
+          given.id, (task_ids ->> (given.spec).identifier)::integer, (job_queue_ids ->> (given.spec).queue_name)::integer,
+          given.spec, job_key_mode
+        );
+        ids[given.place] := job.id;
+      end loop;
+      select count(*) into due
+      from only :SCHEMA._private_jobs as jobs
+      where jobs.id = any(ids) and :SCHEMA._private_is_due(jobs.run_at);
       return;
     exception when sqlstate 'GWAGN' then
       null;
