@@ -132,7 +132,8 @@ create table :SCHEMA._private_results (
   queue_name text,
   job_key text,
   -- 0: an attempt ended and the job waits for another one; 1: succeeded; 2: failed for good; 3: removed, it never runs
-  -- again; 4: cancelled, "value" then has who cancelled the job and why, as JSON: {"by": text, "reason": text}.
+  -- again; 4: cancelled, "value" then has who cancelled the job and why, as JSON: {"by": text, "reason": text};
+  -- 5: it was not started in time.
   status smallint not null constraint results_status_check check (status between 0 and 9),
   -- The job's revision: a job that was replaced under its key begins a new list of attempts.
   revision integer not null default 0,
@@ -177,7 +178,7 @@ create table :SCHEMA._private_history (
   attempt smallint not null,
   -- 1: succeeded; 2: failed, and is tried again; 3: failed for good; 4: interrupted by its
   -- worker, and returned; 5: lost with its worker; 6: removed or completed by an operator;
-  -- 7: failed by an operator.
+  -- 7: failed by an operator; 8: cancelled; 9: not started in time.
   outcome smallint not null,
   task_identifier text collate "C" not null,
   worker_id text collate "C",
