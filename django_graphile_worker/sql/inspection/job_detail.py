@@ -24,7 +24,7 @@ select job.id, task.identifier, queue.queue_name,
     {IS_DUE}, recovery.recoveries,
     :SCHEMA._private_worker_of(queue.locked_by), {readable("queue.locked_at")}, running.id, running.identifier,
     ahead.number,
-    {readable("worker.last_heartbeat_at")}, extract(epoch from now() - worker.last_heartbeat_at)::float8,
+    extract(epoch from now() - worker.last_heartbeat_at)::float8,
     (select count(*) from :SCHEMA._private_workers as worker
         where worker.metadata -> 'tasks' ? task.identifier and {IS_ALIVE}),
     request.reason, request.requested_by, {readable("request.requested_at")},
@@ -88,7 +88,6 @@ class JobDetail(NamedTuple):
     queue_running_id: int | None
     queue_running_task: str | None
     ahead: int | None
-    holder_last_heartbeat_at: Any
     holder_silent_seconds: float | None
     # The number of live workers that run the task.
     live_workers: int

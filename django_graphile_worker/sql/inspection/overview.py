@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from django_graphile_worker.sql.conditions import IS_DUE, IS_LOCKED, IS_PERMANENTLY_FAILED, IS_RETRYING
+from django_graphile_worker.sql.conditions import IS_DUE, IS_PERMANENTLY_FAILED, IS_RETRYING
 from django_graphile_worker.sql.inspection.job_search.level_walks import MOST_LEVELS, MOST_TASKS, PARTS
 from django_graphile_worker.sql.schema import statement
 from django_graphile_worker.sql.search_path import qualified
@@ -108,13 +108,10 @@ def task_backlogs(cursor: Any, ages: Iterable[TaskBacklog], *, schema: str) -> l
 
 # A role that may not see the sessions of other roles can still see their age. reltuples is the count of the last
 # vacuum.
-HEALTH = f"""/* gw:health */
+HEALTH = """/* gw:health */
 select extract(epoch from now())::float8, pg_notification_queue_usage(),
     extract(epoch from now() - oldest_transaction.xact_start)::float8, oldest_transaction.pid,
-    oldest_transaction.application_name, size.estimate, size.bytes, coalesce(dead.n_dead_tup, 0),
-    (select extract(epoch from now() - min(job.locked_at))::float8
-    from :SCHEMA._private_jobs as job where {IS_LOCKED} and not exists (
-        select from :SCHEMA._private_workers as worker where worker.id = :SCHEMA._private_worker_of(job.locked_by)))
+    oldest_transaction.application_name, size.estimate, size.bytes, coalesce(dead.n_dead_tup, 0)
 from (
     select greatest(reltuples, 0)::bigint as estimate, pg_total_relation_size(oid) as bytes, oid
     from pg_class where oid = ':SCHEMA._private_jobs'::regclass::oid) as size
@@ -136,7 +133,7 @@ def notify_queue_usage(cursor: Any) -> float:
 
 
 class Health(NamedTuple):
-    """The health of the database: open transactions, the size of the table, notifications, unregistered locks."""
+    """The health of the database: open transactions, the size of the table, notifications."""
 
     now: float
     notify_queue_usage: float
@@ -146,7 +143,6 @@ class Health(NamedTuple):
     estimated_jobs: int
     table_bytes: int
     dead_rows: int
-    oldest_unregistered_lock_seconds: float | None
 
 
 def health(cursor: Any, *, schema: str) -> Health:
