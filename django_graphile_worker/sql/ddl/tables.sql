@@ -56,7 +56,6 @@ create table :SCHEMA._private_workers (
   timeout_seconds float8,
   heartbeat_seconds float8
 );
-alter table :SCHEMA._private_workers enable row level security;
 
 -- A row per job that was running when its worker died. Three such deaths and
 -- the lost attempt is no longer given back.
@@ -64,7 +63,6 @@ create table :SCHEMA._private_job_recoveries (
   job_id bigint constraint job_recoveries_pkey primary key,
   recoveries smallint not null default 1
 );
-alter table :SCHEMA._private_job_recoveries enable row level security;
 
 -- A job that is removed or replaced while a worker holds it stays in its table until
 -- the worker ends the claim. The marker says what happened to it. It counts only while
@@ -79,8 +77,6 @@ create table :SCHEMA._private_cancellations (
   cancelled_at timestamptz not null default pg_catalog.now(),
   constraint cancellations_pkey primary key (job_id, locked_by)
 );
-alter table :SCHEMA._private_cancellations enable row level security;
-create policy cancellations_by_grant on :SCHEMA._private_cancellations using (true) with check (true);
 
 -- How jobs are cancelled. A job that waits is deleted. A job that runs stays until its worker has stopped it: it gets a
 -- marker in _private_cancellations and a request in the table below.
@@ -103,8 +99,6 @@ create table :SCHEMA._private_stop_requests (
   requested_at timestamptz not null default pg_catalog.clock_timestamp(),
   constraint stop_requests_pkey primary key (job_id, token)
 );
-alter table :SCHEMA._private_stop_requests enable row level security;
-create policy stop_requests_by_grant on :SCHEMA._private_stop_requests using (true) with check (true);
 
 -- How far a task has got, for jobs whose task reports it. Each report overwrites the last one, in place: half of
 -- each page stays free for it. A row stays as long as its job, or the result of its job.
@@ -117,7 +111,6 @@ create table :SCHEMA._private_progress (
   message text not null,
   updated_at timestamptz not null
 ) with (fillfactor = 50);
-alter table :SCHEMA._private_progress enable row level security;
 
 -- What remains of jobs: results, which a task keeps for a while; history, a row for each
 -- attempt; and the sessions that wait for a result.
@@ -151,7 +144,6 @@ create table :SCHEMA._private_results (
   attempts jsonb not null default '[]',
   expires_at timestamptz not null
 );
-alter table :SCHEMA._private_results enable row level security;
 create index results_expires_at_index on :SCHEMA._private_results (expires_at);
 
 -- Who waits for which result: the statement that ends a job for good notifies only of the
@@ -163,7 +155,6 @@ create table :SCHEMA._private_waiters (
   expires_at timestamptz not null,
   constraint waiters_pkey primary key (job_id, waiter)
 );
-alter table :SCHEMA._private_waiters enable row level security;
 
 -- One row for each attempt, written when it ends and never changed. A day is a partition,
 -- and goes as a whole. Rows for which there is no partition go into the default partition,
@@ -188,7 +179,6 @@ create table :SCHEMA._private_history (
   -- Text of JSON without secrets, only if the setting HISTORY_PAYLOADS asks for it.
   payload text
 ) partition by range (ended_at);
-alter table :SCHEMA._private_history enable row level security;
 
 -- While a day is written, this index of a few pages stands for the days, the ids and the
 -- tasks of many rows together: nearly all ids grow with the time. It costs the writer next
@@ -204,7 +194,6 @@ create index history_queue_index on :SCHEMA._private_history (queue_name, ended_
 create index history_trouble_index on :SCHEMA._private_history (ended_at) where outcome <> 1;
 
 create table :SCHEMA._private_history_default partition of :SCHEMA._private_history default;
-alter table :SCHEMA._private_history_default enable row level security;
 
 -- The indexes that days get when they are over, for the rows that have no partition of their own. A search can use
 -- those of the days only if every partition that it reads has one.
@@ -243,8 +232,6 @@ create table :SCHEMA._private_unique_jobs (
   constraint unique_jobs_pkey primary key (identifier, unique_key)
 );
 create index unique_jobs_until on :SCHEMA._private_unique_jobs (until);
-alter table :SCHEMA._private_unique_jobs enable row level security;
-create policy unique_jobs_by_grant on :SCHEMA._private_unique_jobs using (true) with check (true);
 
 -- What the charts and the tables of the admin show beside the jobs themselves: counts of jobs that have ended, and
 -- samples of how many jobs there are.
@@ -273,8 +260,6 @@ create table :SCHEMA._private_statistics (
   counts bigint[] not null,
   constraint statistics_pkey primary key (period_seconds, kind, started_at, name)
 ) with (fillfactor = 60);
-alter table :SCHEMA._private_statistics enable row level security;
-create policy statistics_by_grant on :SCHEMA._private_statistics using (true) with check (true);
 
 -- Workers do not write into the statistics themselves: all of them would wait for the same few rows. Each adds what it
 -- has counted as a row here, for which no other session waits, and every few seconds one worker adds up the rows of all.
@@ -285,8 +270,6 @@ create table :SCHEMA._private_statistics_pending (
   -- An array of objects: kind, name, minute (its start in seconds since 1970), and the places and numbers of its counts.
   counted json
 );
-alter table :SCHEMA._private_statistics_pending enable row level security;
-create policy statistics_pending_by_grant on :SCHEMA._private_statistics_pending using (true) with check (true);
 
 -- One row for each minute in which a worker was running: how many jobs were in each state.
 create table :SCHEMA._private_backlog_samples (
@@ -305,8 +288,6 @@ create table :SCHEMA._private_backlog_samples (
   -- and only in the latest sample.
   tasks json
 );
-alter table :SCHEMA._private_backlog_samples enable row level security;
-create policy backlog_samples_by_grant on :SCHEMA._private_backlog_samples using (true) with check (true);
 
 -- Events: what happened to workers, schedules, pauses and locks, for operators that look at it later.
 --
@@ -334,14 +315,12 @@ create table :SCHEMA._private_events (
   dismissed_at timestamptz,
   dismissed_by text
 );
-alter table :SCHEMA._private_events enable row level security;
 create index events_last_at_index on :SCHEMA._private_events (last_at, id);
 create index events_subject_index on :SCHEMA._private_events (kind, subject, last_at);
 create index events_worker_index on :SCHEMA._private_events (worker_id, id) where worker_id is not null;
 create index events_alarm_index on :SCHEMA._private_events (last_at) where severity > 1 and dismissed_at is null;
 create unique index events_identity_index on :SCHEMA._private_events (kind, subject, identity)
   where identity is not null;
-create policy events_by_grant on :SCHEMA._private_events using (true) with check (true);
 
 -- Limits per key: how many jobs of a key run at once, how many start in a time, and which keys take turns.
 --
@@ -367,8 +346,6 @@ create table :SCHEMA._private_limit_keys (
   created_at timestamptz not null default pg_catalog.now(),
   constraint limit_keys_name_text_key unique (limit_name, key_text)
 ) with (fillfactor = 50);
-alter table :SCHEMA._private_limit_keys enable row level security;
-create policy limits_by_grant on :SCHEMA._private_limit_keys using (true) with check (true);
 create index limit_keys_opens_at_index on :SCHEMA._private_limit_keys (opens_at, id)
   where opens_at is not null;
 
@@ -403,8 +380,6 @@ create table :SCHEMA._private_limit_lanes (
   -- When a job was last put into it, or its last job was taken.
   sorted_at timestamptz not null
 ) with (fillfactor = 50);
-alter table :SCHEMA._private_limit_lanes enable row level security;
-create policy limits_by_grant on :SCHEMA._private_limit_lanes using (true) with check (true);
 create unique index limit_lanes_identity_index on :SCHEMA._private_limit_lanes (
   task_id, key_ids, queue_id, pg_catalog.md5(flags::pg_catalog.text));
 create index limit_lanes_ready_index on :SCHEMA._private_limit_lanes (
@@ -432,8 +407,6 @@ create table :SCHEMA._private_limit_lane_keys (
   lane_id bigint not null,
   constraint limit_lane_keys_pkey primary key (key_id, lane_id)
 );
-alter table :SCHEMA._private_limit_lane_keys enable row level security;
-create policy limits_by_grant on :SCHEMA._private_limit_lane_keys using (true) with check (true);
 
 -- A parked job: its row in _private_jobs has run_at = 'infinity'.
 create table :SCHEMA._private_limited_jobs (
@@ -448,8 +421,6 @@ create table :SCHEMA._private_limited_jobs (
   -- When the job expires by its own flag; infinity if it has been started before. Null if that is up to its task.
   expires_at timestamptz
 );
-alter table :SCHEMA._private_limited_jobs enable row level security;
-create policy limits_by_grant on :SCHEMA._private_limited_jobs using (true) with check (true);
 create index limited_jobs_lane_index on :SCHEMA._private_limited_jobs (lane_id, priority, run_at, job_id);
 create index limited_jobs_task_index on :SCHEMA._private_limited_jobs (task_id, job_id);
 
@@ -463,8 +434,6 @@ create table :SCHEMA._private_limit_places (
   taken_at timestamptz not null,
   constraint limit_places_pkey primary key (key_id, job_id)
 );
-alter table :SCHEMA._private_limit_places enable row level security;
-create policy limits_by_grant on :SCHEMA._private_limit_places using (true) with check (true);
 create index limit_places_job_index on :SCHEMA._private_limit_places (job_id);
 
 -- The starts of a key with a rate, numbered, as long as they are needed: the next job may start when the window of the
@@ -475,8 +444,6 @@ create table :SCHEMA._private_limit_starts (
   started_at timestamptz not null,
   constraint limit_starts_pkey primary key (key_id, number)
 );
-alter table :SCHEMA._private_limit_starts enable row level security;
-create policy limits_by_grant on :SCHEMA._private_limit_starts using (true) with check (true);
 
 -- What the claim of limited jobs passes on from one of its functions to the next: a key with its numbers, and a job that
 -- it has chosen.
@@ -519,8 +486,6 @@ create table :SCHEMA._private_limit_overrides (
   changed_by text not null,
   changed_at timestamptz not null default pg_catalog.now()
 );
-alter table :SCHEMA._private_limit_overrides enable row level security;
-create policy limits_by_grant on :SCHEMA._private_limit_overrides using (true) with check (true);
 
 -- Schedules: recurring and single tasks that people and programs define in the database. The crontab of a project stays
 -- in its code, and in _private_known_crontabs.
@@ -591,7 +556,6 @@ create table :SCHEMA._private_schedules (
     coalesce(least(run_at, starts_at, ends_at, paused_until) >= '0001-01-02 00:00:00+00', true)
     and coalesce(greatest(run_at, starts_at, ends_at, paused_until) <= '9999-12-30 23:59:59.999999+00', true))
 );
-alter table :SCHEMA._private_schedules enable row level security;
 create index schedules_next_at_index on :SCHEMA._private_schedules (next_at);
 create index schedules_task_index on :SCHEMA._private_schedules (task);
 
@@ -615,7 +579,6 @@ create table :SCHEMA._private_schedule_runs (
   added_at timestamptz not null default clock_timestamp(),
   constraint schedule_runs_source_check check (num_nonnulls(schedule_id, crontab_identifier) = 1)
 );
-alter table :SCHEMA._private_schedule_runs enable row level security;
 create index schedule_runs_schedule_index on :SCHEMA._private_schedule_runs (schedule_id, id)
   where schedule_id is not null;
 create index schedule_runs_crontab_index on :SCHEMA._private_schedule_runs (crontab_identifier, id)
@@ -631,11 +594,7 @@ create table :SCHEMA._private_schedule_changes (
   before jsonb not null,
   after jsonb
 );
-alter table :SCHEMA._private_schedule_changes enable row level security;
 create index schedule_changes_schedule_index on :SCHEMA._private_schedule_changes (schedule_id, id);
-create policy schedules_by_grant on :SCHEMA._private_schedules using (true) with check (true);
-create policy schedule_runs_by_grant on :SCHEMA._private_schedule_runs using (true) with check (true);
-create policy schedule_changes_by_grant on :SCHEMA._private_schedule_changes using (true) with check (true);
 
 -- When an item that is paused last ran: its own row says that it has run for ever,
 -- which is what keeps workers, Node's too, from firing it.
@@ -644,7 +603,6 @@ create table :SCHEMA._private_paused_crontabs (
   last_execution timestamptz,
   paused_at timestamptz not null default pg_catalog.now()
 );
-alter table :SCHEMA._private_paused_crontabs enable row level security;
 
 -- Tasks, queues and flags whose jobs wait until they are resumed, or until a time.
 --
@@ -676,8 +634,6 @@ create table :SCHEMA._private_pauses (
   handed_to text,
   constraint pauses_pkey primary key (kind, name)
 );
-alter table :SCHEMA._private_pauses enable row level security;
-create policy pauses_by_grant on :SCHEMA._private_pauses using (true) with check (true);
 
 -- Actions of operators on jobs, and what is needed to undo them.
 --
@@ -699,7 +655,6 @@ create table :SCHEMA._private_actions (
   stopped_at timestamptz,
   progress jsonb not null
 );
-alter table :SCHEMA._private_actions enable row level security;
 
 create table :SCHEMA._private_action_steps (
   action_id uuid not null,
@@ -722,10 +677,7 @@ create table :SCHEMA._private_action_steps (
   error_lengths int[],
   constraint action_steps_pkey primary key (action_id, number)
 );
-alter table :SCHEMA._private_action_steps enable row level security;
 create index action_steps_made_at_index on :SCHEMA._private_action_steps (made_at);
-create policy action_steps_by_grant on :SCHEMA._private_action_steps using (true) with check (true);
-create policy actions_by_grant on :SCHEMA._private_actions using (true) with check (true);
 
 -- Searches of the list of jobs that users of the admin have saved. A row names its user by the text of the primary key:
 -- the users may be in another database.
@@ -741,8 +693,29 @@ create table :SCHEMA._private_saved_views (
   created_at timestamptz not null default now(),
   constraint saved_views_owner_name_key unique (owner, name)
 );
-alter table :SCHEMA._private_saved_views enable row level security;
-create policy saved_views_by_grant on :SCHEMA._private_saved_views using (true) with check (true);
+
+-- Row-level security, as said above. Roles may get rights to the first tables.
+do $do$
+declare
+  granted constant text[] := array[
+    '_private_cancellations', '_private_stop_requests', '_private_unique_jobs', '_private_statistics',
+    '_private_statistics_pending', '_private_backlog_samples', '_private_events', '_private_limit_keys',
+    '_private_limit_lanes', '_private_limit_lane_keys', '_private_limited_jobs', '_private_limit_places',
+    '_private_limit_starts', '_private_limit_overrides', '_private_schedules', '_private_schedule_runs',
+    '_private_schedule_changes', '_private_pauses', '_private_action_steps', '_private_actions', '_private_saved_views'];
+  closed constant text[] := array[
+    '_private_workers', '_private_job_recoveries', '_private_progress', '_private_results', '_private_waiters',
+    '_private_history', '_private_history_default', '_private_paused_crontabs'];
+  name text;
+begin
+  foreach name in array granted || closed loop
+    execute format('alter table %s.%I enable row level security', ':SCHEMA', name);
+    if name = any (granted) then
+      execute format('create policy by_grant on %s.%I using (true) with check (true)', ':SCHEMA', name);
+    end if;
+  end loop;
+end
+$do$;
 
 -- The claim of a job writes a new version of its row, with two more values. PostgreSQL writes it to the same page if
 -- there is room, and otherwise to another page. On the same page, the log has only what differs between the two
