@@ -196,6 +196,7 @@ def look_at_fleet(
     ``timeout`` and ``heartbeat`` apply to workers whose rows do not state their own. ``now`` is the time of the jobs;
     the database's clock measures the age of heartbeats.
     """
+    # A simulation that owns the time of the server, too, replaces "moment".
     parameters = {"timeout": timeout, "heartbeat": heartbeat, "moment": None, "now": now, "go_on_at": go_on_at}
     cursor.execute(statement(LOOK_AT_FLEET, schema), parameters)
     rows = cursor.fetchall()

@@ -34,13 +34,14 @@ $$;
 -- a moment on, about as many as asked for; "reached" is where the next look should go on,
 -- null after the last lock.
 create or replace function :SCHEMA._private_orphans(
-    older_than float8, looked_at timestamptz default null, go_on_at float8 default null, most int default 1000
+    older_than float8, looked_at timestamptz default null, go_on_at float8 default null
 ) returns table (worker_ids text[], reached float8)
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set plan_cache_mode = force_generic_plan
 as $$
 declare
+    most constant int := 1000;
     since constant timestamptz := coalesce(to_timestamp(go_on_at), '-infinity');
     until timestamptz := coalesce(looked_at, now()) - interval '1 second' * older_than;
     names text[];
