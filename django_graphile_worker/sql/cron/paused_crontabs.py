@@ -17,8 +17,7 @@ with known as materialized (
 ), kept as (
     insert into :SCHEMA._private_paused_crontabs (identifier, last_execution)
     select identifier, last_execution from known
-    on conflict (identifier) do update
-    set last_execution = excluded.last_execution, paused_at = excluded.paused_at
+    on conflict (identifier) do update set last_execution = excluded.last_execution
 )
 update only :SCHEMA._private_known_crontabs as paused set last_execution = 'infinity'
 from known where paused.identifier = known.identifier

@@ -600,8 +600,7 @@ create index schedule_changes_schedule_index on :SCHEMA._private_schedule_change
 -- which is what keeps workers, Node's too, from firing it.
 create table :SCHEMA._private_paused_crontabs (
   identifier text constraint paused_crontabs_pkey primary key,
-  last_execution timestamptz,
-  paused_at timestamptz not null default pg_catalog.now()
+  last_execution timestamptz
 );
 
 -- Tasks, queues and flags whose jobs wait until they are resumed, or until a time.
