@@ -102,6 +102,8 @@ class Continuation(NamedTuple):
     # On priorities below this one that have no place, a claim goes on at this due time, in the server's notation.
     seen_priority: int = -32768
     seen_until: str | None = None
+    # Whether the claims of a pass look behind the first jobs in queues.
+    sees_queues: bool = False
 
 
 # The start of the backlog.

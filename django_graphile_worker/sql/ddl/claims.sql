@@ -79,7 +79,7 @@ begin
         first_run_at := first.run_at;
         place := row(first.priority, first.run_at, 0, first.run_at, 0);
         if first.priority < behind.seen_priority and first.run_at < behind.seen_until then
-            place := row(first.priority, behind.seen_until, 0, behind.seen_until, 1);
+            place := row(first.priority, behind.seen_until, 0, behind.seen_until, 0);
         end if;
     end if;
 end
@@ -363,7 +363,7 @@ begin
         select each.id from unnest(free_queues) as each(id)
         where each.id <> all (array(select head.queue_id from unnest(steps.heads) as head))), max_forbidden);
     steps.are_made := true;
-    steps.hides_jobs := terms.forbidden_flags is not null and exists (
+    steps.are_not_enough := steps.are_not_enough or terms.forbidden_flags is not null and exists (
         select from (
             select each.id from unnest(free_queues) as each(id)
             except select each.queue_id from unnest(steps.heads) as each
@@ -541,24 +541,28 @@ end
 $$;
 
 -- Of locked jobs, in order, those whose payloads fit together into so many bytes, and always the first. Only a
--- compressed payload is read to know its size.
+-- compressed payload is read to know its size. The others are left.
 create or replace function :SCHEMA._private_within_bytes(
-    most bigint, inout tids tid[], out queue_ids int[]
+    most bigint, inout tids tid[], out queue_ids int[], out left_jobs :SCHEMA._private_candidate[]
 )
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 begin
-    select array_agg(sized.tid), coalesce(array_agg(distinct sized.job_queue_id) filter (
-        where sized.job_queue_id is not null), '{}')
-    into tids, queue_ids
-    from (
-        select j.ctid as tid, j.job_queue_id, row_number() over due_order as number, sum(
+    with sized as (
+        select j.ctid as tid, j.job_queue_id, j.priority, j.run_at, j.id, row_number() over due_order as number, sum(
             case when pg_column_compression(j.payload) is null then pg_column_size(j.payload)
             else octet_length(j.payload::text) end) over due_order as total
         from only :SCHEMA._private_jobs as j
         where j.ctid = any (tids)
         window due_order as (order by j.priority, j.run_at, j.id)
-    ) as sized
-    where sized.number = 1 or sized.total <= most;
+    ), judged as (
+        select sized.*, sized.number = 1 or sized.total <= most as fits from sized
+    )
+    select array_agg(job.tid) filter (where job.fits),
+        coalesce(array_agg(distinct job.job_queue_id) filter (where job.fits and job.job_queue_id is not null), '{}'),
+        array_agg(row(job.tid, job.job_queue_id, job.priority, job.run_at, job.id):::SCHEMA._private_candidate
+            order by job.number) filter (where not job.fits)
+    into tids, queue_ids, left_jobs
+    from judged as job;
 end
 $$;
 
@@ -600,8 +604,8 @@ begin
             end if;
             candidates := :SCHEMA._private_choose(place.priority, plain.candidates, plain.end_run_at, plain.end_id,
                 queued.candidates, steps.heads, tried, tries);
-            is_full := cardinality(candidates) = tries;
             chosen := candidates[:wanted];
+            is_full := cardinality(candidates) = tries or cardinality(chosen) = wanted;
             wanted_queues := array(
                 select each.queue_id from unnest(candidates) as each where each.queue_id is not null);
             if wanted_queues <> '{}' then
@@ -616,10 +620,9 @@ begin
             tids := tids || locked.tids; queue_ids := queue_ids || locked.queue_ids; bytes := bytes + locked.bytes;
             is_waiting := is_waiting or locked.is_waiting;
             -- If others hold all the locks again and again, each round tries twice as many queues.
-            tries := case when round >= 10 and locked.tids = '{}' then 2 * tries end;
+            tries := case when round >= 10 and locked.tids = '{}' then least(2 * tries, 10000) end;
 
-            moves_on := is_short and (not is_hidden or terms.forbidden_flags is not null
-                and (steps.hides_jobs is true or place.queued_id > 0));
+            moves_on := is_short and (not is_hidden or steps.are_not_enough);
             is_cut := is_full or isfinite(plain.end_run_at) or moves_on;
             place := :SCHEMA._private_place_behind(
                 place, row(place.priority, plain.end_run_at, plain.end_id, queued.end_run_at, queued.end_id),
@@ -631,12 +634,33 @@ begin
     end if;
     if not is_cut then
         -- Everything was seen, but for what is committed late. Jobs of held queues are looked at again, if they are
-        -- few. An id tells that claims have looked behind the first jobs in queues.
-        place := row(place.priority, terms.seen_until, 0, case when is_hidden or place.queued_id > 0
-            then terms.seen_until else least(due.first_queued, terms.seen_until) end, least(place.queued_id, 1));
+        -- few.
+        place := row(place.priority, terms.seen_until, 0, case when is_hidden or steps.are_not_enough
+            then terms.seen_until else least(due.first_queued, terms.seen_until) end, 0);
     elsif place.run_at = 'infinity' then
         place.run_at := terms.seen_until;
     end if;
+end
+$$;
+
+-- The places at which a claim is, brought back to before a job that it left, but not to before those where it began.
+create or replace function :SCHEMA._private_places_before(
+    first_left :SCHEMA._private_candidate, began :SCHEMA._private_place[], places :SCHEMA._private_place[]
+) returns :SCHEMA._private_place[]
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+begin
+    return array(
+        select case when place.priority < first_left.priority then place else row(
+            place.priority, job.run_at, job.id, queued.run_at, queued.id):::SCHEMA._private_place end
+        from unnest(places) as place
+        left join unnest(began) as known on known.priority = place.priority
+        cross join lateral :SCHEMA._private_move(
+            coalesce(known.run_at, '-infinity'), coalesce(known.id, 0), place.run_at, place.id,
+            first_left.run_at, first_left.id - 1) as job
+        cross join lateral :SCHEMA._private_move(
+            coalesce(known.queued_run_at, '-infinity'), coalesce(known.queued_id, 0),
+            place.queued_run_at, place.queued_id, first_left.run_at, first_left.id - 1) as queued
+        where place.priority <= first_left.priority);
 end
 $$;
 
@@ -648,6 +672,7 @@ create or replace function :SCHEMA._private_continuation_behind(
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 begin
     after := before;
+    after.sees_queues := steps.are_not_enough;
     after.places := array(
         select place from unnest(before.places) as place where place.priority > stopped_at) || places;
     if coalesce(stopped_at, 32768) >= before.seen_priority then
@@ -757,9 +782,8 @@ set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cach
 as $$
 declare
     terms :SCHEMA._private_claim_terms;
-    before constant :SCHEMA._private_continuation := json_populate_record(
-        null:::SCHEMA._private_continuation, behind);
-    level record; at_place :SCHEMA._private_place; locked record; ending record;
+    before :SCHEMA._private_continuation := json_populate_record(null:::SCHEMA._private_continuation, behind);
+    level record; at_place :SCHEMA._private_place; locked record; fitting record; ending record; stopped_at int;
     steps :SCHEMA._private_steps; freed int[] := '{}'; passed int[] := '{}'; places :SCHEMA._private_place[] := '{}';
     tids tid[] := '{}'; queue_ids int[] := '{}'; tried int[] := '{}'; bytes bigint := 0;
     is_cut boolean := false; is_waiting boolean := false; is_full boolean; next_run_at timestamptz;
@@ -770,7 +794,7 @@ begin
     terms.per_queue := per_queue;
     terms.max_steps := least(1000, 200 + max_jobs) / case when forbidden_flags is null then 1 else 2 end;
     terms.running := case when max_jobs >= 100 then :SCHEMA._private_running_transactions() else '{}' end;
-    steps := row('{}', before.queue, before.queue is null, false);
+    steps := row('{}', before.queue, before.queue is null, before.sees_queues);
     if freed_queues is not null then
         steps.heads := :SCHEMA._private_heads_of_queues(terms, array(
             select queue.id from only :SCHEMA._private_job_queues as queue
@@ -780,6 +804,10 @@ begin
     end if;
     if before.queue > 0 then
         steps := :SCHEMA._private_step_over_queues(terms, steps);
+        if steps.are_not_enough and not before.sees_queues then
+            -- The claims of this pass had no reason to look behind the first jobs in queues. It begins again.
+            before.places := '{}'; before.seen_priority := -32768;
+        end if;
     end if;
     loop
         select * into level from :SCHEMA._private_next_level(before, coalesce(at_place.priority, -32769));
@@ -787,27 +815,27 @@ begin
         exit when at_place.priority is null;
         passed := passed || at_place.priority;
         continue when level.first_run_at > terms.moment;
-        if steps.hides_jobs and before.queue > 0 and at_place.queued_id = 0 then
-            -- Claims before this one had no reason to look behind the first jobs in queues.
-            at_place.queued_run_at := '-infinity';
-        end if;
         select * into locked from :SCHEMA._private_lock_level(
             terms, max_jobs - cardinality(tids), steps, at_place, tried);
         steps := locked.steps; tried := locked.tried; places := places || locked.place;
         tids := tids || locked.tids; queue_ids := queue_ids || locked.queue_ids; bytes := bytes + locked.bytes;
         is_waiting := is_waiting or locked.is_waiting; is_cut := locked.is_cut;
-        exit when is_cut or bytes > max_bytes;
+        exit when is_cut or bytes > max_bytes or cardinality(tids) >= max_jobs;
     end loop;
     is_full := cardinality(tids) >= max_jobs or bytes > max_bytes;
-    select * into ending from :SCHEMA._private_continuation_behind(
-        before, at_place.priority, places, terms.seen_until, steps, is_full, is_cut);
+    stopped_at := at_place.priority;
     if bytes > max_bytes then
-        select * into locked from :SCHEMA._private_within_bytes(max_bytes, tids);
-        if cardinality(locked.tids) < cardinality(tids) then
-            ending.after := before;
+        select * into fitting from :SCHEMA._private_within_bytes(max_bytes, tids);
+        tids := fitting.tids; queue_ids := fitting.queue_ids;
+        if fitting.left_jobs is not null then
+            stopped_at := (fitting.left_jobs[1]).priority;
+            places := :SCHEMA._private_places_before(fitting.left_jobs[1], before.places, places);
+            steps.are_made := steps.are_made and not exists (
+                select from unnest(fitting.left_jobs) as job where job.queue_id is not null);
         end if;
-        tids := locked.tids; queue_ids := locked.queue_ids;
     end if;
+    select * into ending from :SCHEMA._private_continuation_behind(
+        before, stopped_at, places, terms.seen_until, steps, is_full, is_cut);
 
     if tids <> '{}' then
         return query select taken.*, null::json

@@ -18,13 +18,13 @@ create type :SCHEMA._private_claim_terms as (
 create type :SCHEMA._private_candidate as (tid tid, queue_id int, priority int, run_at timestamptz, id bigint);
 
 -- The first jobs of queues that were found otherwise than by their due jobs. Behind which queue steps over held queues
--- go on, null behind the last; whether they are made, or may not be made; and whether free queues may have jobs behind
--- many with forbidden flags.
+-- go on, null behind the last; whether they are made, or may not be made; and whether they are not enough, because free
+-- queues may have jobs behind many with forbidden flags.
 create type :SCHEMA._private_steps as (
   heads :SCHEMA._private_candidate[],
   after_queue int,
   are_made boolean,
-  hides_jobs boolean
+  are_not_enough boolean
 );
 
 -- Behind which job of a priority a claim goes on, and behind which of those in queues.
@@ -37,12 +37,14 @@ create type :SCHEMA._private_place as (
 );
 
 -- Where a claim goes on. "queue": behind which queue steps over held queues go on, 0 for the first; null: none are made.
--- On priorities below seen_priority that have no place here, it goes on at seen_until.
+-- On priorities below seen_priority that have no place here, it goes on at seen_until. "sees_queues": the claims of this
+-- pass look behind the first jobs in queues, because steps are not enough.
 create type :SCHEMA._private_continuation as (
   places :SCHEMA._private_place[],
   queue int,
   seen_priority int,
-  seen_until timestamptz
+  seen_until timestamptz,
+  sees_queues boolean
 );
 
 -- The processes of workers that are alive.

@@ -14,7 +14,7 @@ from django_graphile_worker.worker.database.blocking_cursor import BlockingCurso
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.fetching.forbidden_flags import ForbiddenFlags
 from django_graphile_worker.worker.fetching.held_claims import HeldClaims
-from django_graphile_worker.worker.fetching.scan import MIN_REST, Scan
+from django_graphile_worker.worker.fetching.scan import MIN_REST, REST, Scan
 from django_graphile_worker.worker.fetching.task_directory import TaskDirectory
 from django_graphile_worker.worker.job_clock import JobClock
 
@@ -46,6 +46,9 @@ class Claimer:
         # Queues that this worker has released: unless the next claim begins at the start, their jobs stand before the
         # place where it goes on. Other threads add to it. What does not fit in is found by a claim from the start.
         self._freed_queues: deque[int] = deque(maxlen=MAX_FREED_QUEUES)
+        # Those of which a claim took no job: others came first, or had locked them. And when they are tried again.
+        self._left_queues: deque[int] = deque(maxlen=MAX_FREED_QUEUES)
+        self._try_left_queues_at = 0.0
         # The ids of the limited tasks of the worker.
         self.limited_tasks: Callable[[], Collection[int]] = tuple
 
@@ -63,7 +66,7 @@ class Claimer:
         began = time.monotonic()
         flags = self._forbidden_flags()
         behind = self.scan.behind(began, (tuple(self._directory.ids), frozenset(flags)))
-        freed = [self._freed_queues.popleft() for _ in range(len(self._freed_queues))]
+        freed = self._take_freed_queues(began)
         limits = {"max_jobs": max_jobs, "max_per_queue": max_per_queue, "max_bytes": max_bytes}
         try:
             claimed = self._held.hold(
@@ -81,25 +84,35 @@ class Claimer:
             return claims.Claimed(claims=[], seconds_until_next=None, has_more=True)
         if not claimed.claims and self._directory.find_new_tasks():
             self.note_freed_queues(freed)
+            self.scan.begin_again()
             return replace(claimed, has_more=True)
         ended = time.monotonic()
         self._on_answer(claimed)
         self.scan.note(claimed, ended=ended)
         until_pass = self.scan.until_next_pass(ended)
-        # A queue that was released during the claim calls for the next. One that another transaction has locked, and a
-        # pass, are waited for.
-        waits = [claimed.seconds_until_next, until_pass, MIN_REST if claimed.freed_queues else None]
+        if claimed.freed_queues:
+            self._left_queues.extend(claimed.freed_queues)
+            self._try_left_queues_at = ended + max(MIN_REST, REST * claimed.seconds if claimed.has_more else 0.0)
+        elif not claimed.has_more:
+            # Nothing else comes first.
+            self.note_freed_queues(self._left_queues)
+            self._left_queues.clear()
+        until_left = max(self._try_left_queues_at - ended, 0.0) if self._left_queues else None
+        waits = [each for each in (claimed.seconds_until_next, until_pass, until_left) if each is not None]
+        # Queues that were released during the claim call for the next.
         has_more = claimed.has_more or until_pass == 0 or bool(self._freed_queues)
-        self.note_freed_queues(claimed.freed_queues)
-        return replace(
-            claimed,
-            seconds_until_next=min((seconds for seconds in waits if seconds is not None), default=None),
-            has_more=has_more,
-        )
+        return replace(claimed, seconds_until_next=min(waits, default=None), has_more=has_more)
 
     def note_freed_queues(self, queue_ids: Iterable[int]) -> None:
         """Have the next claim look for jobs of these queues."""
         self._freed_queues.extend(queue_ids)
+
+    def _take_freed_queues(self, now: float) -> list[int]:
+        freed = [self._freed_queues.popleft() for _ in range(len(self._freed_queues))]
+        if now >= self._try_left_queues_at:
+            freed.extend(self._left_queues)
+            self._left_queues.clear()
+        return freed
 
     def _claim(
         self, behind: claims.Continuation, freed_queues: Collection[int], forbidden_flags: Sequence[str], **limits: int

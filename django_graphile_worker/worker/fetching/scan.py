@@ -118,13 +118,17 @@ class Scan:
     def note_cancelled(self, *, began: float, ended: float) -> None:
         """Note that a claim was cancelled, because it took too long: the next claims look at what is new."""
         # By the clock of this machine, which may differ from that of the server.
-        seen_until = self._continuation.seen_until or (datetime.now(UTC) - timedelta(minutes=1)).isoformat()
+        a_minute_ago = (datetime.now(UTC) - timedelta(minutes=1)).isoformat()
+        if not self._is_under_way:
+            # Behind the places there is too much, too.
+            self._go_on_behind(Continuation(seen_priority=END, seen_until=a_minute_ago))
+            return
+        seen_until = self._continuation.seen_until or a_minute_ago
         self._go_on_behind(self._continuation._replace(seen_priority=END, seen_until=seen_until))
-        if self._is_under_way:
-            self._seconds += ended - began
-            self._is_under_way, self.has_seen_all = False, False
-            self._last_two = (self._seconds, self._seconds)
-            self._next_pass_at = ended + min(REST * self._seconds, MAX_REST_AFTER_CANCEL)
+        self._seconds += ended - began
+        self._is_under_way, self.has_seen_all = False, False
+        self._last_two = (self._seconds, self._seconds)
+        self._next_pass_at = ended + min(REST * self._seconds, MAX_REST_AFTER_CANCEL)
 
     def until_next_pass(self, now: float) -> float | None:
         """Return the seconds until a pass must begin; None if the last claim was a whole one.

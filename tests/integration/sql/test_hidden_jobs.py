@@ -40,7 +40,7 @@ class Backlog:
         task: str = "1",
         queue: str = "null",
         flags: str = "null",
-        priority: int = 0,
+        priority: int | str = 0,
         minutes: int = 60,
     ) -> int:
         """Add jobs, which are due since some minutes; return the last id."""
@@ -65,29 +65,26 @@ class Backlog:
                 return number
         raise AssertionError("not within 400 claims")
 
-    def each_claim(
-        self, *, max_jobs: int, flags: list[str] | None = None, tasks: int = 2, limited: list[int] | None = None
-    ) -> Iterator[tuple[int, claims.Claimed]]:
+    def each_claim(self, **options: Any) -> Iterator[tuple[int, claims.Claimed]]:
         """Claim as a worker does, a hundred times a second."""
         self.execute("vacuum analyze {schema}._private_jobs, {schema}._private_job_queues")
         scan = Scan()
         for number in range(1, 400):
             now = number / 100
-            behind = scan.behind(now, ())
-            claimed = claims.claim_jobs(
-                self.connection.cursor(binary=True),
-                schema=self.schema,
-                token=f"worker/{number}",
-                task_ids=range(1, tasks + 1),
-                max_jobs=max_jobs,
-                max_per_queue=1,
-                forbidden_flags=flags,
-                limited_tasks=limited,
-                behind=behind,
-            )
+            claimed = self.claim(number, behind=scan.behind(now, ()), **options)
             scan.note(replace(claimed, seconds=0.0), ended=now)
             yield number, claimed
             assert claimed.has_more or scan.until_next_pass(now) is not None, "the worker would be idle"
+
+    def claim(self, number: int, *, flags: list[str] | None = None, tasks: int = 2, **options: Any) -> claims.Claimed:
+        return claims.claim_jobs(
+            self.connection.cursor(binary=True),
+            schema=self.schema,
+            token=f"worker/{number}",
+            task_ids=range(1, tasks + 1),
+            forbidden_flags=flags,
+            **{"max_per_queue": 1, **options},
+        )
 
     def execute(self, statement: str) -> psycopg.Cursor[Any]:
         return self.connection.execute(statement.replace("{schema}", f'"{self.schema}"').encode())
@@ -162,7 +159,7 @@ def test_job_behind_queues_that_wait_for_limited_jobs__is_found_with_one_slot(ba
         backlog.add(60, task=task, queue="100 + n", minutes=90)
     backlog.add(300, queue="1", minutes=70)
     hidden = backlog.add(1)
-    assert backlog.claims_until(hidden, max_jobs=1, limited=[2], tasks=1) < 10
+    assert backlog.claims_until(hidden, max_jobs=1, limited_tasks=[2], tasks=1) < 10
 
 
 def test_job_behind_many_queues_whose_rows_are_locked__is_found_with_one_slot(backlog: Backlog) -> None:
@@ -221,3 +218,62 @@ def test_pass_over_flagged_jobs_of_free_queues__reads_each_once(backlog: Backlog
     backlog.add(25 * HELD, queue=f"1 + n % {HELD}", flags=FLAG, minutes=90)
     # 5,000 jobs, and 105 steps from queue to queue.
     assert backlog.claims_of_a_pass(max_jobs=10, flags=["paused"]) < 25 * HELD / 5000 + HELD / 105 + 5
+
+
+def test_job_behind_flagged_jobs_of_its_queue__is_found_beside_many_priorities(backlog: Backlog) -> None:
+    """Later steps find that they are not enough, when the worker does not remember all places."""
+    backlog.add(HELD, queue="n", minutes=90)
+    backlog.add(25, queue=str(FREE), flags=FLAG, minutes=80)
+    hidden = backlog.add(1, queue=str(FREE), minutes=70)
+    backlog.add(MAX_PRIORITIES + 2, task="50", priority="n")
+    assert backlog.claims_until(hidden, max_jobs=10, flags=["paused"]) < 150
+
+
+def test_free_queue_behind_held_ones__is_found_while_large_jobs_keep_claims_full(backlog: Backlog) -> None:
+    backlog.add(HELD, queue="n", minutes=90)
+    hidden = backlog.add(1, queue=str(FREE))
+    backlog.add(1000, priority=1, minutes=30)
+    large = f"to_json(repeat('{'x' * 50}', 1 + (random() * 50)::int))"
+    backlog.execute(f"update {{schema}}._private_jobs set payload = {large} where priority = 1")
+    assert backlog.claims_until(hidden, max_jobs=50, max_bytes=20_000) < 50
+
+
+def test_jobs_left_by_a_claim_of_large_jobs__are_claimed_in_order_by_the_next(backlog: Backlog) -> None:
+    for priority in (0, 1):
+        backlog.add(10, priority=priority, minutes=60)
+        backlog.add(2, queue=str(FREE), priority=priority, minutes=50)
+    backlog.execute("update {schema}._private_jobs set payload = to_json(repeat(md5(id::text), 62))")
+    order = [row[0] for row in backlog.execute("select id from {schema}._private_jobs order by priority, run_at, id")]
+    found: list[int] = []
+    behind = claims.START
+    while len(found) < 20:
+        claimed = backlog.claim(len(found), max_jobs=50, max_per_queue=4, max_bytes=5000, behind=behind)
+        assert claimed.has_more
+        behind = claimed.continuation
+        found += [claim.id for claim in claimed.claims]
+    assert found == order[: len(found)]
+
+
+@pytest.mark.parametrize("locked", [0, 20, 50])
+def test_candidates_that_a_claim_has_no_room_for__are_found_by_the_next(backlog: Backlog, locked: int) -> None:
+    """While others hold many locks, a round looks at more jobs than the claim has room for."""
+    first = backlog.add(locked, minutes=90) if locked else 0
+    free = {backlog.add(1, task=str(1 + n % 2), minutes=80 - n) for n in range(8)}
+    backlog.add(3, priority=5)
+    with psycopg.connect(backlog.connection.info.dsn) as other:
+        other.execute(f'select from "{backlog.schema}"._private_jobs where id <= {first} for update'.encode())
+        one = backlog.claim(1, max_jobs=5)
+        two = backlog.claim(2, max_jobs=5, behind=one.continuation)
+    assert {claim.id for claim in (*one.claims, *two.claims)} >= free
+
+
+def test_claim__ends_although_others_have_locked_everything(backlog: Backlog) -> None:
+    backlog.execute("update {schema}._private_job_queues set locked_at = null, locked_by = null")
+    backlog.execute(
+        "insert into {schema}._private_jobs (task_id, job_queue_id, run_at) select 1 + n / 2 % 2,"
+        " case when n % 2 = 0 then n end, now() - (5000 - n) * interval '1 second' from generate_series(1, 2000) as n"
+    )
+    with psycopg.connect(backlog.connection.info.dsn) as other:
+        for table in ("jobs", "job_queues"):
+            other.execute(f'select from "{backlog.schema}"._private_{table} for update'.encode())
+        assert backlog.claim(1, max_jobs=10).claims == []

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from django.db import connection
 
-from django_graphile_worker.sql import releases
+from django_graphile_worker.sql import claims, releases
 from django_graphile_worker.sql.claims import Claim, Claimed, Continuation
 from django_graphile_worker.sql.releases import HeldQueue
 from django_graphile_worker.worker.fetching.scan import END, MIN_REST
@@ -76,8 +76,32 @@ def test_released_queue_is_not_forgotten_by_a_claim_that_is_full(runner: Build) 
     queued = make_job("quick", queue_name="q", run_at=minutes_ago(30))
     others = [make_job("quick", priority=-1) for _ in range(3)]
     worker.claimer.note_freed_queues({make_queue("q")})
-    found = [claim.id for _ in range(4) for claim in worker.claimer.claim(max_jobs=1, max_per_queue=1).claims]
-    assert found == [*others, queued]
+    found = [claim.id for _ in range(3) for claim in worker.claimer.claim(max_jobs=1, max_per_queue=1).claims]
+    assert found == others
+    assert claim_the_rest(worker) == [queued]
+
+
+def test_released_queue_does_not_make_each_claim_of_other_jobs_dearer(
+    runner: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While others keep claims full, it is looked at again after a rest."""
+    worker = runner()
+    rest_from_the_start(worker)
+    make_job("quick", queue_name="q", run_at=minutes_ago(30))
+    for _ in range(5):
+        make_job("quick", priority=-1)
+    given: list[int] = []
+
+    def claim_jobs(*args: Any, claim: Any = claims.claim_jobs, **options: Any) -> Claimed:
+        given.append(len(options["freed_queues"]))
+        claimed: Claimed = claim(*args, **options)
+        return claimed
+
+    monkeypatch.setattr(claims, "claim_jobs", claim_jobs)
+    worker.claimer.note_freed_queues({make_queue("q")})
+    for _ in range(3):
+        worker.claimer.claim(max_jobs=1, max_per_queue=1)
+    assert given == [1, 0, 0]
 
 
 def test_released_queue_has_its_turn_while_other_jobs_keep_claims_full(runner: Build) -> None:
@@ -117,8 +141,10 @@ def test_released_queue_whose_row_is_locked_is_tried_again_soon(runner: Build, r
     with raw_connection(autocommit=False) as other:
         other.execute(f'select from "{worker.settings.schema}"._private_job_queues for update'.encode())
         claimed = worker.claimer.claim(max_jobs=10, max_per_queue=1)
-        assert (claimed.claims, claimed.seconds_until_next, claimed.has_more) == ([], MIN_REST, False)
-    assert [claim.id for claim in worker.claimer.claim(max_jobs=10, max_per_queue=1).claims] == [queued]
+        assert claimed.seconds_until_next == pytest.approx(MIN_REST)
+        assert claimed.claims == []
+        assert not claimed.has_more
+    assert claim_the_rest(worker) == [queued]
 
 
 def test_queue_that_is_released_during_a_pass_of_several_claims_is_claimed_after_it(runner: Build) -> None:

@@ -13,6 +13,7 @@ from django_graphile_worker import add_job
 from django_graphile_worker.exceptions import ConfigurationError
 from django_graphile_worker.registry import tasks
 from django_graphile_worker.worker.fetching import new_tasks
+from tests.support.factories import minutes_ago
 from tests.support.stepped_worker import Build, run_all
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -57,6 +58,17 @@ def test_worker_without_tasks__runs_the_first_job_of_a_task_at_once(
     found = sorted(parts.directory.tasks)
     assert found == ["tests.support.django_tasks.add", "tests.support.django_tasks.mail@emails"]
     assert sorted(parts.heartbeat._events.metadata()["tasks"]) == found
+
+
+def test_first_job_of_a_task_that_was_due_before__is_found(framework: Any, worker: Build, wait_until: Wait) -> None:
+    """As with one that is committed late: the claim that found the task has seen none of its jobs."""
+    parts = worker()
+    framework.add.enqueue(1)
+    run_all(parts, wait_until)
+    add_job("tests.support.django_tasks.mail@emails", {"args": ["a@example.com"]}, run_at=minutes_ago(10))
+    claimed = parts.claimer.claim(max_jobs=10, max_per_queue=1)
+    assert claimed.has_more
+    assert len(parts.claimer.claim(max_jobs=10, max_per_queue=1).claims) == 1
 
 
 @pytest.mark.parametrize("first", [None, "raise RuntimeError", "raise SystemExit", "def late(number): ..."])

@@ -174,6 +174,18 @@ def test_cancelled_claim__is_followed_by_claims_behind_the_last_place(worker: Wo
     assert worker.claim(answer(place(0))) == continuation(place(0))._replace(seen_priority=END)
 
 
+def test_cancelled_claim_behind_a_place__is_followed_by_claims_of_the_last_minute(worker: Worker) -> None:
+    """There was too much behind the place, as when others ran many jobs there under a held snapshot."""
+    make_slow(worker)
+    worker.claim(answer(place(0), **FULL), seconds=1)
+    assert worker.scan.behind(worker.now, TERMS) == continuation(place(0))
+    worker.scan.note_cancelled(began=worker.now, ended=worker.now + 5)
+    behind = worker.scan.behind(worker.now + 5, TERMS)
+    assert behind.seen_priority == END
+    (run_at,) = priorities(behind).values()
+    assert timedelta(seconds=50) < datetime.now(UTC) - datetime.fromisoformat(run_at) < timedelta(seconds=100)
+
+
 def test_first_claim_that_is_cancelled__is_followed_by_claims_of_the_last_minute(worker: Worker) -> None:
     worker.scan.behind(worker.now, TERMS)
     worker.scan.note_cancelled(began=worker.now - 30, ended=worker.now)
