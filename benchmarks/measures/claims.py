@@ -80,10 +80,11 @@ def claim(database: Database, tasks: Sequence[int]) -> Figures:
 
 
 class Explaining:
-    """A cursor that explains each statement instead of returning its rows."""
+    """A cursor that explains each statement before it runs it, and rolls back."""
 
     def __init__(self, database: Database) -> None:
         self._connection = database.connection
+        self._rows: list[Any] = []
         self.buffers = 0
         self.milliseconds = 0.0
 
@@ -91,9 +92,10 @@ class Explaining:
         text = f"explain (analyze, buffers, timing off, format json) {statement}"
         with self._connection.transaction(force_rollback=True):
             plan = self._connection.execute(text.encode(), parameters).fetchall()[0][0][0]
+        with self._connection.transaction(force_rollback=True):
+            self._rows = self._connection.execute(statement.encode(), parameters).fetchall()
         self.buffers = plan["Plan"]["Shared Hit Blocks"] + plan["Plan"]["Shared Read Blocks"]
         self.milliseconds = plan["Execution Time"]
 
     def fetchall(self) -> list[Any]:
-        summary = {"seconds_until_next": None, "has_more": True}
-        return [[summary if field == "token" else None for field in claims.Claim._fields]]
+        return self._rows
