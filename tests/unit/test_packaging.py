@@ -63,9 +63,9 @@ def test_wheel__contains_nothing_else(wheel: zipfile.ZipFile) -> None:
     assert tops == {"django_graphile_worker", f"django_graphile_worker-{version}.dist-info"}
 
 
-def test_wheel__needs_django_and_psycopg_only(metadata: Message) -> None:
+def test_wheel__needs_django_json5_and_psycopg_only(metadata: Message) -> None:
     needed = [line for line in metadata.get_all("Requires-Dist", []) if "extra ==" not in line]
-    assert sorted(needed) == ["django>=5.2", "psycopg>=3.2.10"]
+    assert sorted(needed) == ["django>=5.2", "json5>=0.11", "psycopg>=3.2.10"]
 
 
 def test_wheel__has_no_extra_that_no_code_uses(metadata: Message) -> None:

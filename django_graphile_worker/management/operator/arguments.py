@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from argparse import ArgumentTypeError
@@ -15,6 +14,7 @@ from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
 from django_graphile_worker import suggestions
+from django_graphile_worker.crontab.json5_payload import Json5Error, loads
 from django_graphile_worker.crontab.time_phrases import EXPECTED_TIME_PHRASE, parse_time_phrase
 from django_graphile_worker.printable_text import quoted
 
@@ -110,23 +110,13 @@ def payload(text: str | None) -> Any:
     if text == "-":
         text = sys.stdin.read()
     try:
-        return json.loads(text)
-    except ValueError:
-        return _payload_from_json5(text, source)
+        return loads(text)
     except RecursionError:
         raise CommandError(f"{source}: expected a value that is nested less deeply.") from None
-
-
-def _payload_from_json5(text: str, source: str) -> Any:
-    # Late import: most payloads are plain JSON.
-    from django_graphile_worker.crontab import json5
-
-    try:
-        return json5.loads(text)
-    except (ValueError, RecursionError) as trouble:
+    except Json5Error as error:
         raise CommandError(
             f"{source}: expected JSON or JSON5 (quoted for the shell, like '{{\"order\": 1}}'), "
-            f"got {quoted(text)}: {trouble}."
+            f"got {quoted(text)}: {error}."
         ) from None
 
 

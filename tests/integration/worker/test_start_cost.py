@@ -86,7 +86,7 @@ NOT_YET = (
     "django_graphile_worker.worker.process.supervisor",
     "django_graphile_worker.worker.execution.coroutines.coroutine_run",
     "django_graphile_worker.worker.process.database_errors",
-    "django_graphile_worker.crontab.json5",
+    "json5",
     "multiprocessing",
 )
 
