@@ -110,9 +110,8 @@ def recovered(facts: Facts) -> Iterator[Sentence]:
 def replaced(facts: Facts) -> Iterator[Sentence]:
     values = {"worker": facts.worker, "pid": facts.number("former_pid") or "?"}
     cause, code = facts.text("cause"), facts.number("exit_code")
-    if cause == "time_limit":
-        yield Sentence(_("Worker process replaced: %(worker)s, process %(pid)s."), values)
-        yield from _overdue(facts.numbers("job_ids"))
+    if cause == "hung":
+        yield Sentence(_("Worker process replaced: %(worker)s, process %(pid)s hung and was killed."), values)
     elif cause == "job_does_not_stop":
         yield Sentence(_("Worker process replaced: %(worker)s, process %(pid)s has a job that does not stop."), values)
     elif code is not None and code < 0:
@@ -123,12 +122,6 @@ def replaced(facts: Facts) -> Iterator[Sentence]:
         yield Sentence(text, {**values, "code": "?" if code is None else code})
     if facts.event.number > 1:
         yield Sentence(_("%(number)s times."), {"number": facts.style.number(facts.event.number)})
-
-
-def _overdue(job_ids: list[int]) -> Iterator[Sentence]:
-    text = _("Job %(job)s did not stop at its time limit.")
-    for job_id in job_ids[:3]:
-        yield Sentence(text, {"job": Name("job", f"#{job_id}", str(job_id))})
 
 
 def _counted(facts: Facts, one: str, many: str) -> Sentence:

@@ -13,12 +13,11 @@ from django_graphile_worker.exceptions import WorkerDiedError
 from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.sql.cancellations import CancelledJob, end_claims_of
-from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.codecs import with_naive_times, within_python_years
 from django_graphile_worker.sql.jobs import JOB_COLUMNS, jobs_from
 from django_graphile_worker.sql.result_keeping import KEEPING, NOTHING_KEPT, ResultKeeping
 from django_graphile_worker.sql.schema import statement
-from django_graphile_worker.sql.workers import is_lease_over, locked_by_worker
+from django_graphile_worker.sql.workers import is_lease_over
 
 # After this many seconds the lock of a worker that is not registered is stale, as in graphile-worker itself.
 STALE_LOCK_SECONDS = 4 * 3600
@@ -100,16 +99,6 @@ select queue_id, (select count(events.id) from events) from released"""
 
 EXHAUSTED_JOBS = f"""/* gw:exhausted */
 select {JOB_COLUMNS} from :SCHEMA._private_jobs as job where job.id = any (%(ids)s::bigint[]) order by job.id"""
-
-# The columns in the order of the fields of Claim.
-DEAD_CLAIMS = f"""/* gw:dead-claims */
-select job.id, job.task_id, job.attempts, job.payload::text, job.job_queue_id, job.priority,
-    date_part('epoch', job.run_at), job.max_attempts, job.key, job.revision, job.flags::text, job.last_error,
-    date_part('epoch', job.created_at), date_part('epoch', job.updated_at),
-    (select queue.queue_name from only :SCHEMA._private_job_queues as queue where queue.id = job.job_queue_id),
-    job.locked_by
-from only :SCHEMA._private_jobs as job
-where {locked_by_worker("job", "= any(%(worker_ids)s::text[])")}"""
 
 FORGET_ENDED = "/* gw:forget-ended */ select :SCHEMA._private_forget_ended()"
 
@@ -302,12 +291,6 @@ def release_stale_locks(
     return Unlocked(
         jobs=len(jobs), queues=queues, exhausted=_exhausted(cursor, jobs, schema=schema), cancelled=cancelled
     )
-
-
-def dead_claims(cursor: Any, worker_ids: list[str], *, schema: str) -> list[Claim]:
-    """Return all claims of workers whose processes are dead, as the workers had read them."""
-    cursor.execute(statement(DEAD_CLAIMS, schema), {"worker_ids": worker_ids})
-    return [Claim(*row) for row in cursor.fetchall()]
 
 
 def forget_ended(cursor: Any, *, schema: str) -> None:

@@ -7,7 +7,6 @@ The modules, from the outside in. A module may import the modules below it, neve
 ``runner``          the life of one worker: start, drain; ``shutdown``: the order in which its parts stop
 ``wiring``          builds the parts and connects them; ``part_callbacks``: what each part calls; ``parts``: the parts
 ``late_parts``      builds the parts that few workers need, when they are first needed
-``overdue/``        ends runs past their deadline that their own process cannot stop
 ``fetching/``       claims jobs after a notification, at a due time, or when a slot is free
 ``pool/``           the threads that run jobs; ``work_units``: the jobs that one thread takes at once
 ``control/``        stops one run of a job: at its deadline, or because the job was cancelled

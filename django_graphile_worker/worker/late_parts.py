@@ -57,7 +57,7 @@ def stops_of(parts: Parts) -> Stops:
 
     with _building:
         if parts.stops is None:
-            parts.stops = Stops(StopCallbacks(parts), grace=parts.settings.stop_grace, records=parts.run_records)
+            parts.stops = Stops(StopCallbacks(parts), grace=parts.settings.stop_grace)
         return parts.stops
 
 

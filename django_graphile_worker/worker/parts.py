@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from django_graphile_worker.crontab import CronItem
     from django_graphile_worker.worker.control.control_reader import ControlReader
-    from django_graphile_worker.worker.control.deadlines import RunRecords
     from django_graphile_worker.worker.control.pause_endings import PauseEndings
     from django_graphile_worker.worker.control.pauses import Pauses
     from django_graphile_worker.worker.control.stops import Stops
@@ -145,8 +144,6 @@ class Parts:
         # What the pool calls before each job, apart from pauses; None for ``may_begin``.
         self._check: Callable[[Claim], bool] | None = None
         self._choosing_check = Lock()
-        # Where the supervisor of the process finds the runs that have a time limit; None without a supervisor.
-        self.run_records: RunRecords | None = None
         # Called when a run has ended without its thread, which still runs: the process should be replaced.
         self.on_thread_left: Callable[[], None] = lambda: None
 
@@ -230,16 +227,9 @@ class Parts:
         queues = [work_unit.queue for work_unit in work_units if work_unit.queue is not None]
         self.releaser.return_jobs(list(interrupted(work_units)), queues)
 
-    def record_runs(self, records: RunRecords) -> None:
-        """Have the supervisor of the process see the runs that have a time limit."""
-        self.run_records = records
-        records.note_worker(self.worker_id)
-
     def take_new_id(self) -> None:
         """Claim under another worker id from now on."""
         self.worker_id = new_worker_id()
-        if self.run_records is not None:
-            self.run_records.note_worker(self.worker_id)
 
     def lose_lease(self) -> str:
         """Continue under a new worker id, and return the old id: other workers may have recovered its claims."""

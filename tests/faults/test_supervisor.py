@@ -8,22 +8,31 @@ import multiprocessing
 import os
 import signal
 import threading
+import time
+from collections.abc import Iterator
+from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 import pytest
 
 from django_graphile_worker import probe
-from django_graphile_worker.worker.process.child import Child, _send
+from django_graphile_worker.worker.process.child import ENDS, HEALTHY, STARTED, Child, send
 from django_graphile_worker.worker.process.supervisor import Supervisor
 from django_graphile_worker.worker.stop_request import StopState
 from tests.faults.processes import WAIT_TIMEOUT, Fleet, Wait, WorkerProcess
+from tests.faults.proxy import Proxy
 from tests.faults.world import World
 
 
-def start(fleet: Fleet, world: World, *options: str, processes: int = 2) -> WorkerProcess:
+def start(
+    fleet: Fleet, world: World, *options: str, processes: int = 2, settings: dict[str, float] | None = None
+) -> WorkerProcess:
     """Start a process that is not forked: its children are spawned from the command line."""
-    supervisor = fleet.start("--processes", str(processes), *options, is_forked=False, is_ready=False)
+    supervisor = fleet.start(
+        "--processes", str(processes), *options, settings=settings or {}, is_forked=False, is_ready=False
+    )
     world.wait_until(lambda: len(world.workers()) == processes)
     return supervisor
 
@@ -149,7 +158,7 @@ def test_supervisor_that_replaces_no_child__notices_every_death(
         child.process = DyingProcess(alive_for)  # type: ignore[assignment]
 
     monkeypatch.setattr(Supervisor, "_start", start)
-    supervisor = Supervisor(2, lambda request, arguments: 0, {}, replaces=False)
+    supervisor = Supervisor(2, lambda request, arguments: 0, {}, worker_timeout=60.0, replaces=False)
     request = StopState()
     codes: list[int] = []
     thread = threading.Thread(target=lambda: codes.append(supervisor.run(request)), daemon=True)
@@ -186,6 +195,142 @@ def test_health_file__is_updated_by_each_process(world: World, fleet: Fleet, tmp
     assert worker.stop() == 0
 
 
+# Each process reports its health every half second.
+QUICK = {"HEARTBEAT_INTERVAL": 0.5, "WORKER_TIMEOUT": 2.0}
+
+
+def test_task_that_keeps_the_lock_of_the_interpreter__has_its_process_killed(
+    world: World, fleet: Fleet, wait_until: Wait
+) -> None:
+    """The job counts as one that kills its workers; the other jobs of the process keep their attempts."""
+    supervisor = start(fleet, world, "-j", "2", settings=QUICK)
+    neighbours = world.add_many(2, "until", {"word": "go"})
+    world.wait_for("start", 2)
+    stuck = world.add("keeps_the_lock_of_the_interpreter", max_attempts=1)
+    # The process that runs it is replaced each time, and the job fails permanently at the third.
+    supervisor.wait_for(r"Worker process \d+ has not been healthy for 2 s: killing it")
+    supervisor.wait_for("in keeps_the_lock_of_the_interpreter")
+    wait_until(lambda: world.job(stuck).attempts == 1 and world.job(stuck).locked_by is None)
+    assert "WorkerDiedError" in world.job(stuck).last_error
+    assert supervisor.count_in_output("killing it") == 3
+    world.continue_jobs("go")
+    wait_until(lambda: all(world.job(neighbour) is None for neighbour in neighbours))
+    assert supervisor.stop() == 0
+
+
+def test_task_that_keeps_the_lock_of_the_interpreter__does_not_keep_its_process_from_stopping(
+    world: World, fleet: Fleet, wait_until: Wait
+) -> None:
+    supervisor = start(fleet, world, "-j", "1", settings=QUICK)
+    world.add("keeps_the_lock_of_the_interpreter")
+    world.wait_for("start")
+    assert supervisor.stop() == 128 + signal.SIGTERM, "a job was not released"
+    assert supervisor.count_in_output("killing it") == 1
+
+
+def test_child_that_is_suspended__is_replaced(world: World, fleet: Fleet, wait_until: Wait) -> None:
+    supervisor = start(fleet, world, processes=3, settings=QUICK)
+    job = world.add("until", {"word": "go"})
+    world.wait_for("start")
+    first, *others = supervisor.children()
+    first.suspend()
+    supervisor.wait_for(rf"Worker process {first.pid} has not been healthy for 2 s: killing it")
+    wait_until(lambda: len(supervisor.children()) == 3 and first not in supervisor.children())
+    assert set(others) < set(supervisor.children())
+    assert supervisor.count_in_output("killing it") == 1
+    world.continue_jobs("go")
+    wait_until(lambda: world.job(job) is None)
+    assert supervisor.stop() == 0
+
+
+def test_children_that_are_suspended_with_their_supervisor__are_not_replaced(
+    world: World, fleet: Fleet, wait_until: Wait
+) -> None:
+    supervisor = start(fleet, world, "-j", "1", settings=QUICK)
+    children = supervisor.children()
+    everything = [psutil.Process(supervisor.pid), *children]
+    for process in everything:
+        process.suspend()
+    time.sleep(3 * QUICK["WORKER_TIMEOUT"])
+    for process in everything:
+        process.resume()
+    jobs = world.add_many(4)
+    wait_until(lambda: all(world.job(job) is None for job in jobs))
+    # Longer than it would take to find them silent.
+    time.sleep(1.5 * QUICK["WORKER_TIMEOUT"])
+    assert supervisor.children() == children
+    assert supervisor.stop() == 0
+    assert "killing it" not in supervisor.output()
+
+
+def test_children_that_are_busy_or_without_a_database__are_not_replaced(
+    world: World, proxied_fleet: Fleet, proxy: Proxy, wait_until: Wait
+) -> None:
+    supervisor = start(proxied_fleet, world, "-j", "2", settings=QUICK)
+    children = supervisor.children()
+    world.add_many(4, "computes", {"seconds": 3 * QUICK["WORKER_TIMEOUT"]})
+    world.wait_for("start", 4)
+    proxy.refuse()
+    proxy.cut()
+    time.sleep(3 * QUICK["WORKER_TIMEOUT"])
+    proxy.accept()
+    world.wait_until_empty()
+    assert supervisor.children() == children
+    assert supervisor.stop() == 0
+    assert "killing it" not in supervisor.output()
+
+
+class Silence(NamedTuple):
+    """What a supervisor with a clock of its own sees of a child."""
+
+    supervisor: Supervisor
+    child: Child
+    reports: Connection
+    now: list[float]
+
+    def pass_time(self, *, steps: int, seconds: float) -> bool:
+        """Let the time pass in steps, and return whether the child was killed."""
+        for _ in range(steps):
+            self.now[0] += seconds
+            self.supervisor._kill_hung()
+        return self.child.is_hung
+
+
+@pytest.fixture
+def silence(monkeypatch: pytest.MonkeyPatch) -> Iterator[Silence]:
+    now = [100.0]
+    supervisor = Supervisor(1, lambda request, arguments: 0, {}, worker_timeout=60.0, clock=lambda: now[0])
+    (child,) = supervisor.children
+    child.process = DyingProcess(alive_for=1000)  # type: ignore[assignment]
+    child.has_started, reports = multiprocessing.Pipe(duplex=False)
+    yield Silence(supervisor, child, reports, now)
+    reports.close()
+    child.has_started.close()
+
+
+def test_child__is_watched_from_its_first_report_of_health_until_its_end(silence: Silence) -> None:
+    send(silence.reports, STARTED)
+    assert not silence.pass_time(steps=100, seconds=5.0), "it may wait for anything at its start"
+    send(silence.reports, HEALTHY)
+    assert not silence.pass_time(steps=11, seconds=5.0)
+    send(silence.reports, HEALTHY)
+    assert not silence.pass_time(steps=11, seconds=5.0)
+    send(silence.reports, ENDS)
+    assert not silence.pass_time(steps=100, seconds=5.0)
+
+
+def test_child_that_is_silent_for_the_timeout__is_killed(silence: Silence) -> None:
+    send(silence.reports, HEALTHY)
+    assert not silence.pass_time(steps=12, seconds=5.0)
+    assert silence.pass_time(steps=1, seconds=5.0)
+
+
+def test_time_in_which_the_supervisor_was_suspended__does_not_count(silence: Silence) -> None:
+    send(silence.reports, HEALTHY)
+    assert not silence.pass_time(steps=1, seconds=0.0)
+    assert not silence.pass_time(steps=2, seconds=3600.0)
+
+
 @pytest.mark.parametrize("options", [(), ("--once",)], ids=["for good", "once"])
 @pytest.mark.parametrize("processes", [1, 2])
 def test_unreachable_database_at_the_start__is_reported_in_one_sentence_by_any_number_of_processes(
@@ -215,7 +360,7 @@ def test_read_only_database_at_the_start__is_reported_in_one_sentence(
 def test_child_whose_supervisor_has_ended__ignores_the_closed_pipe() -> None:
     reader, writer = multiprocessing.Pipe(duplex=False)
     reader.close()
-    _send(writer, "started")
+    send(writer, "started")
     writer.close()
 
 

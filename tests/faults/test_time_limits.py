@@ -33,26 +33,6 @@ def test_thread_that_does_not_stop__has_its_process_replaced(world: World, fleet
     assert "Traceback" not in supervisor.output().replace("Traceback (most recent call last):\n  File", "")
 
 
-def test_task_that_keeps_the_lock_of_the_interpreter__has_its_process_killed(
-    world: World, fleet: Fleet, wait_until: Wait
-) -> None:
-    supervisor = fleet.start("-j", "2", settings=LIMITS | {"WORKER_TIMEOUT": 600.0}, is_forked=False)
-    neighbour = world.add("unlimited_until", {"word": "go"}, queue_name="serial")
-    behind = world.add("quick", queue_name="serial")
-    world.wait_for("start")
-    stuck = world.add("keeps_the_lock_of_the_interpreter", max_attempts=1)
-    supervisor.wait_for(rf"cannot stop the job {stuck} at its deadline: killing it")
-    # At once, and not after the timeout of the dead worker.
-    wait_until(lambda: world.job(stuck).last_error is not None)
-    assert world.job(stuck).last_error.startswith("django_graphile_worker.exceptions.TaskTimeout")
-    assert "in keeps_the_lock_of_the_interpreter" in world.job(stuck).last_error
-    world.wait_for("start", 3)
-    assert world.job(neighbour).attempts == 1, "the attempt in the killed process does not count"
-    world.continue_jobs("go")
-    wait_until(lambda: world.job(behind) is None)
-    assert supervisor.stop() == 0
-
-
 @pytest.mark.chaos
 def test_kill_while_jobs_are_stopped__loses_no_job(world: World, fleet: Fleet, wait_until: Wait) -> None:
     workers = [fleet.start("-j", "4", settings=LIMITS, is_forked=False) for _ in range(2)]

@@ -7,27 +7,8 @@ import math
 import threading
 from collections.abc import Callable
 from time import monotonic
-from typing import TYPE_CHECKING
 
 from django_graphile_worker.worker.execution.job_run import JobRun
-
-if TYPE_CHECKING:
-    from typing import Protocol
-
-    from django_graphile_worker.sql.claims import Claim
-
-    class RunRecords(Protocol):
-        """Where the supervisor of the process finds the runs that have a time limit."""
-
-        def note_worker(self, worker_id: str, /) -> None:
-            """Note the id under which the worker claims from now on."""
-
-        def begin(self, claim: Claim, deadline: float, /) -> int:
-            """Write a record of a run, on its thread; return the number of the record, or -1 if there is no room."""
-
-        def end(self, number: int, /) -> None:
-            """Remove a record."""
-
 
 logger = logging.getLogger("django_graphile_worker.worker")
 
@@ -42,15 +23,13 @@ class Deadlines:
         self,
         on_deadline: Callable[[JobRun, float], None],
         *,
-        records: RunRecords | None = None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         # Called with the run and its time limit.
         self._on_deadline = on_deadline
-        self._records = records
         self._clock = clock
-        # By run: its time limit in seconds, and the number of its record. Access to an item needs no lock.
-        self._limits: dict[JobRun, tuple[float, int]] = {}
+        # By run: its time limit in seconds. Access to an item needs no lock.
+        self._limits: dict[JobRun, float] = {}
         # When the thread wakes up by itself.
         self._wakes_at = -math.inf
         self._woken = threading.Event()
@@ -61,7 +40,7 @@ class Deadlines:
     def begin(self, run: JobRun, seconds: float) -> None:
         """Begin the time limit of a run. Called on the thread of the run."""
         run.deadline = deadline = self._clock() + seconds
-        self._limits[run] = seconds, (-1 if self._records is None else self._records.begin(run.claim, deadline))
+        self._limits[run] = seconds
         if self._thread is None:
             self._start()
         # Mostly the thread waits for the deadline of an earlier run, and looks at the others when it wakes up.
@@ -70,14 +49,12 @@ class Deadlines:
 
     def end(self, run: JobRun) -> None:
         """End the time limit of a run. Calling it again changes nothing."""
-        _, number = self._limits.pop(run, (0.0, -1))
-        if number >= 0 and self._records is not None:
-            self._records.end(number)
+        self._limits.pop(run, None)
 
     def check(self) -> float:
         """Report the runs that are past their deadline; return the seconds until the next deadline."""
         now, following = self._clock(), math.inf
-        for run, (seconds, _) in list(self._limits.items()):
+        for run, seconds in list(self._limits.items()):
             # A run that stops already needs no other stop.
             if run.deadline is None or run.stopping is not None:
                 continue

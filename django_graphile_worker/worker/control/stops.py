@@ -19,7 +19,6 @@ from django_graphile_worker.worker.outcomes import Cancelled, Outcome
 if TYPE_CHECKING:
     from typing import Protocol
 
-    from django_graphile_worker.worker.control.deadlines import RunRecords
     from django_graphile_worker.worker.control.stopper import StopperEvents
 
     class StopEvents(StopperEvents, Protocol):
@@ -53,11 +52,11 @@ class Stops:
     claim that has not begun never begins, and a request for a claim that has ended changes nothing.
     """
 
-    def __init__(self, events: StopEvents, *, grace: float, records: RunRecords | None = None) -> None:
+    def __init__(self, events: StopEvents, *, grace: float) -> None:
         self._events = events
         # Seconds that a task gets to end after the request.
         self._grace = grace
-        self.deadlines = Deadlines(self._time_out, records=records)
+        self.deadlines = Deadlines(self._time_out)
         # How often the thread that looks for runs looks again; 0 if there is no such thread.
         self._looks_left = 0
         self._lock = threading.Lock()
@@ -80,7 +79,8 @@ class Stops:
 
     def _time_out(self, run: JobRun, seconds: float) -> None:
         with self._lock:
-            self._stop_run(run, Stop(kind="timeout", reason=time_limit_reason(seconds)))
+            limit = readable_duration(seconds)
+            self._stop_run(run, Stop(kind="timeout", reason=f"the task ran longer than its time limit of {limit}"))
 
     def _stop_run(self, run: JobRun, stop: Stop) -> None:
         """Begin to stop a run. Called under the lock."""
@@ -138,9 +138,3 @@ class Stops:
         """Check jobs no more if no request is left for a claim that has not begun. Called under the lock."""
         if not self._unbegun:
             self._events.check_begin(self._events.may_begin)
-
-
-def time_limit_reason(seconds: float | None) -> str:
-    """Return why a run was stopped at its deadline; the time limit may not be known any more."""
-    limit = "" if seconds is None else f" of {readable_duration(seconds)}"
-    return f"the task ran longer than its time limit{limit}"

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import multiprocessing
 import os
 import signal
+import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnContext, SpawnProcess
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import django
 
@@ -20,17 +23,22 @@ from django_graphile_worker.worker.process.exit import end_process
 from django_graphile_worker.worker.process.signal_handlers import handled_signals
 from django_graphile_worker.worker.stop_request import StopState
 
-if TYPE_CHECKING:
-    from django_graphile_worker.worker.overdue.watch import Overdue, OverdueWatch
-
 # Seconds. A child that dies later is replaced at once: the cause of its death may not occur again.
 QUICK_DEATH = 5.0
 LONGEST_BACKOFF = 10.0
+# Seconds that a child has to write its stacks before anything else happens.
+DUMP_TIME = 0.1
 # What a child sends when its signal handlers are installed, and when it has begun to work. Any other message is the
 # error that keeps it from working.
 HANDLES_SIGNALS, STARTED = "handles signals", "started"
+# What a child sends every few seconds while it is healthy, and when it will send this no more, because it ends.
+HEALTHY, ENDS = "healthy", "ends"
 # What a child sends when a job of it does not stop: it runs no more jobs, and another process should take its place.
 RETIRES = "retires"
+
+# Writes the stacks of all threads of a child that hangs to standard error. A handler in C, which needs no lock of the
+# interpreter. It can end the process, which the supervisor kills anyway.
+STACKS_SIGNAL = signal.SIGRTMIN + 5 if hasattr(signal, "SIGRTMIN") else None
 
 ChildMain = Callable[[StopState, dict[str, Any]], int]
 
@@ -50,10 +58,11 @@ class Child:
         self._has_begun = False
         self._handles_signals = False
         self._retires = False
-        # Watches the runs of the process that have a time limit; None if no task has one.
-        self.watch: OverdueWatch | None = None
-        # The runs that the last process could not stop, for the next process.
-        self.overdue: Overdue | None = None
+        # The seconds since the process has last reported that it is healthy. It is watched from its first report on.
+        self.silent_seconds = 0.0
+        self._is_watched = False
+        # Whether the supervisor has killed the process because it was silent.
+        self.is_hung = False
         # The error that keeps the process from working, as the process reported it.
         self.problem = ""
         # The exit code of the last process, once the supervisor has noted its death.
@@ -91,6 +100,8 @@ class Child:
                     self._has_begun = True
                 elif message == RETIRES:
                     self._retires = True
+                elif message in (HEALTHY, ENDS):
+                    self.silent_seconds, self._is_watched = 0.0, message == HEALTHY
                 else:
                     self.problem = str(message)
 
@@ -99,6 +110,22 @@ class Child:
         """Does the process run no more jobs than it has begun, so that another should take its place?"""
         self._read_messages()
         return self.process is not None and self._retires
+
+    def note_seconds(self, seconds: float) -> None:
+        """Note that the supervisor has watched the process for so long since it last did."""
+        self.silent_seconds += seconds
+        self._read_messages()
+        if not self._is_watched:
+            self.silent_seconds = 0.0
+
+    def kill(self) -> None:
+        """Kill the process, which hangs, and have it write first where it hangs."""
+        if STACKS_SIGNAL is not None:
+            self.signal(STACKS_SIGNAL)
+            # The process does not tell when it has written its stacks.
+            time.sleep(DUMP_TIME)
+        self.signal(signal.SIGKILL)
+        self.is_hung = True
 
     def leave_place(self) -> SpawnProcess:
         """Return the process, which retires; another process may start in this place."""
@@ -111,27 +138,20 @@ class Child:
     def start(self, context: SpawnContext, main: ChildMain, arguments: dict[str, Any]) -> None:
         """Start a new process in this place."""
         self._has_begun, self._handles_signals, self._retires, self.problem = False, False, False, ""
+        self.silent_seconds, self._is_watched, self.is_hung = 0.0, False, False
         self.has_started, reports_start = context.Pipe(duplex=False)
         self.process = context.Process(
             target=run_child,
-            args=(main, arguments | self._own_arguments(), reports_start),
+            args=(main, arguments | {"place": self.place, "replaced": self.replaced}, reports_start),
             name=f"graphile-worker-{self.place}",
         )
         self.process.start()
         reports_start.close()
 
-    def _own_arguments(self) -> dict[str, Any]:
-        overdue, self.overdue = self.overdue, None
-        records = None if self.watch is None else self.watch.records.path
-        return {"place": self.place, "records": records, "overdue": overdue, "replaced": self.replaced}
-
     def _close(self) -> None:
         if self.has_started is not None:
             self.has_started.close()
             self.has_started = None
-        if self.watch is not None:
-            self.watch.close()
-            self.watch = None
 
     def signal(self, number: int) -> None:
         if self.process is not None:
@@ -144,15 +164,15 @@ class Child:
         had_started = self.has_begun()
         self._note_replaced(process, had_started)
         self._close()
-        was_quick = self.overdue is None and (now - self.started_at < QUICK_DEATH or not had_started)
+        was_quick = now - self.started_at < QUICK_DEATH or not had_started
         self.quick_deaths = self.quick_deaths + 1 if was_quick else 0
         self.failed_starts = 0 if had_started else self.failed_starts + 1
         delay = min(LONGEST_BACKOFF, 0.1 * 2 ** min(self.quick_deaths, 10)) if self.quick_deaths else 0.0
         self.start_after = now + delay
 
     def _note_replaced(self, process: SpawnProcess | None, had_started: bool) -> None:
-        if self.overdue is not None:
-            self.replaced = {"cause": "time_limit", "job_ids": [run.job_id for run in self.overdue.runs]}
+        if self.is_hung:
+            self.replaced = {"cause": "hung"}
         elif had_started or self.replaced is None:
             self.replaced = {"cause": "ended"}
         self.replaced["former_pid"] = None if process is None else process.pid
@@ -166,31 +186,36 @@ def send_signal(process: SpawnProcess, number: int) -> None:
             os.kill(process.pid, number)
 
 
-def run_child(main: ChildMain, arguments: dict[str, Any], reports_start: Connection) -> None:
+def run_child(main: ChildMain, arguments: dict[str, Any], supervisor: Connection) -> None:
     """Run ``main`` in the new process, and end the process.
 
     The process leaves the process group of the terminal: the supervisor passes on the signals of the terminal.
     """
     os.setpgid(0, 0)
     request = StopState()
-    request.on_started = lambda: _send(reports_start, STARTED)
-    request.on_retiring = lambda: _send(reports_start, RETIRES)
+    request.on_started = lambda: send(supervisor, STARTED)
+    request.on_retiring = lambda: send(supervisor, RETIRES)
+    if STACKS_SIGNAL is not None:
+        # Without a standard error, there is nowhere to write to.
+        with contextlib.suppress(AttributeError, OSError, RuntimeError, ValueError):
+            faulthandler.register(STACKS_SIGNAL, file=sys.stderr, all_threads=True)
     # The supervisor may send its second signal when this process calls its exit handlers, which it must not end.
     with handled_signals(request, afterwards={signal.SIGQUIT: signal.SIG_IGN}):
-        _send(reports_start, HANDLES_SIGNALS)
+        send(supervisor, HANDLES_SIGNALS)
         django.setup()
         collect_less_often()
         _stop_with_parent(request)
         try:
-            code = main(request, arguments)
+            code = main(request, arguments | {"supervisor": supervisor})
         except GraphileWorkerError as error:
-            _send(reports_start, str(error))
+            send(supervisor, str(error))
             code = error.exit_code
     end_process(request, code)
     raise SystemExit(code)
 
 
-def _send(connection: Connection, message: str) -> None:
+def send(connection: Connection, message: str) -> None:
+    """Send a message to the supervisor, from any thread: the system writes one so short at once."""
     # A supervisor that was killed in the meantime reads nothing; _stop_with_parent() stops this child then.
     with contextlib.suppress(OSError):
         connection.send(message)

@@ -1,7 +1,7 @@
-"""``runworker --health-file``: a file that is rewritten while the process is healthy, for a container's probe.
+"""The health of a process: reported to its supervisor, and written to the file of ``runworker --health-file``.
 
-A separate thread writes the file, also while the database does not answer: the worker waits for the database by itself,
-and a restart would only interrupt the jobs that run.
+A process is healthy while its threads can run and no part of its workers has died, also while the database does not
+answer: the worker waits for the database by itself, and a restart would only interrupt the jobs that run.
 """
 
 from __future__ import annotations
@@ -11,14 +11,16 @@ import logging
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from multiprocessing.connection import Connection
 from pathlib import Path
 from time import time
 
 from django_graphile_worker.exceptions import GraphileWorkerError
+from django_graphile_worker.worker.process.child import ENDS, HEALTHY, send
 from django_graphile_worker.worker.runner import Runner
 from django_graphile_worker.worker.service import Service
 
-INTERVAL = 5.0
+LONGEST_INTERVAL = 5.0
 INTERVAL_UNTIL_READY = 0.5
 # O_NOFOLLOW does not exist on Windows.
 NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
@@ -26,23 +28,34 @@ NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
 logger = logging.getLogger("django_graphile_worker.worker")
 
 
-class HealthFile(Service):
-    """A service that rewrites the file every few seconds while no part of the worker has died."""
+def interval(valid_seconds: float) -> float:
+    """Return the seconds between two reports of a process that counts as healthy for so long after each."""
+    return min(LONGEST_INTERVAL, valid_seconds / 4)
 
-    name = "health-file"
 
-    def __init__(self, path: Path, runners: Sequence[Runner]) -> None:
+class Health(Service):
+    """A service that reports every few seconds that no part of the workers has died."""
+
+    name = "health"
+
+    def __init__(self, path: Path | None, runners: Sequence[Runner], supervisor: Connection | None = None) -> None:
         super().__init__(on_trouble=self._log_trouble)
         self._path = path
         self._runners = runners
+        self._supervisor = supervisor
+        # What other workers do with a process that is silent for so long: they recover its jobs.
+        self._valid_seconds = max(runner.settings.worker_timeout for runner in runners)
         self._has_logged = False
 
     def step(self) -> float:
+        seconds = interval(self._valid_seconds)
         # Another process takes the place of a process that retires, and writes the file.
         if any(runner.parts.dead() or runner.is_retiring for runner in self._runners):
-            return INTERVAL
+            return seconds
+        if self._supervisor is not None:
+            send(self._supervisor, HEALTHY)
         self.write()
-        return INTERVAL if self._is_ready else INTERVAL_UNTIL_READY
+        return seconds if self._is_ready else min(seconds, INTERVAL_UNTIL_READY)
 
     @property
     def _is_ready(self) -> bool:
@@ -50,12 +63,14 @@ class HealthFile(Service):
 
     def write(self) -> None:
         """Replace the file in one step: a reader never sees half of it."""
+        if self._path is None:
+            return
         content = {
             "pid": os.getpid(),
             "worker_ids": [runner.parts.worker_id for runner in self._runners],
             "is_ready": self._is_ready,
             "written_at": time(),
-            "valid_seconds": max(runner.settings.worker_timeout for runner in self._runners),
+            "valid_seconds": self._valid_seconds,
         }
         draft = self._path.with_name(f".{self._path.name}.{os.getpid()}")
         # Others may write to the directory. A draft may be that of a process that died, or a link to another file.
@@ -65,6 +80,10 @@ class HealthFile(Service):
         draft.replace(self._path)
 
     def close(self) -> None:
+        if self._supervisor is not None:
+            send(self._supervisor, ENDS)
+        if self._path is None:
+            return
         with suppress(OSError, ValueError):
             if json.loads(self._path.read_text(encoding="utf-8"))["pid"] == os.getpid():
                 self._path.unlink()
@@ -76,15 +95,12 @@ class HealthFile(Service):
 
 
 @contextmanager
-def kept_up(path: Path | None, runners: Sequence[Runner]) -> Iterator[None]:
-    """Rewrite the file inside the block, and remove it at the end.
+def reported(path: Path | None, runners: Sequence[Runner], supervisor: Connection | None = None) -> Iterator[None]:
+    """Report the health inside the block, and remove the file at the end.
 
     Raises GraphileWorkerError when the file cannot be written.
     """
-    if path is None:
-        yield
-        return
-    health = HealthFile(path, runners)
+    health = Health(path, runners, supervisor)
     try:
         health.write()
     except OSError as error:

@@ -63,17 +63,17 @@ class Plan(Frozen):
             arguments=("--database", "--installation"),
         )
 
-    def watch_grace(self, places: Iterable[Place]) -> float | None:
-        """Return the seconds that a process needs to stop a run at its deadline; None if no supervisor watches it.
+    def needs_supervisor(self, places: Iterable[Place]) -> bool:
+        """Return True if the process has to run under a supervisor.
 
-        A process that cannot stop a run must be replaced, which takes a supervisor. A worker that only drains ends soon
-        anyway, and under --reload another process watches the worker.
+        A process that cannot stop a run at its deadline must be replaced, which takes a supervisor. A worker that only
+        drains ends soon anyway, and under --reload another process watches the worker.
         """
-        settings = [place.settings for place in places]
-        has_limits = tasks.has_time_limits or any(each.timeout is not None for each in settings)
-        if self.once or self.reload or not has_limits:
-            return None
-        return max(each.stop_grace for each in settings)
+        if self.processes > 1:
+            return True
+        if self.once or self.reload:
+            return False
+        return tasks.has_time_limits or any(place.settings.timeout is not None for place in places)
 
     def _changed(self, settings: conf.Settings) -> conf.Settings:
         overrides = {**self.overrides, "processes": 1} if self.reload else self.overrides

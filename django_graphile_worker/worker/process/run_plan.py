@@ -5,22 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psycopg
 
 from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.worker.process.banner import banner
 from django_graphile_worker.worker.process.console_log import set_up_logging, write_log
+from django_graphile_worker.worker.process.health_file import reported
 from django_graphile_worker.worker.process.plan import Plan
 from django_graphile_worker.worker.process.runner_group import build_runners
 from django_graphile_worker.worker.process.signal_handlers import handled_signals
 from django_graphile_worker.worker.process.worker_process import run_until_drained, run_until_stopped, run_with_signals
 from django_graphile_worker.worker.runner import Runner
 from django_graphile_worker.worker.stop_request import StopState
-
-if TYPE_CHECKING:
-    from django_graphile_worker.worker.overdue.watch import Overdue
 
 Say = Callable[[str], None]
 
@@ -45,12 +43,9 @@ def run_children(plan: Plan, request: StopState) -> int:
     # Late import: the supervisor loads multiprocessing, 5 ms that a single process does not need.
     from django_graphile_worker.worker.process.supervisor import Supervisor
 
+    worker_timeout = max(place.settings.worker_timeout for place in plan.places())
     supervisor = Supervisor(
-        plan.processes,
-        run_as_child,
-        {"plan": plan},
-        replaces=not plan.once,
-        watch_grace=plan.watch_grace(plan.places()),
+        plan.processes, run_as_child, {"plan": plan}, worker_timeout=worker_timeout, replaces=not plan.once
     )
     with _written_log(), handled_signals(request):
         return supervisor.run(request)
@@ -66,44 +61,15 @@ def run_as_child(request: StopState, arguments: dict[str, Any]) -> int:
     runners = _build(plan)
     for runner in runners:
         runner.parts.replaced_process = arguments.get("replaced")
-    _record_runs(runners, arguments.get("records"))
-    if arguments.get("overdue") is not None:
-        _end_overdue_runs(runners, request, arguments["overdue"])
     path = plan.health_file
     if path and plan.processes > 1:
         # Each child writes a health file of its own: PATH.0, PATH.1 and so on.
         path = f"{path}.{arguments.get('place', 0)}"
-    with _written_log(), _database_errors_in_a_sentence(), _health_file(path, runners):
+    health = reported(Path(path) if path else None, runners, arguments["supervisor"])
+    with _written_log(), _database_errors_in_a_sentence(), health:
         if plan.once:
             return run_until_drained(runners, request)
         return run_until_stopped(runners, request, waits=plan.waits)
-
-
-def _record_runs(runners: list[Runner], path: str | None) -> None:
-    """Have the supervisor see the runs that have a time limit."""
-    if path is None:
-        return
-    # Late import: most projects have no time limits.
-    from django_graphile_worker.worker.overdue.run_records import RunRecordsWriter
-
-    writer = RunRecordsWriter(path)
-    for number, runner in enumerate(runners):
-        runner.parts.record_runs(writer.of_worker(number))
-
-
-def _end_overdue_runs(runners: list[Runner], request: StopState, overdue: Overdue) -> None:
-    """After the start, end the runs that the process before this could not stop, and return its other jobs."""
-    # Late import: few processes follow a process that was killed at a deadline.
-    from django_graphile_worker.worker.overdue.end_of_runs import EndOfRuns
-
-    report_start = request.on_started
-
-    def begin() -> None:
-        report_start()
-        for number, runner in enumerate(runners):
-            EndOfRuns(runner.parts, overdue, number).start()
-
-    request.on_started = begin
 
 
 def _build(plan: Plan) -> list[Runner]:
@@ -124,10 +90,7 @@ def _health_file(path: str, runners: list[Runner]) -> Iterator[None]:
     if not path:
         yield
         return
-    # Late import: most workers have no health file.
-    from django_graphile_worker.worker.process.health_file import kept_up
-
-    with kept_up(Path(path), runners):
+    with reported(Path(path), runners):
         yield
 
 

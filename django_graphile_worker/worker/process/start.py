@@ -64,7 +64,7 @@ def _run(plan: Plan, say: Say, request: StopState) -> int:
     from django_graphile_worker.worker.fetching.preconnect import preconnected
 
     places = plan.places()
-    is_alone = plan.processes == 1 and plan.watch_grace(places) is None
+    is_alone = not plan.needs_supervisor(places)
     with ExitStack() as connections_ahead:
         for place in places if is_alone else ():
             connections_ahead.enter_context(preconnected([place.using], place.settings))

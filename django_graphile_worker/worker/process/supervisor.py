@@ -11,17 +11,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import wait
 from multiprocessing.context import SpawnProcess
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from django_graphile_worker.durations import readable_duration
 from django_graphile_worker.exceptions import BreakingMigrationError, GraphileWorkerError
 from django_graphile_worker.worker.process import stack_dump
-from django_graphile_worker.worker.process.child import Child, ChildMain, send_signal
+from django_graphile_worker.worker.process.child import DUMP_TIME, Child, ChildMain, send_signal
+from django_graphile_worker.worker.process.health_file import interval
 from django_graphile_worker.worker.process.signal_handlers import DUMP_SIGNAL
 from django_graphile_worker.worker.process.worker_process import exit_code
 from django_graphile_worker.worker.stop_request import StopState
-
-if TYPE_CHECKING:
-    from django_graphile_worker.worker.overdue.watch import OverdueWatch
 
 logger = logging.getLogger("django_graphile_worker.worker")
 
@@ -32,10 +31,6 @@ FAILED_START_LIMIT = 5
 CANNOT_START = 70
 # At most this many retired processes may finish their jobs in their own time. The oldest of more is stopped.
 MOST_RETIRED = 4
-# Seconds between two looks at the runs of the children, if runs have a time limit.
-LOOK_INTERVAL = 0.1
-# Seconds that a child has to write its stacks before the next child begins.
-DUMP_TIME = 0.1
 
 
 class Supervisor:
@@ -47,16 +42,18 @@ class Supervisor:
         main: ChildMain,
         arguments: dict[str, Any],
         *,
+        worker_timeout: float,
         replaces: bool = True,
-        watch_grace: float | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._main = main
         self._arguments = arguments
         self._replaces = replaces
-        # Seconds that a child needs to stop a run at its deadline; None if no run has a time limit.
-        self._watch_grace = watch_grace
+        # A child that has not been healthy for so long is killed. Its lease is over, and others recover its jobs.
+        self._worker_timeout = worker_timeout
+        self._interval = interval(worker_timeout)
         self._clock = clock
+        self._watched_at = clock()
         self._context = multiprocessing.get_context("spawn")
         self.children = [Child(place) for place in range(processes)]
         # Processes that run no more jobs than they have begun, the oldest first. Others have their places.
@@ -114,21 +111,35 @@ class Supervisor:
         request.drain()
         self._pass_on()
         self._forget_ended()
+        self._kill_hung()
         for child in self.children:
             self._attend(child)
 
-    def _timeout(self) -> float | None:
-        """Return the seconds until a child has to be started, or the runs of the children have to be looked at."""
-        waiting = [child for child in self.children if not child.process]
-        soonest = min((child.start_after for child in waiting), default=None)
-        timeout = None if soonest is None or not self._replaces else max(soonest - self._clock(), 0.0)
-        if self._watch_grace is None:
-            return timeout
-        return LOOK_INTERVAL if timeout is None else min(timeout, LOOK_INTERVAL)
+    def _timeout(self) -> float:
+        """Return the seconds until a child has to be started, or the health of the children has to be checked."""
+        waiting = [child.start_after for child in self.children if not child.process] if self._replaces else []
+        return min([max(start_after - self._clock(), 0.0) for start_after in waiting], default=self._interval)
+
+    def _kill_hung(self) -> None:
+        """Kill the children that have not reported for the timeout that they are healthy.
+
+        Either none of their threads can run, as while a job keeps the lock of the interpreter, or a part has died.
+        """
+        now = self._clock()
+        # Time in which this process did not run itself does not count: its children may have been suspended with it.
+        seconds, self._watched_at = min(now - self._watched_at, self._interval), now
+        for child in self.children:
+            child.note_seconds(seconds)
+            if child.silent_seconds >= self._worker_timeout and child.is_alive and not child.is_hung:
+                logger.warning(
+                    "Worker process %s has not been healthy for %s: killing it.",
+                    child.process.pid if child.process else None,
+                    readable_duration(self._worker_timeout),
+                )
+                child.kill()
 
     def _attend(self, child: Child) -> None:
         if child.is_alive:
-            self._end_overdue(child)
             if child.retires:
                 self._retire(child)
             return
@@ -136,17 +147,6 @@ class Supervisor:
             self._note_death(child)
         if self._replaces and not self._has_given_up and self._clock() >= child.start_after:
             self._start(child)
-
-    def _end_overdue(self, child: Child) -> None:
-        """Kill a child that cannot stop a run at its deadline, because a job keeps its threads from running."""
-        runs = child.watch.find() if child.watch is not None else []
-        if child.watch is not None and child.process is not None and runs:
-            ids = ", ".join(str(run.job_id) for run in runs)
-            jobs = "job" if len(runs) == 1 else "jobs"
-            logger.warning(
-                "Worker process %s cannot stop the %s %s at its deadline: killing it.", child.process.pid, jobs, ids
-            )
-            child.overdue = child.watch.end(child.process, runs)
 
     def _retire(self, child: Child) -> None:
         """Start another process in the place of a child that runs no more jobs than it has begun."""
@@ -192,22 +192,8 @@ class Supervisor:
             logger.warning("Worker process %s ended with exit code %s%s; replacing it.", pid, child.exit_code, why)
 
     def _start(self, child: Child) -> None:
-        if self._watch_grace is not None:
-            child.watch = self._new_watch(self._watch_grace)
         child.start(self._context, self._main, self._arguments)
         child.started_at = self._clock()
-
-    def _new_watch(self, grace: float) -> OverdueWatch | None:
-        # Late import: most projects have no time limits.
-        from django_graphile_worker.worker.overdue.watch import OverdueWatch
-
-        try:
-            return OverdueWatch(grace)
-        except OSError as error:
-            logger.warning(
-                "Jobs that keep the lock of the interpreter cannot be stopped: no temporary file (%s).", error
-            )
-            return None
 
     def _stop(self, request: StopState) -> int:
         number = request.signal_number or signal.SIGTERM
@@ -220,7 +206,8 @@ class Supervisor:
                 self._signal_all(signal.SIGQUIT)
             request.drain()
             self._pass_on()
-            wait([*alive, request.fileno()], 1.0)
+            wait([*alive, request.fileno()], min(self._interval, 1.0))
+            self._kill_hung()
         codes = [process.exitcode for process in self._processes()]
         if not self._replaces:
             codes += [child.exit_code for child in self.children if not child.process]

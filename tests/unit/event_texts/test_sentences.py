@@ -73,8 +73,8 @@ def text(kind: str, subject: str = "web-1", *, number: int = 1, recovered: Any =
             "Worker process replaced: web-1, process 5 ended with exit code 3. 4 times.",
         ),
         (
-            text("process_replaced", cause="time_limit", former_pid=5, job_ids=[12]),
-            "Worker process replaced: web-1, process 5. Job #12 did not stop at its time limit.",
+            text("process_replaced", cause="hung", exit_code=-9, former_pid=5),
+            "Worker process replaced: web-1, process 5 hung and was killed.",
         ),
         (
             text("process_replaced", cause="job_does_not_stop", former_pid=5),

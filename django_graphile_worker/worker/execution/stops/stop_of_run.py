@@ -28,8 +28,6 @@ class StopOfRun:
         self._lock = threading.RLock()
         # Whether the run has ended although its thread has not.
         self.is_without_thread = False
-        # Whether its process was killed because of it, and another process ends the run.
-        self.is_without_process = False
         # Where the task was when the stop began.
         self.stack_text = ""
 

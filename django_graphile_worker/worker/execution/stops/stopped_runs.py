@@ -26,9 +26,5 @@ def timeout_error(stopping: StopOfRun, error: BaseException) -> BaseException:
 def remark(stopping: StopOfRun) -> str:
     """Return where the task was at its deadline, and whether it stopped."""
     where = f"At the deadline the task was here:\n{stopping.stack_text}" if stopping.stack_text else ""
-    left = ""
-    if stopping.is_without_process:
-        left = "It kept every thread of its process from running: the process was killed."
-    elif stopping.is_without_thread:
-        left = "It did not stop: the run ended without its thread."
+    left = "It did not stop: the run ended without its thread." if stopping.is_without_thread else ""
     return "\n".join(filter(None, (left, where)))

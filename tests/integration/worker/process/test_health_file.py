@@ -12,7 +12,7 @@ import pytest
 
 from django_graphile_worker import probe
 from django_graphile_worker.exceptions import GraphileWorkerError
-from django_graphile_worker.worker.process.health_file import HealthFile, kept_up
+from django_graphile_worker.worker.process.health_file import Health, reported
 from tests.support.stepped_worker import Build, stepped_workers
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -32,7 +32,7 @@ def runner() -> Iterator[Build]:
 def test_a_part_whose_thread_died__makes_the_health_file_old(runner: Build, tmp_path: Path) -> None:
     stepped = runner.runner()
     worker = stepped.parts
-    health = HealthFile(tmp_path / "health", [stepped])
+    health = Health(tmp_path / "health", [stepped])
     assert health.step() == 5.0
     assert probe.problems(str(tmp_path / "health"), must_be_ready=True) == []
     (tmp_path / "health").unlink()
@@ -50,7 +50,7 @@ def test_a_health_file_in_a_directory_of_others__follows_no_link(runner: Build, 
         other.write_text("precious")
         link.unlink(missing_ok=True)
         link.symlink_to(other)
-        HealthFile(path, [runner.runner()]).write()
+        Health(path, [runner.runner()]).write()
         assert other.read_text() == "precious"
         assert not path.is_symlink()
         assert probe.problems(str(path)) == []
@@ -60,5 +60,5 @@ def test_a_health_file_that_cannot_be_written__is_an_error_at_the_start(runner: 
     with pytest.raises(
         GraphileWorkerError, match=r"^--health-file: expected a file that can be written, got '.*/no/h'"
     ):
-        with kept_up(tmp_path / "no" / "h", [runner.runner()]):
+        with reported(tmp_path / "no" / "h", [runner.runner()]):
             raise AssertionError("it must not begin")

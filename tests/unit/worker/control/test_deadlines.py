@@ -6,7 +6,6 @@ import math
 import threading
 from collections.abc import Callable
 
-from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.worker.control.deadlines import Deadlines
 from django_graphile_worker.worker.execution.job_run import JobRun
 from django_graphile_worker.worker.execution.stops.stop_of_run import StopOfRun
@@ -15,32 +14,13 @@ from tests.conftest import WAIT_TIMEOUT
 from tests.support.slot import make_claim
 
 
-class Records:
-    """The records that a process shares with its supervisor."""
-
-    def __init__(self) -> None:
-        self.open: dict[int, tuple[int, float]] = {}
-
-    def note_worker(self, worker_id: str) -> None:
-        pass
-
-    def begin(self, claim: Claim, deadline: float) -> int:
-        self.open[claim.id] = claim.id, deadline
-        return claim.id
-
-    def end(self, number: int) -> None:
-        del self.open[number]
-
-
 def run_of(job_id: int) -> JobRun:
     return JobRun(make_claim(id=job_id), 0.0)
 
 
-def unstarted(
-    on_deadline: Callable[[JobRun, float], None], now: list[float], records: Records | None = None
-) -> Deadlines:
+def unstarted(on_deadline: Callable[[JobRun, float], None], now: list[float]) -> Deadlines:
     """Return deadlines whose thread never starts, with a clock that the test sets."""
-    deadlines = Deadlines(on_deadline, records=records, clock=lambda: now[0])
+    deadlines = Deadlines(on_deadline, clock=lambda: now[0])
     deadlines._thread = threading.current_thread()
     return deadlines
 
@@ -77,18 +57,6 @@ def test_a_run_that_stops_already__is_not_reported_again() -> None:
     run.stopping = StopOfRun(Stop(kind="cancelled"))
     now[0] = 2.0
     assert (deadlines.check(), reported) == (math.inf, [])
-
-
-def test_records__stay_from_the_begin_to_the_end_of_a_run() -> None:
-    now, records = [0.0], Records()
-    deadlines = unstarted(lambda run, seconds: None, now, records)
-    run = run_of(7)
-    deadlines.begin(run, 1.0)
-    now[0] = 2.0
-    deadlines.check()
-    assert records.open == {7: (7, 1.0)}, "the supervisor must see a run that its process fails to stop"
-    deadlines.end(run)
-    assert records.open == {}
 
 
 def test_thread__wakes_for_an_earlier_deadline() -> None:

@@ -53,24 +53,26 @@ def test_worker_under_reload__is_known_by_its_environment(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(
-    ("settings", "plan", "grace"),
+    ("settings", "plan", "is_needed"),
     [
-        ({}, Plan(), None),
-        ({"TIMEOUT": 30}, Plan(), 0.5),
-        ({"TIMEOUT": 30, "STOP_GRACE": 2}, Plan(), 2.0),
-        ({"TIMEOUT": 30}, Plan(once=True), None),
-        ({"TIMEOUT": 30}, Plan(reload=True), None),
+        ({}, Plan(), False),
+        ({"PROCESSES": 2}, Plan(), True),
+        ({"PROCESSES": 2}, Plan(once=True), True),
+        ({"PROCESSES": 2}, Plan(reload=True), False),
+        ({"TIMEOUT": 30}, Plan(), True),
+        ({"TIMEOUT": 30}, Plan(once=True), False),
+        ({"TIMEOUT": 30}, Plan(reload=True), False),
     ],
 )
-def test_supervisor__is_needed_if_runs_have_a_time_limit(
-    settings: dict[str, int], plan: Plan, grace: float | None
+def test_supervisor__is_needed_for_several_processes_or_if_runs_have_a_time_limit(
+    settings: dict[str, int], plan: Plan, is_needed: bool
 ) -> None:
     with override_settings(GRAPHILE_WORKER=settings), tasks.isolated() as registry:
         registry.has_time_limits = False
-        assert plan.watch_grace(plan.places()) == grace
+        assert plan.needs_supervisor(plan.places()) == is_needed
 
 
 def test_time_limit_of_a_single_task__needs_a_supervisor() -> None:
     with tasks.isolated():
         task("limited", timeout=5)(lambda payload: None)
-        assert Plan().watch_grace(Plan().places()) == 0.5
+        assert Plan().needs_supervisor(Plan().places())
