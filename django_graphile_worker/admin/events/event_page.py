@@ -19,7 +19,7 @@ from django_graphile_worker.admin import audit, databases, formatting
 from django_graphile_worker.admin.events import audit_log
 from django_graphile_worker.admin.events.event_text import EventText
 from django_graphile_worker.admin.pages import PageAdmin, explain_database_errors, require_post
-from django_graphile_worker.event_texts.sentences import GROUPS, KINDS
+from django_graphile_worker.event_texts import GROUPS, KINDS
 from django_graphile_worker.models import Event
 from django_graphile_worker.sql import events as sql_events
 from django_graphile_worker.sql.inspection import events

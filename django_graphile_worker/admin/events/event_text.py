@@ -15,8 +15,7 @@ from django_graphile_worker import models
 from django_graphile_worker.admin import formatting
 from django_graphile_worker.admin.pages import PageAdmin
 from django_graphile_worker.admin.search.search_query import SearchTerm
-from django_graphile_worker.event_texts.sentence import Name, Sentence, Style
-from django_graphile_worker.event_texts.sentences import describe
+from django_graphile_worker.event_texts import Name, Sentence, Style, describe
 from django_graphile_worker.sql.codecs import naive
 from django_graphile_worker.sql.inspection.events import LoggedEvent
 

@@ -11,8 +11,7 @@ from django.core.management.base import CommandParser
 from django.utils import translation
 
 from django_graphile_worker.durations import readable_duration
-from django_graphile_worker.event_texts.sentence import Style
-from django_graphile_worker.event_texts.sentences import GROUPS, KINDS, describe
+from django_graphile_worker.event_texts import GROUPS, KINDS, Style, describe
 from django_graphile_worker.management.operator import arguments, times
 from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.tables import Column

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from django_graphile_worker.durations import readable_duration
-from django_graphile_worker.event_texts.sentence import Style
-from django_graphile_worker.event_texts.sentences import GROUPS, KINDS, describe
+from django_graphile_worker.event_texts import GROUPS, KINDS, Style, describe
 from django_graphile_worker.sql.inspection.events import LoggedEvent
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
