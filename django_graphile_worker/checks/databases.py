@@ -1,15 +1,13 @@
-"""Checks of the databases that contain the jobs. Only `check_installation` opens a connection."""
+"""Checks of the databases that contain the jobs. They open no connection."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from django.core.checks import CheckMessage, Error, Warning  # noqa: A004 - Django's names
 from django.core.exceptions import ImproperlyConfigured
 from django.db import DEFAULT_DB_ALIAS, connections, router
-from django.db import Error as DatabaseError
 
 from django_graphile_worker import conf, routing
 from django_graphile_worker.checks.configuration import setting_name, valid_places, valid_settings
@@ -64,7 +62,7 @@ def _postgresql_connection(alias: str) -> BaseDatabaseWrapper | None:
     return connection if connection.vendor == "postgresql" else None
 
 
-def _places_with_connections() -> list[tuple[Place, BaseDatabaseWrapper]]:
+def places_with_connections() -> list[tuple[Place, BaseDatabaseWrapper]]:
     """Return each place with Django's connection, not opened. `check_engine` reports the places that have none."""
     found = [(place, _postgresql_connection(place.using)) for place in valid_places() if place.using in connections]
     return [(place, connection) for place, connection in found if connection is not None]
@@ -137,9 +135,7 @@ def _different_databases(routed: str, database: str) -> CheckMessage:
 
 def check_pool(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
     """Check that a pool has a connection for each job that runs at the same time."""
-    return [
-        message for place, connection in _places_with_connections() for message in _check_pool_of(place, connection)
-    ]
+    return [message for place, connection in places_with_connections() for message in _check_pool_of(place, connection)]
 
 
 def _check_pool_of(place: Place, connection: BaseDatabaseWrapper) -> list[CheckMessage]:
@@ -158,20 +154,3 @@ def _check_pool_of(place: Place, connection: BaseDatabaseWrapper) -> list[CheckM
             id="graphile_worker.W002",
         )
     ]
-
-
-def check_installation(
-    app_configs: Any = None, databases: Sequence[str] | None = None, **kwargs: Any
-) -> list[CheckMessage]:
-    """Check the worker schema of each installation in the databases that the command checks."""
-    messages: list[CheckMessage] = []
-    for place, connection in _places_with_connections():
-        if connection.alias not in (databases or ()):
-            continue
-        # Late import: most commands, also runworker, check no database; saves a millisecond of every start.
-        from django_graphile_worker.checks.schema import check_schema
-
-        # Django itself reports a database that cannot be reached.
-        with suppress(DatabaseError):
-            messages += check_schema(connection, place.settings.schema)
-    return messages

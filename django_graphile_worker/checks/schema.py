@@ -1,32 +1,56 @@
-"""Checks of a worker schema in its database: its tables, its migrations table and its functions.
-
-`check_schema` also calls the checks of `rights`, `indexes`, `workers` and `schedules`, if the schema has the tables
-that they need.
-"""
+"""Checks of a worker schema in its database: its tables, functions and indexes, its workers and its schedules."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from django.core.checks import CheckMessage, Error, Warning  # noqa: A004 - Django's names
 from django.db import DEFAULT_DB_ALIAS
+from django.db import Error as DatabaseError
 from django.db.migrations.recorder import MigrationRecorder
 
-from django_graphile_worker import conf, routing
-from django_graphile_worker.checks.indexes import check_indexes
-from django_graphile_worker.checks.rights import check_row_security
-from django_graphile_worker.checks.schedules import check_schedules
-from django_graphile_worker.checks.workers import check_other_workers, check_rust_recovery, check_timeouts
-from django_graphile_worker.exceptions import BreakingMigrationError
-from django_graphile_worker.sql.errors import not_installed
-from django_graphile_worker.sql.install import catalog, installer
+from django_graphile_worker import conf, project_crontab, registry, routing
+from django_graphile_worker.checks.databases import places_with_connections
+from django_graphile_worker.exceptions import BreakingMigrationError, ConfigurationError
+from django_graphile_worker.models.schedule_tasks import find_task
+from django_graphile_worker.schedules.validation import mistakes_in
+from django_graphile_worker.sql import row_security, workers
+from django_graphile_worker.sql.errors import not_installed, not_permitted
+from django_graphile_worker.sql.inspection.other_workers import other_workers
+from django_graphile_worker.sql.install import catalog, indexes, installer
 from django_graphile_worker.sql.migrations_ledger import LEDGER, refuse_breaking_migration
+from django_graphile_worker.sql.schedules import summaries
+from django_graphile_worker.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
 
+
 REQUIRED_RELATIONS = {"_private_jobs", "_private_job_queues", "_private_tasks", "_private_known_crontabs", "jobs"}
+# Tables that only this package has. Without them, the migrations that create the indexes have not run.
+OWN_RELATIONS = {"_private_workers", "_private_statistics"}
+# The functions by which workers of graphile_worker for Rust find and take the jobs of others. Its migration 22 makes
+# recover_dead_worker_jobs again, which alone takes nothing.
+RUST_RECOVERY = ("worker_heartbeat", "list_orphan_locked_workers")
+# How many messages about schedules of each kind are returned, and how many names one message lists.
+MAX_MESSAGES = 20
+MAX_NAMES = 10
+
+
+def check_installation(
+    app_configs: Any = None, databases: Sequence[str] | None = None, **kwargs: Any
+) -> list[CheckMessage]:
+    """Check the worker schema of each installation in the databases that the command checks."""
+    messages: list[CheckMessage] = []
+    for place, connection in places_with_connections():
+        if connection.alias in (databases or ()):
+            # Django itself reports a database that cannot be reached.
+            with suppress(DatabaseError):
+                messages += check_schema(connection, place.settings.schema)
+    return messages
 
 
 def check_schema(connection: BaseDatabaseWrapper, schema: str) -> list[CheckMessage]:
@@ -39,17 +63,17 @@ def check_schema(connection: BaseDatabaseWrapper, schema: str) -> list[CheckMess
             # Another migrate may have finished between the two queries: read the schema again after Django's record.
             if not is_migrated or not _is_complete(cursor, schema):
                 return _missing_schema(connection, schema, is_migrated=is_migrated)
-        if hidden := check_row_security(cursor, connection.alias, schema):
+        if hidden := _check_row_security(cursor, connection.alias, schema):
             return hidden
         messages = _check_ledger(cursor, schema)
         # A running migrate is about to do what these checks would advise.
         if not _is_migrating():
             messages += _check_functions(cursor, connection.alias, schema)
-            messages += check_indexes(cursor, connection.alias, schema)
-            messages += check_timeouts(cursor, connection.alias, schema)
-            messages += check_other_workers(cursor, connection.alias, schema)
-            messages += check_rust_recovery(cursor, connection.alias, schema)
-            messages += check_schedules(cursor, connection.alias, schema)
+            messages += _check_indexes(cursor, connection.alias, schema)
+            messages += _check_timeouts(cursor, connection.alias, schema)
+            messages += _check_other_workers(cursor, connection.alias, schema)
+            messages += _check_rust_recovery(cursor, connection.alias, schema)
+            messages += _check_schedules(cursor, connection.alias, schema)
     return messages
 
 
@@ -129,3 +153,153 @@ def _newer_ledger(cursor: Any, schema: str) -> str:
         f" The migrations table has reached {latest}, which is beyond {LEDGER}: graphile_worker for Rust (0.14), which "
         "also replaces functions, or a newer graphile-worker has migrated this schema."
     )
+
+
+def _check_row_security(cursor: Any, alias: str, schema: str) -> list[CheckMessage]:
+    """Check that row-level security hides no table: a hidden table looks empty, and PostgreSQL raises no error."""
+    role, tables = row_security.hidden_tables(cursor, schema=schema)
+    if not tables:
+        return []
+    return [
+        Error(
+            not_permitted(alias, schema, f"got {role!r}, for which {', '.join(tables)} appear empty"),
+            hint=f'"manage.py graphile_worker grants {role} --kind worker" prints the SQL for a role that runs jobs.',
+            id="graphile_worker.E015",
+        )
+    ]
+
+
+def _check_indexes(cursor: Any, alias: str, schema: str) -> list[CheckMessage]:
+    """Check that every index exists and is valid."""
+    if not catalog.relations(cursor, schema=schema) >= OWN_RELATIONS:
+        return []
+    lacking = indexes.lacking_indexes(cursor, schema=schema)
+    if not any(lacking):
+        return []
+    missing, incomplete = (", ".join(names) or "none" for names in lacking)
+    return [
+        Warning(
+            f"The worker schema {schema!r} in the database {alias!r}: expected all its indexes, got some missing "
+            f"({missing}) or incomplete ({incomplete}). With many jobs, finding them is slow.",
+            hint=indexes.REMEDY,
+            id="graphile_worker.W005",
+        )
+    ]
+
+
+def _check_timeouts(cursor: Any, alias: str, schema: str) -> list[CheckMessage]:
+    """Check that all live workers have the same timeout."""
+    if catalog.part(cursor, installer.TABLES, schema=schema) is None:
+        return []
+    timeouts = workers.promised_timeouts(cursor, schema=schema)
+    if len(timeouts) < 2:
+        return []
+    return [
+        Warning(
+            f"The workers of the schema {schema!r} in the database {alias!r}: expected all of them to have the same "
+            f"WORKER_TIMEOUT, got {', '.join(f'{seconds:g}' for seconds in timeouts)} seconds.",
+            hint="Each worker is declared dead after its own timeout. Start all workers with the same settings, unless "
+            "the difference is intended.",
+            id="graphile_worker.W006",
+        )
+    ]
+
+
+def _check_other_workers(cursor: Any, alias: str, schema: str) -> list[CheckMessage]:
+    """Check that no worker of graphile-worker shares the schema while tasks of this project have limits."""
+    if not registry.tasks.has_limits or catalog.part(cursor, installer.TABLES, schema=schema) is None:
+        return []
+    found = other_workers(cursor, schema=schema)
+    if not found:
+        return []
+    limited = sorted(task.identifier for task in registry.tasks if task.limits)
+    return [
+        Warning(
+            f"The schema {schema!r} in the database {alias!r}: expected only workers of this package, as tasks have "
+            f"limits ({', '.join(limited)}), got {', '.join(found)}, not registered.",
+            hint="It is probably a worker of graphile-worker for Node.js, which knows no limits. Make sure that it has "
+            "none of these tasks: the jobs that it runs are neither counted nor kept waiting.",
+            id="graphile_worker.W007",
+        )
+    ]
+
+
+def _check_rust_recovery(cursor: Any, alias: str, schema: str) -> list[CheckMessage]:
+    """Check that no worker of graphile_worker for Rust can take the jobs of workers of this package."""
+    if not catalog.has_functions(cursor, RUST_RECOVERY, schema=schema):
+        return []
+    return [
+        Warning(
+            f"The schema {schema!r} in the database {alias!r} has the functions by which graphile_worker for Rust "
+            f"recovers jobs. A Rust worker that uses them takes every job that has run for five minutes here.",
+            hint='Drop the functions that the guide "Sharing a queue with Node.js" lists. Rust workers can run without '
+            "them.",
+            id="graphile_worker.W009",
+        )
+    ]
+
+
+def _check_schedules(cursor: Any, alias: str, schema: str) -> list[CheckMessage]:
+    """Check that the schedules can fire: each has a task and times that this project can read."""
+    if "_private_schedules" not in catalog.relations(cursor, schema=schema):
+        return []
+    unknown = [named for named in summaries.named_tasks(cursor, schema=schema) if find_task(named.task) is None]
+    messages: list[CheckMessage] = [_unknown_schedule_task(named, alias) for named in unknown[:MAX_MESSAGES]]
+    messages += _check_schedule_times(cursor, alias, schema)
+    return messages + _check_schedule_names(cursor, alias, schema)
+
+
+def _check_schedule_times(cursor: Any, alias: str, schema: str) -> list[CheckMessage]:
+    found: list[CheckMessage] = []
+    for named in summaries.named_times(cursor, schema=schema):
+        values = {"time_zone": named.time_zone, "cron": named.cron}
+        mistakes = mistakes_in(values if named.cron is not None else values | {"interval": "1 s"})
+        found += [_mistaken_schedule(named, alias, field, texts) for field, texts in mistakes.items()]
+    return found[:MAX_MESSAGES]
+
+
+def _check_schedule_names(cursor: Any, alias: str, schema: str) -> list[CheckMessage]:
+    names = summaries.clashes(cursor, _crontab_identifiers(), schema=schema)
+    return [_clashing_names(names, alias)] if names else []
+
+
+def _crontab_identifiers() -> list[str]:
+    try:
+        return [item.name for item in project_crontab.collect(conf.current())]
+    except (ConfigurationError, ValueError):
+        # Another check reports the mistakes of a crontab.
+        return []
+
+
+def _unknown_schedule_task(named: summaries.NamedTask, alias: str) -> CheckMessage:
+    suggestion = did_you_mean(named.task, registry.tasks.identifiers())
+    return Warning(
+        f"{_schedule_subject(named.schedule, named.number, alias)}: expected a task of this project, "
+        f"got {named.task!r}. No worker of this project fires it.",
+        hint=f"{suggestion} Define the task, or change, disable or delete the schedule.".strip(),
+        id="graphile_worker.W011",
+    )
+
+
+def _mistaken_schedule(named: summaries.NamedTimes, alias: str, field: str, texts: Sequence[str]) -> CheckMessage:
+    return Warning(
+        f"{_schedule_subject(named.schedule, named.number, alias)}: {field}: {' '.join(texts)}",
+        hint="Correct the schedule. Until then, no worker fires it.",
+        id="graphile_worker.W012",
+    )
+
+
+def _clashing_names(names: Sequence[str], alias: str) -> CheckMessage:
+    listed = ", ".join(map(repr, names[:MAX_NAMES])) + (" and more" if len(names) > MAX_NAMES else "")
+    return Warning(
+        f"The schedules of the database {alias!r}: expected names that no crontab item has as its identifier, got "
+        f"{listed}. Both fire, and the events and logs of both have the same name.",
+        hint="If the schedule replaces the crontab item, remove the item from the crontab (also from that of a worker "
+        "of Node.js). If not, rename the schedule.",
+        id="graphile_worker.W013",
+    )
+
+
+def _schedule_subject(name: str, number: int, alias: str) -> str:
+    others = f" and {number - 1:,} more" if number > 1 else ""
+    return f"The schedule {name!r}{others} in the database {alias!r}"

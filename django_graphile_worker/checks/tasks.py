@@ -1,7 +1,8 @@
-"""Checks of the registered tasks and of the crontab that names them."""
+"""Checks of the registered tasks, of their limits, and of the crontab that names them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from django.core.checks import CheckMessage, Error, Warning  # noqa: A004 - Django's names
@@ -10,12 +11,18 @@ from django_graphile_worker import conf, registry, signatures
 from django_graphile_worker.checks.configuration import setting_name, valid_places
 from django_graphile_worker.exceptions import CrontabError, InvalidJobError, InvalidTypeError
 from django_graphile_worker.job_options import valid_identifier
+from django_graphile_worker.limits.limit import TaskLimit
 from django_graphile_worker.project_crontab import draft_schedule, is_any_written
 from django_graphile_worker.registry import Task
 from django_graphile_worker.routing import Place
+from django_graphile_worker.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from django_graphile_worker.crontab import CrontabMistake, Draft
+
+
+# A limit, and a task that has it.
+Use = tuple[Task[Any, Any], TaskLimit]
 
 
 def check_tasks(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
@@ -80,12 +87,58 @@ def _mistaken_helpers(task: Task[Any, Any], name: str) -> CheckMessage:
 
 def check_limits(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
     """Check that tasks that share a limit give it the same numbers, and that the setting names limits that exist."""
-    if not registry.tasks.has_limits and not any(place.settings.limits for place in valid_places()):
-        return []
-    # Late import: most projects have no limits.
-    from django_graphile_worker.checks.limits import limit_messages
+    uses_by_name: dict[str, list[Use]] = {}
+    for task in registry.tasks:
+        for limit in task.limits:
+            uses_by_name.setdefault(limit.name, []).append((task, limit))
+    messages = [message for uses in uses_by_name.values() for message in _check_numbers(uses)]
+    return messages + [message for place in valid_places() for message in _check_limits_of(place, uses_by_name)]
 
-    return limit_messages()
+
+def _check_numbers(uses: list[Use]) -> Iterator[CheckMessage]:
+    first_task, first = uses[0]
+    for task, limit in uses[1:]:
+        if (limit.numbers, limit.is_fair) != (first.numbers, first.is_fair):
+            yield Error(
+                f"The limit {limit.name!r}: expected the same numbers in all its tasks, got {_numbers_of(first)} in "
+                f"{first_task.identifier!r}, {first_task.place}, and {_numbers_of(limit)} in {task.identifier!r}, "
+                f"{task.place}.",
+                hint="Write the Limit once and use it in both tasks, or give one of them another name: "
+                "Limit(..., name='...').",
+                obj=task,
+                id="graphile_worker.E022",
+            )
+
+
+def _numbers_of(limit: TaskLimit) -> str:
+    return f"{limit.numbers}{', fair' if limit.is_fair else ''}"
+
+
+def _check_limits_of(place: Place, uses_by_name: dict[str, list[Use]]) -> Iterator[CheckMessage]:
+    for name, numbers in place.settings.limits:
+        setting = f'{setting_name(place, "LIMITS")}["{name}"]'
+        if name not in uses_by_name:
+            close = did_you_mean(name, uses_by_name)
+            yield Warning(
+                f"{setting}: expected the name of a limit, got {name!r}, which no task of this project has. "
+                f"{close}".rstrip(),
+                hint="The name of a limit is its name=, or its template, or the path of its function; without a key, "
+                "the identifier of the task.",
+                id="graphile_worker.W008",
+            )
+        elif not _fits(uses_by_name[name][0][1], dict(numbers)):
+            yield Error(
+                f"{setting}: expected a burst of less than the rate, got {dict(numbers)!r} for the limit "
+                f"{_numbers_of(uses_by_name[name][0][1])}.",
+                hint="Set the rate as well, or a smaller burst.",
+                id="graphile_worker.E023",
+            )
+
+
+def _fits(limit: TaskLimit, numbers: dict[str, Any]) -> bool:
+    """Return whether a burst that the setting has is of use with the rate that counts."""
+    burst = numbers.get("burst")
+    return burst is None or limit.numbers.overridden(numbers).burst is not None
 
 
 def check_crontab(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:

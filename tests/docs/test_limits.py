@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from django_graphile_worker import Limit, LimitedUntil, PayloadError, conf
-from django_graphile_worker.checks.limits import limit_messages
+from django_graphile_worker.checks.tasks import check_limits
 from django_graphile_worker.limits.definitions import definitions
 from django_graphile_worker.limits.keys import keys_of
 from django_graphile_worker.registry import tasks
@@ -38,7 +38,7 @@ def test_keys__are_those_of_the_page(shop: Any) -> None:
     assert keys_of(shop.pack, '{"order": {"account": 42}}') == (("account:{order.account}", "account:42"),)
     assert keys_of(shop.fetch, '{"url": "https://example.org/a"}') == (("host", "example.org"),)
     assert keys_of(shop.export_orders, '{"account": 1}')[-1] == ("export_orders", "export_orders")
-    assert limit_messages() == []
+    assert check_limits() == []
 
 
 def test_missing_field__is_told_as_on_the_page(shop: Any) -> None:

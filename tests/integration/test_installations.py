@@ -31,6 +31,7 @@ from django_graphile_worker import (
     testing,
 )
 from django_graphile_worker.checks import databases as database_checks
+from django_graphile_worker.checks import schema as schema_checks
 from django_graphile_worker.checks import tasks as task_checks
 from django_graphile_worker.exceptions import InvalidTypeError
 from django_graphile_worker.routing import place_of, places_to_serve
@@ -278,7 +279,7 @@ def test_checks__look_at_each_installation(settings: Any, worker_schema: str) ->
         "graphile_worker.E004",
         'Set GRAPHILE_WORKER["lost"]["DATABASE"] to one of these aliases, or correct DATABASE_ROUTERS.',
     )
-    (missing,) = database_checks.check_installation(databases=["default"])
+    (missing,) = schema_checks.check_installation(databases=["default"])
     assert missing.id == "graphile_worker.W001", "migrate mends it"
     assert "not_yet" in missing.msg
     (crontab,) = task_checks.check_crontab()

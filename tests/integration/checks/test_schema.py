@@ -1,4 +1,4 @@
-"""Checks of a worker schema in its database."""
+"""The checks of a worker schema."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from django.core.checks import Error, Warning  # noqa: A004 - Django's names
 from django.core.management import call_command
 from django.db import connection
 
-from django_graphile_worker import add_job
+from django_graphile_worker import add_job, task
+from django_graphile_worker.models import Schedule
+from django_graphile_worker.sql.install.indexes import REMEDY
 from tests.integration.checks.conftest import found
 from tests.support.rows import in_quotes
 
@@ -75,3 +77,138 @@ class TestSchema:
         with connection.cursor() as cursor:
             cursor.execute(f"select id from {in_quotes(worker_schema)}._private_jobs")
             assert cursor.fetchall() == [(job.id,)]
+
+
+@pytest.mark.django_db
+class TestRowSecurity:
+    def test_a_role_that_sees_nothing(self, worker_schema: str) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("create role blind_role")
+            cursor.execute("set local role blind_role")
+        assert found(databases=["default"]) == [
+            Error(
+                f"Expected a role that may use the worker schema '{worker_schema}' in the database 'default', got "
+                "'blind_role', for which _private_job_queues, _private_jobs, _private_tasks appear empty. Row-level "
+                "security hides its tables from every role but their owner: connect as the owner, or let the owner run "
+                'the SQL that "manage.py graphile_worker grants <role>" prints; --kind worker is for workers.',
+                hint='"manage.py graphile_worker grants blind_role --kind worker" prints the SQL for a role that runs '
+                "jobs.",
+                id="graphile_worker.E015",
+            )
+        ]
+
+    @pytest.mark.parametrize(
+        ("policy", "is_blind"),
+        [
+            ("to seeing_role using (true)", False),
+            ("to public using (true)", False),
+            ("for select to group_role using (true)", False),
+            ("for insert to seeing_role with check (true)", True),
+            ("to another_role using (true)", True),
+        ],
+    )
+    def test_a_role_sees_by_policies_of_its_own(self, policy: str, is_blind: bool, worker_schema: str) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("create role group_role; create role another_role")
+            cursor.execute("create role seeing_role in role group_role")
+            for table in ("_private_jobs", "_private_job_queues", "_private_tasks"):
+                cursor.execute(f"create policy seen on {in_quotes(worker_schema)}.{table} {policy}")
+            cursor.execute("set local role seeing_role")
+        expected = ["graphile_worker.E015"] if is_blind else []
+        assert [message.id for message in found(databases=["default"])] == expected
+
+
+@pytest.mark.django_db
+class TestIndexes:
+    @pytest.mark.parametrize(
+        ("statement", "missing", "incomplete"),
+        [
+            ("drop index {schema}.jobs_queued_index", "jobs_queued_index", "none"),
+            (
+                "update pg_index set indisvalid = false where indexrelid = '{schema}.jobs_locked_index'::regclass",
+                "none",
+                "jobs_locked_index",
+            ),
+        ],
+    )
+    def test_an_index_that_is_missing_or_incomplete(
+        self, worker_schema: str, monkeypatch: pytest.MonkeyPatch, statement: str, missing: str, incomplete: str
+    ) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(statement.format(schema=in_quotes(worker_schema)))
+        (warning,) = found(databases=["default"])
+        assert warning == Warning(
+            f"The worker schema '{worker_schema}' in the database 'default': expected all its indexes, got some "
+            f"missing ({missing}) or incomplete ({incomplete}). With many jobs, finding them is slow.",
+            hint=REMEDY,
+            id="graphile_worker.W005",
+        )
+        assert '"manage.py graphile_worker repair"' in REMEDY
+        monkeypatch.setattr(sys, "argv", ["manage.py", "migrate", "graphile_worker"])
+        assert found(databases=["default"]) == []
+
+    def test_indexes_are_not_missed_before_their_migrations(self, worker_schema: str) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(f"drop table {in_quotes(worker_schema)}._private_statistics")
+            cursor.execute(f"drop index {in_quotes(worker_schema)}.jobs_queued_index")
+        assert found(databases=["default"]) == []
+
+
+@pytest.mark.django_db
+class TestTimeouts:
+    def test_workers_with_different_timeouts(self, worker_schema: str) -> None:
+        with connection.cursor() as cursor:
+            table = f"{in_quotes(worker_schema)}._private_workers"
+            cursor.execute(f"insert into {table} (id, timeout_seconds) values ('a', 60), ('b', 60), ('old', null)")
+            cursor.execute(f"insert into {table} values ('dead', now() - interval '1 hour', now(), '{{}}', 9, 3)")
+            assert found(databases=["default"]) == []
+            cursor.execute(f"insert into {table} (id, timeout_seconds) values ('c', 5)")
+        (warning,) = found(databases=["default"])
+        assert warning.id == "graphile_worker.W006"
+        assert warning.msg.endswith("expected all of them to have the same WORKER_TIMEOUT, got 5, 60 seconds.")
+
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def report() -> None:
+    task("report")(lambda payload: None)
+    names = ("nightly", "weekly", "monthly")
+    Schedule.objects.bulk_create([Schedule(name=name, task="report", cron="0 4 * * *") for name in names])
+
+
+def test_schedules_that_can_fire() -> None:
+    assert found(databases=["default"]) == []
+
+
+def test_task_that_is_gone__is_named_once_with_a_suggestion() -> None:
+    Schedule.objects.exclude(name="nightly").update(task="reprot")
+    (warning,) = found(databases=["default"])
+    assert warning.id == "graphile_worker.W011"
+    assert warning.msg.startswith(
+        "The schedule 'monthly' and 1 more in the database 'default': expected a task of this"
+    )
+    assert "'report'" in str(warning.hint)
+    Schedule.objects.update(is_enabled=False)
+    assert found(databases=["default"]) == []
+
+
+def test_times_that_cannot_be_read() -> None:
+    Schedule.objects.filter(name="nightly").update(cron="61 4 * * *")
+    Schedule.objects.filter(name="weekly").update(time_zone="Europe/Berln", cron=None, interval="10")
+    zone, line = sorted(found(databases=["default"]), key=lambda message: message.msg, reverse=True)
+    assert {zone.id, line.id} == {"graphile_worker.W012"}
+    assert "'weekly'" in zone.msg
+    assert "Europe/Berlin" in zone.msg
+    assert "61" in line.msg
+
+
+def test_name_of_a_crontab_item__of_this_project_or_of_another(configure: Any, worker_schema: str) -> None:
+    configure(CRONTAB="0 4 * * * report ?id=nightly")
+    with connection.cursor() as cursor:
+        table = f"{in_quotes(worker_schema)}._private_known_crontabs"
+        cursor.execute(f"insert into {table} (identifier, known_since) values ('weekly', now())")
+    (warning,) = found(databases=["default"])
+    assert warning.id == "graphile_worker.W013"
+    assert "got 'nightly', 'weekly'. Both fire" in warning.msg
