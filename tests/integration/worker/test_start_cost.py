@@ -1,7 +1,4 @@
-"""From ``manage.py runworker`` to the first job: what a worker has to load by then, and what it has not.
-
-Milliseconds differ from run to run and from machine to machine; what they are spent on does not.
-"""
+"""From ``manage.py runworker`` to the first job: what is done by then, and what can wait."""
 
 from __future__ import annotations
 
@@ -11,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -47,49 +43,6 @@ def add_another(payload):
     assert "django_graphile_worker.api" not in sys.modules
     tell_modules.add_job(payload)
 """
-# What the first job of a worker without a crontab, on one process, need not wait for.
-NOT_YET = (
-    "django.contrib",
-    "django.db.migrations",
-    "django.test",
-    "django_graphile_worker.admin",
-    "django_graphile_worker.api",
-    "django_graphile_worker.crontab",
-    "django_graphile_worker.management.operator",
-    "django_graphile_worker.operations",
-    "django_graphile_worker.sql.adding",
-    "django_graphile_worker.sql.cron",
-    "django_graphile_worker.sql.cursor",
-    "django_graphile_worker.sql.install.indexes",
-    "django_graphile_worker.sql.install.catalog",
-    "django_graphile_worker.logs.exc_info",
-    "django_graphile_worker.worker.execution.atomic",
-    "django_graphile_worker.worker.delayed_start",
-    "django_graphile_worker.worker.typed_payloads.converters",
-    "django_graphile_worker.worker.maintenance.cron",
-    "django_graphile_worker.worker.typed_payloads.dataclass_fields",
-    "django_graphile_worker.worker.process.embedded_checks",
-    "django_graphile_worker.worker.execution.error_text",
-    "django_graphile_worker.worker.typed_payloads.containers",
-    "django_graphile_worker.worker.typed_payloads.errors",
-    "django_graphile_worker.worker.typed_payloads.third_party_models",
-    "django_graphile_worker.worker.process.exit",
-    "django_graphile_worker.worker.execution.middleware",
-    "django_graphile_worker.worker.execution.results",
-    "django_graphile_worker.worker.execution.retry",
-    "django_graphile_worker.worker.typed_payloads.scalars",
-    "django_graphile_worker.worker.django_connections.watched_connection",
-    "django_graphile_worker.worker.django_connections.session_changes",
-    "django_graphile_worker.worker.django_connections.session_changing_functions",
-    "django_graphile_worker.worker.django_connections.session_changing_sql",
-    "django_graphile_worker.worker.django_connections.transaction_status",
-    "django_graphile_worker.worker.process.supervisor",
-    "django_graphile_worker.worker.execution.coroutines.coroutine_run",
-    "django_graphile_worker.worker.process.database_errors",
-    "json5",
-    "multiprocessing",
-)
-
 WorkerRun = Callable[..., set[str]]
 
 
@@ -114,13 +67,6 @@ def modules_of_first_job(tmp_path: Path, subprocess_environment: dict[str, str])
         return set(json.loads(told.read_text()))
 
     return run
-
-
-@pytest.mark.django_db(transaction=True)
-def test_the_first_job_waits_for_nothing_that_it_does_not_need(modules_of_first_job: WorkerRun) -> None:
-    loaded = modules_of_first_job()
-    assert all(find_spec(name) for name in NOT_YET), "a name that is no module guards nothing"
-    assert [name for name in NOT_YET if name in loaded] == []
 
 
 @pytest.mark.django_db(transaction=True)
