@@ -28,7 +28,7 @@ from benchmarks.results import Metric, Row, Table  # noqa: E402
 from benchmarks.session import Session  # noqa: E402
 from django_graphile_worker import conf  # noqa: E402
 from django_graphile_worker.crontab import CronItem, Timetable, upcoming  # noqa: E402
-from django_graphile_worker.crontab.draft import parse_crontab  # noqa: E402
+from django_graphile_worker.crontab.parser import parse_crontab  # noqa: E402
 from django_graphile_worker.worker.maintenance.cron import Cron  # noqa: E402
 from testproject import databases  # noqa: E402
 

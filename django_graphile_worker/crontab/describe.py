@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from django_graphile_worker.crontab.fields import DATE, HOUR, MINUTE, MONTH, Field, consecutive_ranges
 from django_graphile_worker.crontab.items import CronItem
-from django_graphile_worker.crontab.patterns import Pattern, parse_pattern
+from django_graphile_worker.crontab.patterns import (
+    DATE,
+    HOUR,
+    MINUTE,
+    MONTH,
+    Field,
+    Pattern,
+    consecutive_ranges,
+    parse_pattern,
+)
 
 _MONTHS = (
     "January", "February", "March", "April", "May", "June",
@@ -14,7 +22,7 @@ _MONTHS = (
 )  # fmt: skip
 WEEKDAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
 # More clock times than this are described as minutes and hours.
-_MOST_TIMES = 6
+_MAX_TIMES = 6
 
 
 class Phrases:
@@ -60,7 +68,7 @@ class _Description:
 
     def _time(self, pattern: Pattern) -> str:
         times = [f"{hour:02}:{minute:02}" for hour in pattern.hours for minute in pattern.minutes[:7]]
-        if pattern.hours != HOUR.all_values and len(times) <= _MOST_TIMES:
+        if pattern.hours != HOUR.all_values and len(times) <= _MAX_TIMES:
             return self.say("At %(times)s", times=self._list(times))
         minutes = self._minutes(pattern)
         if pattern.hours != HOUR.all_values:

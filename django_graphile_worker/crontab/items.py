@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from django_graphile_worker.crontab.time_phrases import parse_time_phrase
-from django_graphile_worker.crontab.zones import load_zone
+from django_graphile_worker.crontab.patterns import FIELDS, Pattern, parse_pattern
+from django_graphile_worker.crontab.times import (
+    Matcher,
+    load_zone,
+    local_minutes,
+    matcher_times,
+    parse_time_phrase,
+    pattern_times,
+)
 from django_graphile_worker.job_options import JobKeyModeOption
+from django_graphile_worker.run_flags import LONGEST_KEEP, RUNS_KEPT, crontab_flag
 
 Match = str | Callable[[datetime], bool]
+# The search for the next time of a callable calls it for each minute, so it ends after this period.
+LOOK_AHEAD = timedelta(days=35)
+# To find the next times of a callable, it would have to be called for each minute.
+KEEP_OF_CALLABLES = timedelta(days=30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,3 +80,115 @@ class CronItem:
     def zone(self) -> ZoneInfo | None:
         """The time zone that ``match`` is written in; None is UTC."""
         return load_zone(self.time_zone) if isinstance(self.time_zone, str) else self.time_zone
+
+
+OnError = Callable[[CronItem, Exception], None]
+
+
+def occurrences(item: CronItem, after: datetime, until: datetime) -> Iterator[datetime]:
+    """Yield the UTC minutes in (after, until] at which an item is due, in order."""
+    if not isinstance(item.match, str):
+        return matcher_times(item.match, item.zone, after, until)
+    times = pattern_times(parse_pattern(item.match), item.zone, after)
+    return itertools.takewhile(lambda instant: instant <= until, times)
+
+
+def upcoming(
+    item: CronItem, after: datetime, count: int = 1, *, look_ahead: timedelta = LOOK_AHEAD
+) -> tuple[datetime, ...]:
+    """Return the next times (UTC) of an item; fewer than ``count`` if a callable is not due within ``look_ahead``."""
+    if isinstance(item.match, str):
+        times = pattern_times(parse_pattern(item.match), item.zone, after)
+    else:
+        times = matcher_times(item.match, item.zone, after, after + look_ahead)
+    return tuple(itertools.islice(times, count))
+
+
+def _raise(item: CronItem, error: Exception) -> None:
+    raise error
+
+
+class Timetable:
+    """All items, indexed so that finding the due items takes as long for thousands of items as for a single item."""
+
+    def __init__(self, items: Iterable[CronItem]) -> None:
+        self.items = tuple(items)
+        grouped: dict[str | None, list[int]] = {}
+        for index, item in enumerate(self.items):
+            zone = item.zone
+            grouped.setdefault(zone.key if zone else None, []).append(index)
+        self._groups = [_Group(self.items, chosen) for chosen in grouped.values()]
+
+    def due(self, minute: datetime, on_error: OnError = _raise) -> tuple[CronItem, ...]:
+        """Return the items that fire at this UTC minute, in the order of ``items``."""
+        chosen = itertools.chain.from_iterable(group.due(minute, on_error) for group in self._groups)
+        return tuple(self.items[index] for index in sorted(chosen))
+
+
+class _Group:
+    """The items of one time zone. A set of items is an integer with a bit for each item."""
+
+    def __init__(self, items: tuple[CronItem, ...], chosen: list[int]) -> None:
+        self._items = items
+        self._zone: ZoneInfo | None = items[chosen[0]].zone
+        self._matchers: list[tuple[int, Matcher]] = []
+        self._by_value: list[list[int]] = [[0] * (kind.largest + 1) for kind in FIELDS]
+        self._either_day = 0
+        for index in chosen:
+            match = items[index].match
+            if isinstance(match, str):
+                self._index(parse_pattern(match), 1 << index)
+            else:
+                self._matchers.append((index, match))
+
+    def _index(self, pattern: Pattern, bit: int) -> None:
+        fields = (pattern.minutes, pattern.hours, pattern.dates, pattern.months, pattern.weekdays)
+        for table, values in zip(self._by_value, fields, strict=True):
+            for value in values:
+                table[value] |= bit
+        if pattern.either_day:
+            self._either_day |= bit
+
+    def due(self, minute: datetime, on_error: OnError) -> Iterator[int]:
+        locals_ = local_minutes(minute, self._zone)
+        matching = 0
+        for local in locals_:
+            matching |= self._matching(local)
+        yield from _bits(matching)
+        for index, matcher in self._matchers:
+            try:
+                if any(matcher(local) for local in locals_):
+                    yield index
+            except Exception as error:
+                on_error(self._items[index], error)
+
+    def _matching(self, local: datetime) -> int:
+        minutes, hours, dates, months, weekdays = self._by_value
+        by_date, by_weekday = dates[local.day], weekdays[local.isoweekday() % 7]
+        days = (by_date & by_weekday) | (self._either_day & (by_date | by_weekday))
+        return minutes[local.minute] & hours[local.hour] & months[local.month] & days
+
+
+def _bits(number: int) -> Iterator[int]:
+    """Yield the positions of the bits that are set, lowest first."""
+    digits = bin(number)[:1:-1]
+    position = digits.find("1")
+    while position >= 0:
+        yield position
+        position = digits.find("1", position + 1)
+
+
+def flags_of_run(item: CronItem, tick: datetime) -> list[str]:
+    """Return the flags of the job of a tick: those of the item, and the flag that has its outcome recorded."""
+    if not isinstance(item.match, str):
+        return [*(item.flags or ()), crontab_flag(KEEP_OF_CALLABLES)]
+    month = tick.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    return [*(item.flags or ()), crontab_flag(_keep(item.match, item.zone, month))]
+
+
+@lru_cache(maxsize=5_000)
+def _keep(pattern: str, zone: ZoneInfo | None, month: datetime) -> timedelta:
+    # From the beginning of the month on, so that a worker computes it once a month: a tick must not wait for this.
+    times = occurrences(CronItem(task="", match=pattern, time_zone=zone), month, month + LONGEST_KEEP)
+    found = list(itertools.islice(times, RUNS_KEPT))
+    return found[-1] - month if len(found) == RUNS_KEPT else LONGEST_KEEP

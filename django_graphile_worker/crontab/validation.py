@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -11,11 +12,8 @@ from zoneinfo import ZoneInfo
 
 from django_graphile_worker.crontab.errors import MistakeCollector, Position
 from django_graphile_worker.crontab.items import CronItem
-from django_graphile_worker.crontab.json5_payload import plain_payload
-from django_graphile_worker.crontab.options import LONGEST_IDENTIFIER
 from django_graphile_worker.crontab.patterns import read_pattern
-from django_graphile_worker.crontab.time_phrases import EXPECTED_TIME_PHRASE, LONGEST_PERIOD, parse_time_phrase
-from django_graphile_worker.crontab.zones import load_zone
+from django_graphile_worker.crontab.times import EXPECTED_TIME_PHRASE, LONGEST_PERIOD, load_zone, parse_time_phrase
 from django_graphile_worker.job_options import (
     LARGEST_MAX_ATTEMPTS,
     LARGEST_PRIORITY,
@@ -31,6 +29,8 @@ from django_graphile_worker.job_options import (
     valid_priority,
     valid_queue_name,
 )
+
+LONGEST_IDENTIFIER = 512
 
 
 def checked_item(item: CronItem, collector: MistakeCollector) -> CronItem | None:
@@ -92,6 +92,23 @@ def _zone_key(value: object) -> str:
     if not isinstance(value, str):
         raise ValueError("the name of an IANA time zone, like 'Europe/Paris'")
     return load_zone(value).key
+
+
+def plain_payload(payload: object) -> dict[str, Any]:
+    """Return the payload after a round trip through JSON; raise ValueError with what was expected."""
+    if not isinstance(payload, Mapping):
+        raise ValueError("an object (a dict) as payload")
+    try:
+        text = json.dumps(dict(payload), allow_nan=False, ensure_ascii=False)
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("a payload without half a surrogate pair, which PostgreSQL cannot store") from None
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"a payload that JSON can hold ({error})") from None
+    if r"\u0000" in text.replace(r"\\", ""):
+        raise ValueError(r"a payload without the character \u0000, which PostgreSQL cannot store")
+    plain: dict[str, Any] = json.loads(text)
+    return plain
 
 
 _RULES: dict[str, tuple[Callable[[Any], Any], str]] = {

@@ -13,8 +13,8 @@ from django_graphile_worker import conf, registry
 from django_graphile_worker.exceptions import PayloadError
 from django_graphile_worker.models.schedule_tasks import find_task
 from django_graphile_worker.payloads import encode
-from django_graphile_worker.schedules.intervals import parse_interval
 from django_graphile_worker.schedules.validation import mistakes_in
+from django_graphile_worker.schedules.words import parse_interval
 from django_graphile_worker.sql.schedules.changes import FOREVER
 
 FIELDS = (

@@ -173,7 +173,7 @@ class Schedule(models.Model):
     def in_words(self, phrases: Phrases | None = None) -> str:
         """Describe when it fires: "Every weekday at 09:00 (Europe/Berlin)". ``phrases`` translates it."""
         # Late import: as above.
-        from django_graphile_worker.schedules.definition import Definition
+        from django_graphile_worker.schedules.times import Definition
         from django_graphile_worker.schedules.words import in_words
 
         return in_words(Definition.of(self)) if phrases is None else in_words(Definition.of(self), phrases)
@@ -181,8 +181,7 @@ class Schedule(models.Model):
     def next_times(self, number: int = 5, after: datetime | None = None) -> Sequence[datetime]:
         """Return the next times at which it fires; none if it is disabled. A pause is left out."""
         # Late import: as above.
-        from django_graphile_worker.schedules.definition import Definition
-        from django_graphile_worker.schedules.times import first_time, next_times
+        from django_graphile_worker.schedules.times import Definition, first_time, next_times
 
         if not self.is_enabled or self.is_paused_forever:
             return ()
@@ -199,7 +198,7 @@ class Schedule(models.Model):
         # Late import: as above.
         from django_graphile_worker.models.schedule_tasks import find_task
         from django_graphile_worker.schedule_jobs import job_of
-        from django_graphile_worker.schedules.definition import Definition
+        from django_graphile_worker.schedules.times import Definition
         from django_graphile_worker.sql.schedules import by_hand
 
         alias, schema = self._alias(None), conf.schema_of_models()

@@ -1,17 +1,77 @@
-"""Computes the ticks of a schedule: the times at which it is due, in UTC and in order."""
+"""When a schedule is due (``Definition``), its ticks, and which of the ticks up to now get a job (``decide``)."""
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterator
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
 
-from django_graphile_worker.crontab.occurrences import pattern_times
 from django_graphile_worker.crontab.patterns import parse_pattern
-from django_graphile_worker.schedules.definition import Definition, Former
+from django_graphile_worker.crontab.times import load_zone, pattern_times
 
 # The resolution of times, here and in PostgreSQL.
 MOMENT = timedelta(microseconds=1)
+# A tick that is later than this is missed.
+ON_TIME = timedelta(seconds=60)
+# How many ticks a decision fires at most. What remains is left to the next decision.
+MAX_TICKS = 200
+# Ticks that are given up are counted up to this number: a minutely schedule has half a million in a year.
+MAX_COUNTED = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """When a schedule is due: exactly one of ``cron``, ``interval`` and ``run_at`` is given, and all times are aware.
+
+    ``anchor_at`` is the time from which an interval is counted. A schedule that is not saved yet has none: it is
+    counted from ``starts_at``, or from the time after which its times are asked for.
+    """
+
+    cron: str | None = None
+    interval: timedelta | None = None
+    run_at: datetime | None = None
+    time_zone: str = "UTC"
+    starts_at: datetime | None = None
+    ends_at: datetime | None = None
+    anchor_at: datetime | None = None
+    # The times before changes, oldest first, as far as their ticks were not handled; then, the time after which the
+    # times of this definition count.
+    former: tuple[Former, ...] = ()
+    counts_from: datetime | None = None
+
+    @classmethod
+    def of(cls, row: object) -> Definition:
+        """Return the definition of anything that has attributes of the same names, such as a ``Schedule``."""
+        values: dict[str, Any] = {name: getattr(row, name) for name in _NAMES}
+        return cls(**values)
+
+    @property
+    def zone(self) -> ZoneInfo | None:
+        """The time zone of the cron line; None is UTC, whose times are computed in half the time."""
+        return zone_of(self.time_zone)
+
+
+@dataclass(frozen=True, slots=True)
+class Former:
+    """The times that a schedule had before a change: they count for ticks with ``after < tick <= until``."""
+
+    definition: Definition
+    after: datetime
+    until: datetime
+
+
+_NAMES = tuple(each.name for each in fields(Definition) if each.name not in {"former", "counts_from"})
+
+
+# ZoneInfo itself keeps only eight zones, and reads the file of any other zone again.
+@functools.lru_cache(maxsize=1_000)
+def zone_of(key: str) -> ZoneInfo | None:
+    """Return a time zone, or None for UTC; raise ValueError with what was expected."""
+    return None if key == "UTC" else load_zone(key)
 
 
 def next_time(definition: Definition, after: datetime) -> datetime | None:
@@ -102,3 +162,91 @@ def _interval_times(definition: Definition, interval: timedelta, after: datetime
 def _single_time(definition: Definition, after: datetime) -> Iterator[datetime]:
     if definition.run_at is not None and definition.run_at.astimezone(UTC) > after:
         yield definition.run_at.astimezone(UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """A tick that gets a job."""
+
+    at: datetime
+    is_late: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """The ticks that get no job because it is too late for them; ``number`` is exact up to ``MAX_COUNTED``."""
+
+    number: int
+    first: datetime
+    last: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What to do with the ticks up to now.
+
+    ``next_at`` is the first tick that the decision leaves; it is not later than now if ``MAX_TICKS`` were not enough,
+    and None if there is no other tick.
+    """
+
+    ticks: tuple[Tick, ...]
+    next_at: datetime | None
+    given_up: GivenUp | None = None
+
+
+def decide(
+    definition: Definition,
+    *,
+    first: datetime,
+    now: datetime,
+    missed: str = "skip",
+    missed_within: timedelta | None = None,
+) -> Decision:
+    """Decide about the ticks from ``first`` to ``now``, both included.
+
+    ``first`` is the time that was stored as the next tick. If the rules of its time zone have changed since, it is no
+    tick any more, and the ticks by the new rules are decided about instead.
+    """
+    before = first.astimezone(UTC) - MOMENT
+    now = now.astimezone(UTC)
+    if missed == "all":
+        return _all_within(definition, before, now, max(missed_within or ON_TIME, ON_TIME))
+    return _latest(definition, before, now, is_any_age=missed == "once")
+
+
+def _all_within(definition: Definition, before: datetime, now: datetime, period: timedelta) -> Decision:
+    """Fire all ticks that are not older than a period, oldest first."""
+    kept_after = max(before, now - period - MOMENT)
+    found = tuple(itertools.islice(times_after(definition, kept_after), MAX_TICKS + 1))
+    due = [tick for tick in found if tick <= now]
+    fired = due[:MAX_TICKS]
+    rest = found[len(fired) :]
+    next_at = rest[0] if rest else None
+    return Decision(_ticks(fired, now), next_at, _given_up(definition, before, kept_after))
+
+
+def _latest(definition: Definition, before: datetime, now: datetime, *, is_any_age: bool) -> Decision:
+    """Fire at most the latest tick."""
+    latest = latest_time(definition, before, now)
+    next_at = next_time(definition, now)
+    if latest is None:
+        return Decision((), next_at)
+    if is_any_age or now - latest <= ON_TIME:
+        return Decision(_ticks([latest], now), next_at, _given_up(definition, before, latest - MOMENT))
+    return Decision((), next_at, _given_up(definition, before, latest))
+
+
+def _ticks(times: list[datetime], now: datetime) -> tuple[Tick, ...]:
+    return tuple(Tick(time, now - time > ON_TIME) for time in times)
+
+
+def _given_up(definition: Definition, after: datetime, until: datetime) -> GivenUp | None:
+    """Return what there is to say about the ticks that are later than ``after`` and not later than ``until``."""
+    first = next_time(definition, after)
+    if first is None or first > until:
+        return None
+    last = latest_time(definition, after, until) or first
+    if definition.interval is not None and not definition.former:
+        return GivenUp(min((last - first) // definition.interval + 1, MAX_COUNTED), first, last)
+    counted = itertools.takewhile(lambda tick: tick <= until, times_after(definition, after))
+    return GivenUp(sum(1 for _ in itertools.islice(counted, MAX_COUNTED)), first, last)

@@ -7,10 +7,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django_graphile_worker.crontab.errors import MistakeCollector, Position
-from django_graphile_worker.crontab.fields import FIELDS
-from django_graphile_worker.crontab.json5_payload import plain_payload
-from django_graphile_worker.crontab.patterns import read_pattern
-from django_graphile_worker.crontab.time_phrases import LONGEST_PERIOD
+from django_graphile_worker.crontab.patterns import FIELDS, read_pattern
+from django_graphile_worker.crontab.times import LONGEST_PERIOD
+from django_graphile_worker.crontab.validation import plain_payload
 from django_graphile_worker.job_options import (
     storable_text,
     valid_identifier,
@@ -21,9 +20,8 @@ from django_graphile_worker.job_options import (
     valid_time,
 )
 from django_graphile_worker.printable_text import quoted
-from django_graphile_worker.schedules.definition import Definition, zone_of
-from django_graphile_worker.schedules.intervals import EXPECTED_INTERVAL, SHORTEST_INTERVAL, parse_interval
-from django_graphile_worker.schedules.times import MOMENT, next_time
+from django_graphile_worker.schedules.times import MOMENT, Definition, next_time, zone_of
+from django_graphile_worker.schedules.words import EXPECTED_INTERVAL, SHORTEST_INTERVAL, parse_interval
 from django_graphile_worker.suggestions import did_you_mean
 
 # The key of mistakes that concern several fields; it is Django's, NON_FIELD_ERRORS.

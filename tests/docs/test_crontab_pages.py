@@ -8,7 +8,7 @@ import textwrap
 import pytest
 
 from django_graphile_worker.crontab import parse_crontab
-from django_graphile_worker.crontab.options import OPTIONS
+from django_graphile_worker.crontab.parser import OPTIONS
 from django_graphile_worker.crontab.patterns import SHORTHANDS
 from django_graphile_worker.exceptions import CrontabError
 from tests.docs.pages import code_words, page

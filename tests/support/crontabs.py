@@ -10,8 +10,18 @@ from typing import Any
 from hypothesis import strategies as st
 
 from django_graphile_worker.crontab import CronItem
-from django_graphile_worker.crontab.fields import DATE, HOUR, MINUTE, MONTH, MONTH_NAMES, WEEKDAY, WEEKDAY_NAMES, Field
-from django_graphile_worker.crontab.patterns import SHORTHANDS, parse_pattern
+from django_graphile_worker.crontab.patterns import (
+    DATE,
+    HOUR,
+    MINUTE,
+    MONTH,
+    MONTH_NAMES,
+    SHORTHANDS,
+    WEEKDAY,
+    WEEKDAY_NAMES,
+    Field,
+    parse_pattern,
+)
 from django_graphile_worker.exceptions import CrontabError
 
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_"

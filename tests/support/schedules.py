@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 from hypothesis import strategies as st
 
-from django_graphile_worker.schedules.definition import Definition
+from django_graphile_worker.schedules.times import Definition
 from tests.support import crontabs
 
 MINUTE, SECOND = timedelta(minutes=1), timedelta(seconds=1)

@@ -142,7 +142,7 @@ def test_a_crontab_is_read_once_however_often_it_is_asked_for(tmp_path: Path, mo
         reads.extend([text] if text else [])
         return read_crontab(text, collector)
 
-    monkeypatch.setattr("django_graphile_worker.crontab.draft.read_crontab", counted)
+    monkeypatch.setattr("django_graphile_worker.crontab.parser.read_crontab", counted)
     mine = settings(CRONTAB_FILE=path)
     first = project_crontab.collect(mine)
     with override_settings(GRAPHILE_WORKER={"CRONTAB_FILE": str(path)}):
@@ -172,7 +172,7 @@ def test_a_crontab_is_read_once_for_each_settings(tmp_path: Path, monkeypatch: p
         reads.extend([text] if text else [])
         return read_crontab(text, collector)
 
-    monkeypatch.setattr("django_graphile_worker.crontab.draft.read_crontab", counted)
+    monkeypatch.setattr("django_graphile_worker.crontab.parser.read_crontab", counted)
     path = tmp_path / "crontab"
     path.write_text("0 1 * * * report ?id=file")
     installations = [

@@ -19,7 +19,7 @@ from django_graphile_worker.admin.schedules.actions.action_steps import Done
 from django_graphile_worker.admin.schedules.actions.schedule_actions import ScheduleAction
 from django_graphile_worker.admin.schedules.list_view import ScheduleListAdmin
 from django_graphile_worker.crontab import CronItem
-from django_graphile_worker.crontab.recorded_runs import flags_of_run
+from django_graphile_worker.crontab.items import flags_of_run
 from django_graphile_worker.models import RecurringTask
 from django_graphile_worker.sql.cron import paused_crontabs
 from django_graphile_worker.sql.schedules import crontab_runs

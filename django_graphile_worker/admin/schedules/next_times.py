@@ -11,7 +11,7 @@ from django.utils.text import capfirst
 from django.utils.translation import gettext as _
 
 from django_graphile_worker.admin import formatting
-from django_graphile_worker.schedules.definition import Definition
+from django_graphile_worker.schedules.times import Definition
 from django_graphile_worker.schedules.validation import WHEN, mistakes_in
 
 NUMBER = 5

@@ -26,9 +26,8 @@ from django_graphile_worker.admin.schedules.permissions import SchedulePermissio
 from django_graphile_worker.admin.schedules.problems import Problems
 from django_graphile_worker.admin.schedules.run_strip import Strip
 from django_graphile_worker.models import Schedule
-from django_graphile_worker.schedules.definition import Definition
-from django_graphile_worker.schedules.intervals import interval_text
-from django_graphile_worker.schedules.words import in_words
+from django_graphile_worker.schedules.times import Definition
+from django_graphile_worker.schedules.words import in_words, interval_text
 from django_graphile_worker.sql.schedules.figures import LATE_AFTER, MISSED_WITHIN
 
 LONGEST_DESCRIPTION = 200

@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 from django_graphile_worker.admin import error_summary
 from django_graphile_worker.admin.search.name_lookup import NameLookup
 from django_graphile_worker.admin.search.search_query import NAMES
-from django_graphile_worker.crontab.time_phrases import parse_time_phrase
+from django_graphile_worker.crontab.times import parse_time_phrase
 from django_graphile_worker.job_options import LARGEST_MAX_ATTEMPTS, LARGEST_PRIORITY, SMALLEST_PRIORITY
 from django_graphile_worker.redaction import redact_text
 from django_graphile_worker.sql.inspection.job_search.criteria import STATES, Bounds, Criteria, State, like_pattern

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from django_graphile_worker.crontab.errors import MistakeCollector, Position
-from django_graphile_worker.crontab.fields import (
+from django_graphile_worker.crontab.patterns import (
     DATE,
     FIELDS,
     HOUR,

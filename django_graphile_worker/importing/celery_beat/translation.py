@@ -12,9 +12,8 @@ from django_graphile_worker.importing.celery_beat.cron_lines import cron_line
 from django_graphile_worker.importing.celery_beat.rows import BeatRow, as_time
 from django_graphile_worker.importing.celery_beat.task_table import Target
 from django_graphile_worker.importing.celery_beat.unsupported import Unsupported
-from django_graphile_worker.schedules.definition import Definition
-from django_graphile_worker.schedules.intervals import SHORTEST_INTERVAL, interval_text
-from django_graphile_worker.schedules.times import next_time
+from django_graphile_worker.schedules.times import Definition, next_time
+from django_graphile_worker.schedules.words import SHORTEST_INTERVAL, interval_text
 
 IsDjangoTask = Callable[[str], bool]
 

@@ -14,8 +14,8 @@ from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
 from django_graphile_worker import suggestions
-from django_graphile_worker.crontab.json5_payload import Json5Error, loads
-from django_graphile_worker.crontab.time_phrases import EXPECTED_TIME_PHRASE, parse_time_phrase
+from django_graphile_worker.crontab.parser import Json5Error, parse_json5
+from django_graphile_worker.crontab.times import EXPECTED_TIME_PHRASE, parse_time_phrase
 from django_graphile_worker.printable_text import quoted
 
 LARGEST_ID = 2**63 - 1
@@ -110,7 +110,7 @@ def payload(text: str | None) -> Any:
     if text == "-":
         text = sys.stdin.read()
     try:
-        return loads(text)
+        return parse_json5(text)
     except RecursionError:
         raise CommandError(f"{source}: expected a value that is nested less deeply.") from None
     except Json5Error as error:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django_graphile_worker.crontab.time_phrases import format_time_phrase
+from django_graphile_worker.crontab.times import format_time_phrase
 from django_graphile_worker.durations import in_largest_unit
 from django_graphile_worker.exceptions import BreakingMigrationError
 from django_graphile_worker.management.operator import times

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from django_graphile_worker.crontab import CronItem
-from django_graphile_worker.crontab.recorded_runs import flags_of_run
+from django_graphile_worker.crontab.items import flags_of_run
 from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.sql.codecs import text_array
 from django_graphile_worker.sql.cron.crontabs import BOUNDED_WAIT, register

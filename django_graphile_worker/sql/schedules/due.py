@@ -9,8 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django_graphile_worker.frozen import Frozen
-from django_graphile_worker.schedules.definition import Definition, Former
-from django_graphile_worker.schedules.times import MOMENT
+from django_graphile_worker.schedules.times import MOMENT, Definition, Former
 from django_graphile_worker.sql.codecs import int_array, text_array
 from django_graphile_worker.sql.cron.crontabs import microseconds_of, moment_of
 from django_graphile_worker.sql.schema import statement

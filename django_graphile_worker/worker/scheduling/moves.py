@@ -7,8 +7,7 @@ from typing import Any
 
 from django_graphile_worker.registry import Task
 from django_graphile_worker.schedule_jobs import job_of
-from django_graphile_worker.schedules.policies import Decision, decide
-from django_graphile_worker.schedules.times import first_time, next_time
+from django_graphile_worker.schedules.times import Decision, decide, first_time, next_time
 from django_graphile_worker.sql.schedules.changes import FOREVER
 from django_graphile_worker.sql.schedules.due import LEFT_TO_OTHERS, DueSchedule
 from django_graphile_worker.sql.schedules.firing import Missed, Move

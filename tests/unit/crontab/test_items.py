@@ -1,8 +1,177 @@
+"""Items: their names, when they are due, and how long their outcomes are kept."""
+
 from __future__ import annotations
 
-from django_graphile_worker.crontab import CronItem
+import time
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from django_graphile_worker.crontab import CronItem, Timetable, occurrences, upcoming
+from django_graphile_worker.crontab.items import flags_of_run
+from django_graphile_worker.crontab.patterns import SHORTHANDS
+from tests.support import crontabs
+from tests.support.crontabs import minutes, oracle
 
 
 def test_an_item_in_a_log_is_its_name_and_pattern() -> None:
     assert str(CronItem("task", "@daily", identifier="nightly")) == "nightly (@daily)"
     assert str(CronItem("task", len)) == "task (len)"  # type: ignore[arg-type]
+
+
+MINUTE = timedelta(minutes=1)
+
+
+@settings(deadline=None)
+@given(st.lists(crontabs.patterns(), min_size=1, max_size=8), minutes)
+def test_a_timetable_finds_exactly_the_items_of_the_minute(texts: list[str], moment: datetime) -> None:
+    items = [CronItem(f"task{index}", text) for index, text in enumerate(texts)]
+    assert list(Timetable(items).due(moment)) == [item for item in items if oracle(str(item.match), moment)]
+
+
+@settings(max_examples=40, deadline=None)
+@given(crontabs.patterns(), minutes)
+def test_occurrences_are_the_matching_minutes_and_no_others(text: str, moment: datetime) -> None:
+    until = moment + timedelta(days=2)
+    expected = [
+        minute for minute in (moment + MINUTE * count for count in range(1, 2 * 24 * 60 + 1)) if oracle(text, minute)
+    ]
+    assert list(occurrences(CronItem("task", text), moment, until)) == expected
+
+
+@settings(deadline=None)
+@given(crontabs.patterns(), minutes)
+def test_the_next_time_matches_and_nothing_between_does(text: str, moment: datetime) -> None:
+    [following] = upcoming(CronItem("task", text), moment)
+    assert following > moment
+    assert oracle(text, following)
+    # Walking years minute by minute would be slow; days without a match can be skipped.
+    between = moment + MINUTE
+    while between < following:
+        if oracle_day(text, between):
+            assert not oracle(text, between)
+            between += MINUTE
+        else:
+            between = between.replace(hour=0, minute=0) + timedelta(days=1)
+
+
+def oracle_day(text: str, moment: datetime) -> bool:
+    fields = SHORTHANDS.get(text, text).split()
+    return oracle(" ".join(["*", "*", *fields[2:]]), moment)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "after", "expected"),
+    [
+        ("0 0 29 2 *", "2026-11-15T00:00Z", ["2028-02-29T00:00Z", "2032-02-29T00:00Z"]),
+        ("0 0 29 2 *", "2096-03-01T00:00Z", ["2104-02-29T00:00Z"]),
+        ("0 0 31 * *", "2026-01-31T00:00Z", ["2026-03-31T00:00Z", "2026-05-31T00:00Z"]),
+        ("59 23 31 12 *", "2026-12-31T23:59Z", ["2027-12-31T23:59Z"]),
+        ("30 4 * * 1", "2026-11-15T12:00:59Z", ["2026-11-16T04:30Z"]),
+        # Either day is enough when both are given.
+        ("0 0 13 * 5", "2026-11-01T00:00Z", ["2026-11-06T00:00Z", "2026-11-13T00:00Z", "2026-11-20T00:00Z"]),
+        ("0 0 30 2 MON", "2026-02-25T00:00Z", ["2027-02-01T00:00Z"]),
+        ("0 0 13 2 5", "2026-02-07T00:00Z", ["2026-02-13T00:00Z", "2026-02-20T00:00Z"]),
+    ],
+)
+def test_known_answers(pattern: str, after: str, expected: list[str]) -> None:
+    found = upcoming(CronItem("task", pattern), datetime.fromisoformat(after), len(expected))
+    assert list(found) == [datetime.fromisoformat(text) for text in expected]
+
+
+def test_the_end_of_time_ends_the_search() -> None:
+    assert upcoming(CronItem("task", "0 0 1 1 *"), datetime(9999, 6, 1, tzinfo=UTC)) == ()
+    paris = CronItem("task", "* * * * *", time_zone="America/New_York")
+    assert len(upcoming(paris, datetime(9999, 12, 31, 23, 50, tzinfo=UTC), 20)) < 20
+
+
+def test_a_callable_is_asked_with_the_local_minute() -> None:
+    asked: list[datetime] = []
+
+    def match(moment: datetime) -> bool:
+        asked.append(moment)
+        return moment.hour == 9 and moment.minute == 30
+
+    item = CronItem("task", match, time_zone="Asia/Tokyo")
+    moment = datetime(2026, 11, 15, 0, 30, tzinfo=UTC)
+    assert Timetable([item]).due(moment) == (item,)
+    assert asked == [moment]
+    assert asked[0].isoformat() == "2026-11-15T09:30:00+09:00"
+    assert upcoming(item, moment, 2) == (moment + timedelta(days=1), moment + timedelta(days=2))
+
+
+def test_a_callable_that_never_says_yes_ends_the_search() -> None:
+    item = CronItem("task", lambda moment: False)
+    assert upcoming(item, datetime(2026, 1, 1, tzinfo=UTC), look_ahead=timedelta(days=1)) == ()
+
+
+def test_a_callable_that_fails_is_reported_and_harms_no_other_item() -> None:
+    def fail(moment: datetime) -> bool:
+        raise LookupError("no holidays today")
+
+    broken, fine = CronItem("broken", fail), CronItem("fine", "* * * * *")
+    reported: list[tuple[CronItem, str]] = []
+    timetable = Timetable([broken, fine])
+    moment = datetime(2026, 1, 1, tzinfo=UTC)
+    assert timetable.due(moment, lambda item, error: reported.append((item, str(error)))) == (fine,)
+    assert reported == [(broken, "no holidays today")]
+    with pytest.raises(LookupError):
+        timetable.due(moment)
+
+
+def test_a_thousand_items_are_matched_and_foreseen_quickly() -> None:
+    items = [
+        CronItem(f"task{index}", f"{index % 60} {index % 24} * * *", time_zone=crontabs.ZONES[index % 4])
+        for index in range(1000)
+    ]
+    timetable = Timetable(items)
+    moment = datetime(2026, 3, 29, 0, 30, tzinfo=UTC)
+    leap_day = CronItem("task", "0 0 29 2 *", time_zone="Europe/Paris")
+    # The best of many runs, and by a yardstick of about a millisecond here: a busy or slow machine must not fail the
+    # test, slow code must.
+    a_millisecond = best_of(50, lambda: sum(range(50_000)))
+    assert best_of(50, lambda: timetable.due(moment)) < a_millisecond
+    assert best_of(50, lambda: upcoming(leap_day, moment)) < a_millisecond
+    assert best_of(50, lambda: upcoming(items[7], moment)) < a_millisecond
+
+
+def best_of(count: int, function: object) -> float:
+    assert callable(function)
+    durations = []
+    for _ in range(count):
+        started = time.perf_counter()
+        function()
+        durations.append(time.perf_counter() - started)
+    return min(durations)
+
+
+NOON = datetime(2026, 11, 16, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "zone", "days"),
+    [
+        ("0 4 * * *", None, 24),
+        ("0 4 * * *", "Europe/Berlin", 24),
+        ("0 9,10 * * *", None, 12),
+        ("0 9 * * 1", None, 168),
+        ("0 4 1 1 *", None, 399),
+    ],
+)
+def test_outcome__is_kept_for_about_25_runs(pattern: str, zone: str | None, days: float) -> None:
+    (flag,) = flags_of_run(CronItem("report", pattern, time_zone=zone), NOON)
+    seconds = int(flag.removeprefix("crontab:"))
+    assert days <= seconds / 86_400 <= days + 7
+
+
+def test_flags_of_the_item__come_first() -> None:
+    assert flags_of_run(CronItem("report", "* * * * *", flags=("slow",)), NOON) == ["slow", "crontab:3600"]
+
+
+def test_callable__is_not_called() -> None:
+    def match(minute: datetime) -> bool:
+        raise AssertionError("called")
+
+    assert flags_of_run(CronItem("report", match), NOON) == ["crontab:2592000"]

@@ -1,11 +1,112 @@
+"""Crontab text: what is read, what is refused and where, and what is written."""
+
 from __future__ import annotations
 
+import json
+import math
+import time
+from contextlib import suppress
 from datetime import timedelta
+from typing import Any
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
-from django_graphile_worker.crontab import CronItem, CrontabMistake, parse_crontab
-from django_graphile_worker.exceptions import CrontabError
+from django_graphile_worker.crontab import CronItem, CrontabMistake, Draft, format_item, parse_cron_items, parse_crontab
+from django_graphile_worker.crontab.parser import MAX_JSON5_LENGTH, Json5Error, parse_json5
+from django_graphile_worker.exceptions import CrontabError, InvalidTypeError
+from tests.support import crontabs
+
+
+def _mistakes_in(text: str) -> tuple[CrontabMistake, ...]:
+    with pytest.raises(CrontabError) as caught:
+        parse_crontab(text)
+    return caught.value.mistakes
+
+
+def test_one_error_has_every_mistake_in_the_order_of_the_text() -> None:
+    found = _mistakes_in("61 25 * * * a ?max=x {\n* * * * * b\n* * * * * b\nnonsense")
+    assert [(mistake.line, mistake.column) for mistake in found] == [
+        (1, 1), (1, 4), (1, 20), (1, 22), (3, 11), (4, 1),
+    ]  # fmt: skip
+
+
+def test_a_duplicate_identifier_names_the_other_line() -> None:
+    [mistake] = _mistakes_in("* * * * * b\n0 0 * * * a ?id=b")
+    assert (mistake.line, mistake.column, mistake.text) == (2, 17, "b")
+    assert "crontab line 1 already has this identifier" in mistake.expected
+
+
+def test_text_that_is_no_text_is_refused() -> None:
+    with pytest.raises(InvalidTypeError, match="expected crontab text, got None"):
+        parse_crontab(None)  # type: ignore[arg-type]
+
+
+def test_one_error_has_every_mistake_of_every_item() -> None:
+    with pytest.raises(CrontabError) as caught:
+        parse_cron_items(
+            [
+                CronItem("a", "61 24 * * *", max_attempts=0),
+                CronItem("b", "* * * * *"),
+                CronItem("b", "0 0 * * *"),
+                "not an item",  # type: ignore[list-item]
+            ]
+        )
+    assert [mistake.source for mistake in caught.value.mistakes] == [
+        "CronItem 1 (a)", "CronItem 1 (a)", "CronItem 1 (a)", "CronItem 4", "CronItem 3 (b)",
+    ]  # fmt: skip
+
+
+def test_schedules_beside_a_task_take_options_and_payload() -> None:
+    draft = Draft()
+    draft.add_schedules("task", ["0 4 * * * ?fill=1d&tz=Asia/Tokyo {full: true}"], "@task")
+    [item] = draft.finish()
+    assert (item.name, item.match, item.period) == ("task", "0 4 * * *", timedelta(days=1))
+    assert (item.payload, item.time_zone) == ({"full": True}, "Asia/Tokyo")
+
+
+def test_several_schedules_beside_a_task_are_named_by_their_patterns_unless_they_say_otherwise() -> None:
+    draft = Draft()
+    draft.add_schedules("task", ["0 4 * * *", "@hourly", "5 5 * * * ?id=five"], "@task")
+    assert [item.name for item in draft.finish()] == ["task 0 4 * * *", "task @hourly", "five"]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "expected", "column"),
+    [
+        ("0 4 * *", "five time fields", 1),
+        ("", "five time fields", 1),
+        ("0 24 * * *", "an hour from 0 to 23", 3),
+        ("0 4 * * * task", "options like ?fill=2d", 11),
+        ("@nightly", "one of @hourly", 1),
+    ],
+)
+def test_a_mistake_in_a_schedule_beside_a_task_names_the_task(schedule: str, expected: str, column: int) -> None:
+    draft = Draft()
+    draft.add_schedules("task", [schedule], "@task(cron=…) of task")
+    with pytest.raises(CrontabError) as caught:
+        draft.finish()
+    [mistake] = caught.value.mistakes
+    assert (mistake.source, mistake.line, mistake.column) == ("@task(cron=…) of task", None, column)
+    assert expected in mistake.expected
+
+
+def test_mistakes_in_many_sources_are_sorted_by_source() -> None:
+    items = [CronItem("a", "61 * * * *", identifier=f"item{number}") for number in range(5_000)]
+    with pytest.raises(CrontabError) as caught:
+        parse_cron_items(items)
+    assert [mistake.source for mistake in caught.value.mistakes] == [f"CronItem {n} (a)" for n in range(1, 5_001)]
+
+
+def test_unknown_tasks_are_refused__with_the_name_that_is_closest() -> None:
+    draft = Draft()
+    draft.add_text("* * * * * reprot ?id=a\n* * * * * reprot ?id=b\n* * * * * zzz", "site.crontab")
+    draft.refuse_unknown_tasks({"report"}, iter(["report"]))
+    hinted = "the identifier of a registered task (did you mean 'report'?)"
+    assert [(mistake.line, mistake.expected) for mistake in draft.mistakes] == [
+        (1, hinted), (2, hinted), (3, "the identifier of a registered task"),
+    ]  # fmt: skip
 
 
 def mistakes_in(text: str) -> tuple[CrontabMistake, ...]:
@@ -139,3 +240,103 @@ def test_a_mistake_names_its_place_the_text_and_what_was_expected(
 def test_deeply_nested_json_is_a_mistake_not_a_crash() -> None:
     mistake = only_mistake("* * * * * a " + "{a:" * 3000 + "1" + "}" * 3000)
     assert "nested" in mistake.expected
+
+
+VALID = [
+    ("{}", {}),
+    (" { a : 1 , 'b' : [ 2 , ] , \"c\" : { } , } // end", {"a": 1, "b": [2], "c": {}}),
+    ("/* before */ {/**/a/**/:/* in */null} /* after */", {"a": None}),
+    ("{$: 1, _x: 2, über: 3, a1$: 4, null: 6, true: 7}", {"$": 1, "_x": 2, "über": 3, "a1$": 4, "null": 6, "true": 7}),
+    ("[0, +1, 12, 1., .5, 1.5, -2e3, 1E-2, 0x1F]", [0, 1, 12, 1.0, 0.5, 1.5, -2000.0, 0.01, 31]),
+    ("[+Infinity, -Infinity]", [math.inf, -math.inf]),
+    ("'it\\'s'", "it's"),
+    ("'one \\\nline'", "one line"),
+    ("'\\x41\\u00fc\\ud83d\\ude00'", "Aü\U0001f600"),
+    ("{'\\ud83d\\ude00': 1}", {"\U0001f600": 1}),
+    ("{a: 1, a: 2}", {"a": 2}),
+    ("{नमस्ते: 1}", {"नमस्ते": 1}),
+]
+INVALID = [
+    ("", 1, 1),
+    ("{", 1, 2),
+    ("{a:1 b:2}", 1, 6),
+    ("{a: 1,\n b: 2 c: 3}", 2, 7),
+    ("[1,,2]", 1, 4),
+    ("{a:1}}", 1, 6),
+    ("undefined", 1, 1),
+    ("01", 1, 2),
+    ("-'a'", 1, 2),
+    ("{a: /* open }", 1, 14),
+]
+
+
+@pytest.mark.parametrize(("text", "value"), VALID)
+def test_reads_what_the_standard_allows(text: str, value: Any) -> None:
+    assert parse_json5(text) == value
+
+
+@pytest.mark.parametrize(("text", "line", "column"), INVALID)
+def test_refuses_the_rest_and_says_where(text: str, line: int, column: int) -> None:
+    with pytest.raises(Json5Error, match=rf"at line {line}, column {column}$"):
+        parse_json5(text)
+
+
+@pytest.mark.parametrize("digits", ["1" * 5000, "0x" + "f" * 5000])
+def test_refuses_a_number_with_too_many_digits(digits: str) -> None:
+    with pytest.raises(Json5Error, match="4300 digits"):
+        parse_json5(f"{{a: {digits}}}")
+
+
+@given(st.text(alphabet="{}[]:,'\"\\/* \n0123456789.+-eExXaInuft", max_size=12))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    with suppress(Json5Error):
+        json.dumps(parse_json5(text))
+
+
+def test_a_large_payload_of_json_is_read() -> None:
+    large = {"a": "x" * 2_000_000}
+    [item] = parse_crontab(f"* * * * * task {json.dumps(large)}")
+    assert item.payload == large
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{a: '" + "x" * 1_000_000 + "'}", "{a: [" + "1," * 300_000 + "]}", "{" + "a:{" * 100_000 + "}"],
+    ids=["string", "array", "nested"],
+)
+def test_a_large_payload_of_json5_is_refused_at_once(text: str) -> None:
+    """The parser would need seconds or minutes for each of these."""
+    began = time.monotonic()
+    with pytest.raises(
+        CrontabError, match=f"line 1, column 17: expected JSON, or JSON5 of at most {MAX_JSON5_LENGTH:,}"
+    ):
+        parse_crontab(f"* * * * * task {text}")
+    assert time.monotonic() - began < 1
+
+
+@pytest.mark.parametrize("text", ["{a:" + "[" * 4000 + "]" * 4000 + "}", '{"a":' + "[" * 100_000 + "]" * 100_000 + "}"])
+def test_a_payload_that_is_nested_too_deeply_is_refused(text: str) -> None:
+    with pytest.raises(CrontabError, match="a payload that is nested less deeply"):
+        parse_crontab(f"* * * * * task {text}")
+
+
+@settings(deadline=None)
+@given(crontabs.items())
+@example(CronItem("task", "* * * * *", {"?": "{&"}, "task", timedelta(0), job_key="a&b=c+d %?#é {", flags=("&", "=")))
+def test_reading_what_was_written_gives_the_item_back(item: CronItem) -> None:
+    assert parse_crontab(format_item(item)) == (item,)
+
+
+def test_a_callable_cannot_be_written() -> None:
+    with pytest.raises(ValueError, match="expected a crontab item with a pattern"):
+        format_item(CronItem("task", lambda moment: True))
+
+
+@settings(deadline=None)
+@given(st.text(max_size=60) | st.lists(st.sampled_from("*/-,0159 \t?{}:='\"aZ@&%\n"), max_size=40).map("".join))
+def test_any_text_is_read_or_refused_and_never_crashes(text: str) -> None:
+    try:
+        items = parse_crontab(text)
+    except CrontabError:
+        return
+    assert all(parse_crontab(format_item(item)) == (item,) for item in items)

@@ -17,8 +17,8 @@ from django_graphile_worker.admin.jobs.detail.payload_tree import to_json
 from django_graphile_worker.models import Schedule
 from django_graphile_worker.payloads import decode_leniently
 from django_graphile_worker.redaction import redact
-from django_graphile_worker.schedules.definition import zone_of
-from django_graphile_worker.schedules.intervals import interval_text
+from django_graphile_worker.schedules.times import zone_of
+from django_graphile_worker.schedules.words import interval_text
 
 # The definition, in the order of the form.
 FIELDS = (

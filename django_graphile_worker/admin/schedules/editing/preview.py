@@ -12,8 +12,7 @@ from django_graphile_worker.admin import formatting
 from django_graphile_worker.admin.schedule_phrases import TranslatedPhrases
 from django_graphile_worker.admin.schedules.next_times import NUMBER, NextTime, mistake_in, shown_times
 from django_graphile_worker.models import Schedule
-from django_graphile_worker.schedules.definition import Definition
-from django_graphile_worker.schedules.times import first_time, next_times
+from django_graphile_worker.schedules.times import Definition, first_time, next_times
 from django_graphile_worker.schedules.words import in_words
 
 

@@ -23,9 +23,9 @@ from django_graphile_worker.job_options import (
     SMALLEST_PRIORITY,
 )
 from django_graphile_worker.models import Schedule
-from django_graphile_worker.schedules.definition import Definition, zone_of
-from django_graphile_worker.schedules.intervals import interval_text, parse_interval
+from django_graphile_worker.schedules.times import Definition, zone_of
 from django_graphile_worker.schedules.validation import LONGEST_NAME, SEVERAL_FIELDS, WHEN, mistakes_in
+from django_graphile_worker.schedules.words import interval_text, parse_interval
 
 # A longer cron line is refused before it is parsed: one with each minute, hour and day has 320 characters.
 LONGEST_CRON = 500

@@ -8,8 +8,7 @@ from zoneinfo import ZoneInfo
 
 from django.utils.dateparse import parse_datetime
 
-from django_graphile_worker.crontab.time_phrases import parse_time_phrase
-from django_graphile_worker.crontab.zones import load_zone
+from django_graphile_worker.crontab.times import load_zone, parse_time_phrase
 from django_graphile_worker.management.operator import times
 from django_graphile_worker.printable_text import quoted
 

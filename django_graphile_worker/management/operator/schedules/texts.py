@@ -15,9 +15,8 @@ from django_graphile_worker.management.operator.schedules.moments import zone_or
 from django_graphile_worker.management.operator.tables import Cell
 from django_graphile_worker.models import Schedule
 from django_graphile_worker.printable_text import shown
-from django_graphile_worker.schedules.definition import Definition
-from django_graphile_worker.schedules.intervals import interval_text
-from django_graphile_worker.schedules.words import in_words
+from django_graphile_worker.schedules.times import Definition
+from django_graphile_worker.schedules.words import in_words, interval_text
 from django_graphile_worker.sql.schedules.runs import Run
 
 NUMBER_OF_TIMES = 5

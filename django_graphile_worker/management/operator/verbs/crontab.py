@@ -12,7 +12,7 @@ from django.core.management.base import CommandError, CommandParser
 from django_graphile_worker import conf
 from django_graphile_worker.api.connection import open_queue
 from django_graphile_worker.crontab import CronItem, describe, upcoming
-from django_graphile_worker.crontab.time_phrases import format_time_phrase
+from django_graphile_worker.crontab.times import format_time_phrase
 from django_graphile_worker.management.operator import arguments, tables, times
 from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.verb import Options, Verb

@@ -15,7 +15,7 @@ from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.printable_text import shown
 from django_graphile_worker.routing import place_of
-from django_graphile_worker.schedules.definition import Definition
+from django_graphile_worker.schedules.times import Definition
 from django_graphile_worker.schedules.words import in_words
 
 # In the order of the report; what could not be imported comes last, where it is seen.

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from django_graphile_worker.schedules.definition import Definition
-from django_graphile_worker.schedules.times import times_after
+from django_graphile_worker.schedules.times import Definition, times_after
 from django_graphile_worker.sql.schedules.changes import FOREVER
 from tests.conftest import RawConnection
 from tests.support.schedule_world import MINUTE, NOON, SECOND, ScheduleWorld

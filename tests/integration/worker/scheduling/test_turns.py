@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from django_graphile_worker.schedules.policies import MOST_TICKS
+from django_graphile_worker.schedules.times import MAX_TICKS
 from django_graphile_worker.sql.schedules.due import read_due
 from django_graphile_worker.worker.scheduling.parts import MOST_AT_ONCE
 from django_graphile_worker.worker.scheduling.rounds import Rounds
@@ -156,4 +156,4 @@ def test_a_long_backlog__makes_no_other_schedule_late(world: ScheduleWorld) -> N
     ((most,),) = world.execute(
         "select max(number) from (select count(*) as number from :S._private_jobs group by xmin::text) as statement"
     )
-    assert most <= MOST_AT_ONCE + MOST_TICKS, "jobs of one statement"
+    assert most <= MOST_AT_ONCE + MAX_TICKS, "jobs of one statement"

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from django_graphile_worker.crontab.fields import Field
-from django_graphile_worker.crontab.patterns import parse_pattern
+from django_graphile_worker.crontab.patterns import Field, parse_pattern
 from django_graphile_worker.importing.celery_beat.cron_lines import COLUMNS, cron_line
 from django_graphile_worker.importing.celery_beat.unsupported import Unsupported
 from tests.support.celery_beat import REASON
