@@ -15,7 +15,7 @@ from django.db.migrations.recorder import MigrationRecorder
 from django_graphile_worker import conf, project_crontab, registry, routing
 from django_graphile_worker.checks.databases import places_with_connections
 from django_graphile_worker.exceptions import BreakingMigrationError, ConfigurationError
-from django_graphile_worker.models.schedule_tasks import find_task
+from django_graphile_worker.models.schedules import find_task
 from django_graphile_worker.schedules.validation import mistakes_in
 from django_graphile_worker.sql import row_security, workers
 from django_graphile_worker.sql.errors import not_installed, not_permitted

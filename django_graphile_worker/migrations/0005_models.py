@@ -4,8 +4,8 @@ from typing import Any
 
 from django.db import migrations, models
 
-from django_graphile_worker.model_fields import PayloadField, TimestampField
 from django_graphile_worker.models import table
+from django_graphile_worker.models.tables import PayloadField, TimestampField
 
 
 def page(name: str, of: str, singular: str, plural: str, **options: Any) -> migrations.CreateModel:

@@ -10,9 +10,9 @@ from django_graphile_worker.models.pages import (
     PastAttempt,
     PausedWork,
     RecurringTask,
+    SavedView,
 )
-from django_graphile_worker.models.saved_views import SavedView
-from django_graphile_worker.models.schedules import Schedule
+from django_graphile_worker.models.schedules import Schedule, changed_by
 from django_graphile_worker.models.tables import (
     Job,
     JobQueue,
@@ -41,5 +41,6 @@ __all__ = [
     "Schedule",
     "Task",
     "Worker",
+    "changed_by",
     "table",
 ]

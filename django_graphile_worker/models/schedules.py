@@ -3,27 +3,39 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
-from django.db import connections, models
+from django.core.exceptions import ValidationError
+from django.db import connections, models, transaction
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from django_graphile_worker import conf, registry, simulation
-from django_graphile_worker.model_fields import TimestampField
-from django_graphile_worker.models.schedule_changes import at_simulated_time, changed_by
-from django_graphile_worker.models.tables import table
+from django_graphile_worker.crontab.describe import Phrases
+from django_graphile_worker.exceptions import PayloadError
+from django_graphile_worker.models.tables import TimestampField, table
+from django_graphile_worker.payloads import encode
 from django_graphile_worker.routing import queue_alias
+from django_graphile_worker.schedule_jobs import job_of
+from django_graphile_worker.schedules.times import Definition, first_time, next_times
+from django_graphile_worker.schedules.validation import mistakes_in
+from django_graphile_worker.schedules.words import in_words, parse_interval
 from django_graphile_worker.sql.events import INFORMATION, NewEvent
 from django_graphile_worker.sql.events import add as add_event
+from django_graphile_worker.sql.schedules import by_hand, changes
 from django_graphile_worker.sql.schedules.changes import FOREVER
+from django_graphile_worker.sql.schedules.runs import Run, runs_of_schedules
+from django_graphile_worker.task_backends import chosen_backends
 
-if TYPE_CHECKING:
-    from django_graphile_worker.crontab.describe import Phrases
-    from django_graphile_worker.sql.schedules.runs import Run
-
+# The fields of a definition.
+DEFINED = (
+    "name", "task", "payload", "cron", "interval", "run_at", "time_zone", "starts_at", "ends_at", "queue_name",
+    "priority", "max_attempts", "job_key", "missed", "missed_within", "overlap", "paused_until", "description",
+)  # fmt: skip
+PHRASES = ("interval", "missed_within")
 # What the database and the workers write.
 OF_THE_DATABASE = (
     "changed_by",
@@ -37,6 +49,54 @@ OF_THE_DATABASE = (
     "last_job_id",
     "last_missed_at",
 )
+
+
+@contextmanager
+def changed_by(by: str, *, using: str | None = None) -> Iterator[None]:
+    """Note who changes schedules in the block: ``with changed_by("maria"): schedule.save()``.
+
+    The block is a transaction. Without it, or with an empty name, the change is that of a program.
+    """
+    alias = queue_alias(using)
+    with transaction.atomic(using=alias):
+        with connections[alias].cursor() as cursor:
+            before = changes.set_changed_by(cursor, by)
+        yield
+        with connections[alias].cursor() as cursor:
+            changes.set_changed_by(cursor, before)
+
+
+@contextmanager
+def at_simulated_time(alias: str) -> Iterator[None]:
+    """Have the changes of the block made at the time of the clock of a test; without a clock, do nothing."""
+    if simulation.now is None:
+        yield
+        return
+    with connections[alias].cursor() as cursor:
+        changes.set_now(cursor, simulation.now())
+    simulation.has_new_schedules = True
+    try:
+        yield
+    finally:
+        # In a transaction that failed, the setting ends with it.
+        if not connections[alias].needs_rollback:
+            with connections[alias].cursor() as cursor:
+                changes.set_now(cursor, None)
+
+
+def find_task(identifier: str) -> registry.Task[Any, Any] | None:
+    """Return a registered task or a Django task; None if this project has no such task, or cannot load it."""
+    found = registry.tasks.get(identifier)
+    if found is not None or not chosen_backends():
+        return found
+    # Late import: only projects with Django tasks have the backend, which is above this layer.
+    from django_graphile_worker.backend.runnable import find_runnable
+
+    try:
+        return find_runnable(identifier)
+    except (Exception, SystemExit):
+        # The module of a task may raise anything when it is imported.
+        return None
 
 
 class ScheduleQuerySet(models.QuerySet["Schedule"]):
@@ -164,25 +224,34 @@ class Schedule(models.Model):
         return schedule
 
     def refuse_mistakes(self) -> None:
-        """Raise ValidationError if the definition is not valid, by field."""
-        # Late import: loading the parser of cron lines takes 12 ms, and few processes need it.
-        from django_graphile_worker.models.schedule_validation import refuse_mistakes
+        """Raise ValidationError with the mistakes by field, if the definition is not valid; parse its durations.
 
-        refuse_mistakes(self, former_task=self._former_task)
+        The task must be one that this process knows, unless the schedule has it already: another project that shares
+        the database may have it.
+        """
+        _take_python_values(self)
+        values = {name: _with_time_zone(getattr(self, name)) for name in DEFINED}
+        if values["paused_until"] == FOREVER:
+            # A pause without an end is no time that people choose.
+            values["paused_until"] = None
+        is_known = self.task == self._former_task or find_task(self.task) is not None
+        mistakes = mistakes_in(
+            values,
+            tasks=None if is_known else registry.tasks.identifiers(),
+            now=_now() if self._state.adding and self.is_enabled else None,
+        )
+        if mistakes:
+            raise ValidationError(mistakes)
+        for name in PHRASES:
+            if isinstance(values[name], str):
+                setattr(self, name, parse_interval(values[name]))
 
     def in_words(self, phrases: Phrases | None = None) -> str:
         """Describe when it fires: "Every weekday at 09:00 (Europe/Berlin)". ``phrases`` translates it."""
-        # Late import: as above.
-        from django_graphile_worker.schedules.times import Definition
-        from django_graphile_worker.schedules.words import in_words
-
         return in_words(Definition.of(self)) if phrases is None else in_words(Definition.of(self), phrases)
 
     def next_times(self, number: int = 5, after: datetime | None = None) -> Sequence[datetime]:
         """Return the next times at which it fires; none if it is disabled. A pause is left out."""
-        # Late import: as above.
-        from django_graphile_worker.schedules.times import Definition, first_time, next_times
-
         if not self.is_enabled or self.is_paused_forever:
             return ()
         definition, begin = Definition.of(self), _now() if after is None else _aware(after)
@@ -195,12 +264,6 @@ class Schedule(models.Model):
 
         The job is that of a tick: with the payload and the options that the schedule has in the database.
         """
-        # Late import: as above.
-        from django_graphile_worker.models.schedule_tasks import find_task
-        from django_graphile_worker.schedule_jobs import job_of
-        from django_graphile_worker.schedules.times import Definition
-        from django_graphile_worker.sql.schedules import by_hand
-
         alias, schema = self._alias(None), conf.schema_of_models()
         saved = type(self).objects.using(alias).get(pk=self.pk)
         payload = json.dumps(saved.payload)
@@ -214,9 +277,6 @@ class Schedule(models.Model):
 
     def runs(self, number: int = 20) -> list[Run]:
         """Return the last runs, the latest first: what became of each tick, and of each run by hand."""
-        # Late import: few processes need it.
-        from django_graphile_worker.sql.schedules.runs import runs_of_schedules
-
         now = None if simulation.now is None else simulation.now()
         with connections[self._alias(None)].cursor() as cursor:
             found = runs_of_schedules(cursor, [self.pk], schema=conf.schema_of_models(), number=number, now=now)
@@ -266,3 +326,18 @@ def _now() -> datetime:
 def _aware(moment: datetime) -> datetime:
     """Return a time of a project without ``USE_TZ`` as an aware time."""
     return timezone.make_aware(moment) if timezone.is_naive(moment) else moment
+
+
+def _with_time_zone(value: Any) -> Any:
+    return _aware(value) if isinstance(value, datetime) else value
+
+
+def _take_python_values(schedule: Schedule) -> None:
+    """Replace a task by its identifier and an instance of a dataclass or model by its fields, as ``add_job()`` does."""
+    if isinstance(schedule.task, registry.Task):
+        schedule.task = schedule.task.identifier
+    if not isinstance(schedule.payload, dict | list | str | int | float | None):
+        try:
+            schedule.payload = json.loads(encode(schedule.payload, max_size=conf.current().max_payload_size))
+        except PayloadError as error:
+            raise ValidationError({"payload": [str(error)]}) from error

@@ -10,8 +10,7 @@ from typing import Any, Literal
 import pytest
 
 from django_graphile_worker import task
-from django_graphile_worker.models import Schedule
-from django_graphile_worker.models.schedule_changes import changed_by
+from django_graphile_worker.models import Schedule, changed_by
 from tests.browser import looks
 from tests.browser.test_accessibility import DESKTOP, PHONE, RUN, TAGS, axe_script
 from tests.browser.test_admin import SCREENSHOTS

@@ -23,8 +23,7 @@ from django_graphile_worker.admin.schedules.actions.schedule_actions import ACTI
 from django_graphile_worker.admin.schedules.items_view import ScheduleItemsAdmin
 from django_graphile_worker.admin.schedules.list_query import query_of
 from django_graphile_worker.admin.schedules.problems import read_problems
-from django_graphile_worker.models import Schedule
-from django_graphile_worker.models.schedule_changes import changed_by
+from django_graphile_worker.models import Schedule, changed_by
 from django_graphile_worker.sql.schedules import listing
 
 # One request changes at most so many schedules, in one transaction.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from django_graphile_worker.admin.databases import Session
 from django_graphile_worker.admin.project_items import read_crontab
-from django_graphile_worker.models.schedule_tasks import find_task
+from django_graphile_worker.models.schedules import find_task
 from django_graphile_worker.sql.schedules import figures, listing
 
 # So many names of tasks are looked up: most schedules have one of a few tasks.

@@ -16,9 +16,8 @@ from django_graphile_worker.importing.celery_beat.rows import KINDS, BeatRow, be
 from django_graphile_worker.importing.celery_beat.task_table import Target, TaskTable
 from django_graphile_worker.importing.celery_beat.translation import Translation, translate
 from django_graphile_worker.importing.celery_beat.unsupported import Unsupported
-from django_graphile_worker.models import Schedule
-from django_graphile_worker.models.schedule_changes import changed_by
-from django_graphile_worker.models.schedule_tasks import find_task
+from django_graphile_worker.models import Schedule, changed_by
+from django_graphile_worker.models.schedules import find_task
 from django_graphile_worker.schedules.validation import mistakes_in
 from django_graphile_worker.sql import celery_beat
 from django_graphile_worker.task_backends import chosen_backends

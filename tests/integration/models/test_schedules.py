@@ -14,8 +14,7 @@ from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
 from django_graphile_worker import registry, task
-from django_graphile_worker.models import Job, Schedule
-from django_graphile_worker.models.schedule_changes import changed_by
+from django_graphile_worker.models import Job, Schedule, changed_by
 from tests.support.operating import execute, operate
 
 pytestmark = pytest.mark.django_db

@@ -21,8 +21,7 @@ from django_graphile_worker.admin.schedules.editing.draft import AS_FIELDS, AS_J
 from django_graphile_worker.admin.schedules.editing.preview import preview_of_schedule
 from django_graphile_worker.admin.schedules.editing.reading import ScheduleReadingAdmin
 from django_graphile_worker.admin.schedules.permissions import schedulable_tasks, task_permission
-from django_graphile_worker.models import Schedule
-from django_graphile_worker.models.schedule_changes import changed_by
+from django_graphile_worker.models import Schedule, changed_by
 
 # The buttons of the form that do not save.
 DESCRIBE, SWITCH, PREVIEW = "describe", "switch", "preview"

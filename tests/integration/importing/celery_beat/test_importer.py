@@ -19,8 +19,7 @@ from django_graphile_worker.crontab.times import local_minutes
 from django_graphile_worker.importing.celery_beat.importer import IMPORTED_BY, Choices, Imported, import_rows, read_rows
 from django_graphile_worker.importing.celery_beat.rows import KINDS
 from django_graphile_worker.importing.celery_beat.task_table import Target
-from django_graphile_worker.models import Schedule
-from django_graphile_worker.models.schedule_changes import changed_by
+from django_graphile_worker.models import Schedule, changed_by
 from django_graphile_worker.schedules.times import Definition, latest_time, times_after
 from tests.support import celery_beat
 from tests.support.celery_beat_rows import START, YEAR, ZONES, create_rows

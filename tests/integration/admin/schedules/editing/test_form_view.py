@@ -12,8 +12,7 @@ from django.db import IntegrityError
 from django.db.models import QuerySet
 from django.test import Client
 
-from django_graphile_worker.models import Schedule
-from django_graphile_worker.models.schedule_changes import changed_by
+from django_graphile_worker.models import Schedule, changed_by
 from tests.support.admin_pages import body, log_entries, messages, text
 from tests.support.operating import execute
 from tests.support.schedule_forms import (

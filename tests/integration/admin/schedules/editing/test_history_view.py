@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from django_graphile_worker.models import Schedule
-from django_graphile_worker.models.schedule_changes import changed_by
+from django_graphile_worker.models import Schedule, changed_by
 from tests.support.admin_pages import body, text
 from tests.support.schedule_forms import SCHEDULES, history_url, make_schedule
 
