@@ -2,92 +2,7 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from django_graphile_worker.api import (
-        CleanupResult,
-        aadd_job,
-        aadd_jobs,
-        acleanup,
-        acomplete_jobs,
-        add_job,
-        add_jobs,
-        aforce_unlock_workers,
-        aget_job,
-        apause,
-        apauses,
-        apermanently_fail_jobs,
-        aremove_job,
-        areschedule_jobs,
-        aresume,
-        cleanup,
-        complete_jobs,
-        force_unlock_workers,
-        get_job,
-        pause,
-        pauses,
-        permanently_fail_jobs,
-        remove_job,
-        reschedule_jobs,
-        resume,
-    )
-    from django_graphile_worker.api.actions import aretry_jobs, arun_next, arun_now, retry_jobs, run_next, run_now
-    from django_graphile_worker.api.cancel import CancelResult, acancel_by_key, acancel_jobs, cancel_by_key, cancel_jobs
-    from django_graphile_worker.crontab import CronItem, parse_cron_items, parse_crontab
-    from django_graphile_worker.exceptions import (
-        BatchFailure,
-        BreakingMigrationError,
-        ConfigurationError,
-        CrontabError,
-        FailedByOperatorError,
-        GraphileWorkerError,
-        InvalidJobError,
-        InvalidTypeError,
-        JobCancelledError,
-        JobExpiredError,
-        JobFailedError,
-        LeftoverStateError,
-        LimitedUntil,
-        LostClaimError,
-        PayloadError,
-        PermanentFailure,
-        ReadOnlyModelError,
-        ResultError,
-        ResultNotReadyError,
-        ResultTimeoutError,
-        RetryLater,
-        SchemaError,
-        TaskCancelled,
-        TaskStopped,
-        TaskTimeout,
-        UncommittedJobError,
-        UnknownQueueError,
-        UnknownResultError,
-        UnknownTaskError,
-        WorkerDiedError,
-    )
-    from django_graphile_worker.job_options import JobKeyMode, Unique
-    from django_graphile_worker.jobs import Job, JobSpec, RemovedJob
-    from django_graphile_worker.limits.limit import Limit
-    from django_graphile_worker.pause_type import Pause
-    from django_graphile_worker.progress import Progress
-    from django_graphile_worker.registry import Task, task
-    from django_graphile_worker.results import (
-        Attempt,
-        Result,
-        ResultStatus,
-        aresult,
-        await_for_result,
-        progress_token,
-        result,
-        wait_for_result,
-    )
-    from django_graphile_worker.worker.entrypoints import Worker, run_once, run_worker
-    from django_graphile_worker.worker.execution.stops.abort import Abort
-    from django_graphile_worker.worker.execution.task_helpers import Helpers
-    from django_graphile_worker.worker.stop_request import StopRequest
+import sys
 
 __version__ = "0.1.0"
 
@@ -187,113 +102,93 @@ __all__ = [
     "wait_for_result",
 ]
 
-# The module of each public name. A module is loaded when one of its names is first used: a web process never runs a
-# job, a worker need not add jobs, and most projects have no crontab. Loading all of them takes 50 ms.
-_HOMES = {
-    "Abort": "worker.execution.stops.abort",
-    "Attempt": "results",
-    "BatchFailure": "exceptions",
-    "BreakingMigrationError": "exceptions",
-    "CancelResult": "api.cancel",
-    "CleanupResult": "api",
-    "ConfigurationError": "exceptions",
-    "CronItem": "crontab",
-    "CrontabError": "exceptions",
-    "FailedByOperatorError": "exceptions",
-    "GraphileWorkerError": "exceptions",
-    "Helpers": "worker.execution.task_helpers",
-    "InvalidJobError": "exceptions",
-    "InvalidTypeError": "exceptions",
-    "Job": "jobs",
-    "JobCancelledError": "exceptions",
-    "JobExpiredError": "exceptions",
-    "JobFailedError": "exceptions",
-    "JobKeyMode": "job_options",
-    "JobSpec": "jobs",
-    "LeftoverStateError": "exceptions",
-    "Limit": "limits.limit",
-    "LimitedUntil": "exceptions",
-    "LostClaimError": "exceptions",
-    "Pause": "pause_type",
-    "PayloadError": "exceptions",
-    "PermanentFailure": "exceptions",
-    "Progress": "progress",
-    "ReadOnlyModelError": "exceptions",
-    "RemovedJob": "jobs",
-    "Result": "results",
-    "ResultError": "exceptions",
-    "ResultNotReadyError": "exceptions",
-    "ResultStatus": "results",
-    "ResultTimeoutError": "exceptions",
-    "RetryLater": "exceptions",
-    "SchemaError": "exceptions",
-    "StopRequest": "worker.stop_request",
-    "Task": "registry",
-    "TaskCancelled": "exceptions",
-    "TaskStopped": "exceptions",
-    "TaskTimeout": "exceptions",
-    "UncommittedJobError": "exceptions",
-    "Unique": "job_options",
-    "UnknownQueueError": "exceptions",
-    "UnknownResultError": "exceptions",
-    "UnknownTaskError": "exceptions",
-    "Worker": "worker.entrypoints",
-    "WorkerDiedError": "exceptions",
-    "aadd_job": "api",
-    "aadd_jobs": "api",
-    "acancel_by_key": "api.cancel",
-    "acancel_jobs": "api.cancel",
-    "acleanup": "api",
-    "acomplete_jobs": "api",
-    "add_job": "api",
-    "add_jobs": "api",
-    "aforce_unlock_workers": "api",
-    "aget_job": "api",
-    "apause": "api",
-    "apauses": "api",
-    "apermanently_fail_jobs": "api",
-    "aremove_job": "api",
-    "areschedule_jobs": "api",
-    "aresult": "results",
-    "aresume": "api",
-    "aretry_jobs": "api.actions",
-    "arun_next": "api.actions",
-    "arun_now": "api.actions",
-    "await_for_result": "results",
-    "cancel_by_key": "api.cancel",
-    "cancel_jobs": "api.cancel",
-    "cleanup": "api",
-    "complete_jobs": "api",
-    "force_unlock_workers": "api",
-    "get_job": "api",
-    "parse_cron_items": "crontab",
-    "parse_crontab": "crontab",
-    "pause": "api",
-    "pauses": "api",
-    "permanently_fail_jobs": "api",
-    "progress_token": "results",
-    "remove_job": "api",
-    "reschedule_jobs": "api",
-    "result": "results",
-    "resume": "api",
-    "retry_jobs": "api.actions",
-    "run_next": "api.actions",
-    "run_now": "api.actions",
-    "run_once": "worker.entrypoints",
-    "run_worker": "worker.entrypoints",
-    "task": "registry",
-    "wait_for_result": "results",
-}
+# The probe of a container runs every few seconds: it must not load Django, and needs none of these names.
+if "django_graphile_worker.probe" not in sys.orig_argv:
+    from django_graphile_worker.api import (
+        CleanupResult,
+        aadd_job,
+        aadd_jobs,
+        acleanup,
+        acomplete_jobs,
+        add_job,
+        add_jobs,
+        aforce_unlock_workers,
+        aget_job,
+        apause,
+        apauses,
+        apermanently_fail_jobs,
+        aremove_job,
+        areschedule_jobs,
+        aresume,
+        cleanup,
+        complete_jobs,
+        force_unlock_workers,
+        get_job,
+        pause,
+        pauses,
+        permanently_fail_jobs,
+        remove_job,
+        reschedule_jobs,
+        resume,
+    )
+    from django_graphile_worker.api.actions import aretry_jobs, arun_next, arun_now, retry_jobs, run_next, run_now
+    from django_graphile_worker.api.cancel import CancelResult, acancel_by_key, acancel_jobs, cancel_by_key, cancel_jobs
+    from django_graphile_worker.crontab import CronItem, parse_cron_items, parse_crontab
+    from django_graphile_worker.exceptions import (
+        BatchFailure,
+        BreakingMigrationError,
+        ConfigurationError,
+        CrontabError,
+        FailedByOperatorError,
+        GraphileWorkerError,
+        InvalidJobError,
+        InvalidTypeError,
+        JobCancelledError,
+        JobExpiredError,
+        JobFailedError,
+        LeftoverStateError,
+        LimitedUntil,
+        LostClaimError,
+        PayloadError,
+        PermanentFailure,
+        ReadOnlyModelError,
+        ResultError,
+        ResultNotReadyError,
+        ResultTimeoutError,
+        RetryLater,
+        SchemaError,
+        TaskCancelled,
+        TaskStopped,
+        TaskTimeout,
+        UncommittedJobError,
+        UnknownQueueError,
+        UnknownResultError,
+        UnknownTaskError,
+        WorkerDiedError,
+    )
+    from django_graphile_worker.job_options import JobKeyMode, Unique
+    from django_graphile_worker.jobs import Job, JobSpec, RemovedJob
+    from django_graphile_worker.limits.limit import Limit
+    from django_graphile_worker.pause_type import Pause
+    from django_graphile_worker.progress import Progress
+    from django_graphile_worker.registry import Task, task
+    from django_graphile_worker.worker.execution.stops.abort import Abort
+    from django_graphile_worker.worker.execution.task_helpers import Helpers
+    from django_graphile_worker.worker.stop_request import StopRequest
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    # Python calls __getattr__() only for names that the module does not have: the next access is a plain lookup.
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    try:
+        from django_graphile_worker.results import (
+            Attempt,
+            Result,
+            ResultStatus,
+            aresult,
+            await_for_result,
+            progress_token,
+            result,
+            wait_for_result,
+        )
+        from django_graphile_worker.worker.entrypoints import Worker, run_once, run_worker
+    except ImportError:
+        # Without psycopg 3 the system check graphile_worker.E006 says how to install it.
+        if sys.modules.get("psycopg"):
+            raise

@@ -4,7 +4,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -14,26 +14,16 @@ from django.db.models.signals import post_migrate, pre_migrate
 from django.utils.module_loading import module_has_submodule
 from django.utils.translation import gettext_lazy as _
 
-from django_graphile_worker.gc_pause import collector_paused
+from django_graphile_worker import conf, operations, registry, routing
+from django_graphile_worker.logs import receivers
+from django_graphile_worker.operations.permissions_of_tasks import create_task_permissions
+from django_graphile_worker.sql import tasks as sql_tasks
+from django_graphile_worker.sql.install import catalog
+
+logger = logging.getLogger("django_graphile_worker.database")
 
 # The environment variable that Django's reloader, and runworker --reload, set in the process that they watch.
 DJANGO_AUTORELOAD_ENV = "RUN_MAIN"
-
-
-def _is_worker_command() -> bool:
-    """Return whether this process was started as ``manage.py runworker`` or ``manage.py graphile_worker run``."""
-    return sys.argv[1:2] == ["runworker"] or sys.argv[1:3] == ["graphile_worker", "run"]
-
-
-def _loading() -> AbstractContextManager[None]:
-    """Pause the garbage collector while a worker loads modules; change nothing in any other process."""
-    return collector_paused() if _is_worker_command() else nullcontext()
-
-
-with _loading():
-    from django_graphile_worker import conf, registry, routing
-
-logger = logging.getLogger("django_graphile_worker.database")
 
 
 class GraphileWorkerConfig(AppConfig):
@@ -44,24 +34,21 @@ class GraphileWorkerConfig(AppConfig):
     verbose_name = _("Graphile Worker")
     default_auto_field = "django.db.models.BigAutoField"
 
-    def import_models(self) -> None:
-        # The first models load the database driver; the collector would need 35 ms for its objects.
-        with _loading():
-            super().import_models()
-
     def ready(self) -> None:
-        with _loading():
-            # Late import: these need Django's models, which are loaded after this module.
-            from django_graphile_worker import checks
-            from django_graphile_worker.logs import receivers
+        # Late import: some checks need models, which are loaded after this module.
+        from django_graphile_worker import checks
 
-            with _errors_left_to_the_worker():
-                import_task_modules()
+        with _errors_left_to_the_worker():
+            import_task_modules()
         checks.register_checks()
         receivers.connect()
-        pre_migrate.connect(keep_waiting_jobs, sender=self, dispatch_uid="django_graphile_worker.jobs")
-        post_migrate.connect(install_without_migrations, sender=self, dispatch_uid="django_graphile_worker.schema")
-        post_migrate.connect(install_named_later, sender=self, dispatch_uid="django_graphile_worker.named_later")
+        pre_migrate.connect(operations.keep_waiting_jobs, sender=self, dispatch_uid="django_graphile_worker.jobs")
+        post_migrate.connect(
+            operations.install_without_migrations, sender=self, dispatch_uid="django_graphile_worker.schema"
+        )
+        post_migrate.connect(
+            operations.install_named_later, sender=self, dispatch_uid="django_graphile_worker.named_later"
+        )
         post_migrate.connect(register_task_names, sender=self, dispatch_uid="django_graphile_worker.task_names")
         post_migrate.connect(
             create_task_permissions, sender=self, dispatch_uid="django_graphile_worker.task_permissions"
@@ -96,43 +83,12 @@ def _errors_left_to_the_worker() -> Iterator[None]:
 
 
 def _is_watching() -> bool:
-    return _is_worker_command() and "--reload" in sys.argv and os.environ.get(DJANGO_AUTORELOAD_ENV) != "true"
-
-
-def keep_waiting_jobs(**arguments: Any) -> None:
-    # Late import: only migrate needs this and Django's migrations, which take 7 ms.
-    from django_graphile_worker import operations
-
-    operations.keep_waiting_jobs(**arguments)
-
-
-def install_without_migrations(**arguments: Any) -> None:
-    # Late import: only migrate needs it.
-    from django_graphile_worker import operations
-
-    operations.install_without_migrations(**arguments)
-
-
-def install_named_later(**arguments: Any) -> None:
-    # Late import: only migrate needs it.
-    from django_graphile_worker import operations
-
-    operations.install_named_later(**arguments)
-
-
-def create_task_permissions(**arguments: Any) -> None:
-    # Late import: only migrate needs it.
-    from django_graphile_worker.operations.permissions_of_tasks import create_task_permissions
-
-    create_task_permissions(**arguments)
+    is_worker = sys.argv[1:2] == ["runworker"] or sys.argv[1:3] == ["graphile_worker", "run"]
+    return is_worker and "--reload" in sys.argv and os.environ.get(DJANGO_AUTORELOAD_ENV) != "true"
 
 
 def register_task_names(*, using: str, **kwargs: Any) -> None:
     """Insert a row for each task, so that adding a job does not wait for another transaction that inserts the row."""
-    # Late import: only migrate needs these.
-    from django_graphile_worker.sql import tasks as sql_tasks
-    from django_graphile_worker.sql.install import catalog
-
     if connections[using].vendor != "postgresql":
         return
     for schema in [place.settings.schema for place in routing.all_places() if place.using == using]:

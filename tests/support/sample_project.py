@@ -131,7 +131,7 @@ FILES = {
         python_files = tests.py test_*.py
         addopts =
             -p pytest_django.plugin -p xdist.plugin -p no:cacheprovider
-            -p django_graphile_worker.testing.pytest_plugin
+            -p django_graphile_worker.pytest_plugin
         filterwarnings = error
     """,
 }
