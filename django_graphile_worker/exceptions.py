@@ -135,7 +135,7 @@ class FailedByOperatorError(GraphileWorkerError):
 
 
 class LeftoverStateError(GraphileWorkerError):
-    """A task returned and left a transaction open, or a database session changed."""
+    """A task returned and left a transaction open, or its session with another role."""
 
 
 class RetryLater(GraphileWorkerError):  # noqa: N818 - it names an outcome, not a mistake

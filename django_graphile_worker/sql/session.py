@@ -1,66 +1,17 @@
-"""The state of a database session: read what a task left behind, and set up the sessions of the worker."""
+"""Sessions of the database: the roles that a task left behind, and the settings of the worker's sessions."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from django_graphile_worker.sql.search_path import qualified
+from psycopg import errors
+from psycopg.pq import ExecStatus
+from psycopg.pq.abc import PGconn
 
-# No catalogue lists settings that no extension has declared (app.tenant), so they are read by name.
-# The statement runs outside any transaction, so every advisory lock that it finds belongs to the session.
-# Statements that libpq prepared belong to the driver; statements of PREPARE do not.
-SESSION_STATE = """/* gw:session */
-select 'setting', name, setting from pg_catalog.pg_settings
-    where source operator(pg_catalog.=) 'session' and name not in ('application_name', 'transaction_isolation',
-        'transaction_read_only', 'transaction_deferrable')
-union all
-select 'setting', name, value
-    from pg_catalog.unnest(%(custom_settings)s::pg_catalog.text[]) as name,
-        lateral (select nullif(pg_catalog.current_setting(name, true), '') as value) as current
-    where value is not null
-union all
-select 'setting', 'role', pg_catalog.current_setting('role')
-union all
-select 'session user', session_user, null
-union all
-select 'channel listened to', channel, null from pg_catalog.pg_listening_channels() as channel
-union all
-select 'advisory lock', pg_catalog.concat_ws('/', classid, objid, objsubid), mode from pg_catalog.pg_locks
-    where locktype operator(pg_catalog.=) 'advisory' and pid operator(pg_catalog.=) pg_catalog.pg_backend_pid()
-union all
-select 'temporary table', relname, null from pg_catalog.pg_class
-    where relnamespace operator(pg_catalog.=) pg_catalog.pg_my_temp_schema()
-        and relkind in ('r', 'v', 'S', 'm', 'p', 'f')
-union all
-select 'prepared statement', name, null from pg_catalog.pg_prepared_statements where from_sql
-union all
-select 'open cursor', name, null from pg_catalog.pg_cursors where is_holdable and name operator(pg_catalog.<>) ''"""
-
-# The functions of the site itself, with their text. Functions of PostgreSQL and of extensions leave nothing in the
-# session.
-_FUNCTIONS_OF_THE_SITE = """
-select function.proname::pg_catalog.text, language.lanname::pg_catalog.text, function.prosrc
-from pg_catalog.pg_proc as function
-join pg_catalog.pg_language as language on language.oid operator(pg_catalog.=) function.prolang
-where {wanted}
-    and language.lanname not in ('internal', 'c')
-    and function.pronamespace not in (
-        select oid from pg_catalog.pg_namespace where nspname in ('pg_catalog', 'information_schema'))
-    and not exists (
-        select from pg_catalog.pg_depend as dependency
-        where dependency.classid operator(pg_catalog.=) 'pg_catalog.pg_proc'::pg_catalog.regclass
-            and dependency.objid operator(pg_catalog.=) function.oid
-            and dependency.deptype operator(pg_catalog.=) 'e')"""
-
-FUNCTIONS_OF_THE_SITE = "/* gw:session-functions */" + _FUNCTIONS_OF_THE_SITE.format(
-    wanted="function.proname operator(pg_catalog.=) any (%(names)s::pg_catalog.name[])"
-)
-TRIGGERS_OF_THE_SITE = "/* gw:session-triggers */" + _FUNCTIONS_OF_THE_SITE.format(
-    wanted="function.oid in (select tgfoid from pg_catalog.pg_trigger where not tgisinternal)"
-)
+SESSION_ROLES = "/* gw:session-roles */ select session_user, current_user"
 
 # The search_path has no schema in which other roles can create objects: their functions and operators, called by a
 # statement of the worker, would have the worker's rights. So the statements that pin it name the schema of everything
@@ -96,33 +47,23 @@ from pg_catalog.json_each_text(%(settings)s::pg_catalog.json) as settings (name,
 
 FORGET_PLANS = "/* gw:forget-plans */ discard plans"
 
-SessionState = frozenset[tuple[str, str, str | None]]
+
+class SessionRoles(NamedTuple):
+    """The role that a session logged in as, and the role whose rights its statements have."""
+
+    session_user: str
+    current_user: str
+
+    def __str__(self) -> str:
+        return self.current_user if self.current_user == self.session_user else "/".join(self)
 
 
-def session_state(cursor: Any, custom_settings: Iterable[str] = ()) -> SessionState:
-    """Return the state of this session beyond the defaults of the server: changes by jobs, and changes at its start."""
-    cursor.execute(qualified(SESSION_STATE), {"custom_settings": list(custom_settings)})
-    return frozenset((str(kind), str(name), value) for kind, name, value in cursor.fetchall())
-
-
-class SiteFunction(NamedTuple):
-    """A function that the site has created in this database."""
-
-    name: str
-    language: str
-    text: str
-
-
-def functions_of_the_site(cursor: Any, names: Iterable[str]) -> list[SiteFunction]:
-    """Return the functions of the site that have these names."""
-    cursor.execute(FUNCTIONS_OF_THE_SITE, {"names": list(names)})
-    return [SiteFunction._make(row) for row in cursor.fetchall()]
-
-
-def triggers_of_the_site(cursor: Any) -> list[SiteFunction]:
-    """Return the functions of all triggers of the site."""
-    cursor.execute(TRIGGERS_OF_THE_SITE)
-    return [SiteFunction._make(row) for row in cursor.fetchall()]
+def session_roles(pgconn: PGconn) -> SessionRoles:
+    """Return the roles of a session, which a task may have changed. Takes a third of the time of a cursor."""
+    result = pgconn.exec_(SESSION_ROLES.encode())
+    if result.status != ExecStatus.TUPLES_OK:
+        raise errors.error_from_result(result)
+    return SessionRoles._make((result.get_value(0, column) or b"").decode("utf-8", "replace") for column in range(2))
 
 
 def set_up_session(cursor: Any, seconds: float, *, backend_pid: int) -> bool:

@@ -18,7 +18,7 @@ from django_graphile_worker.testing.in_process.in_process_worker import running_
 from django_graphile_worker.testing.ran_jobs import RanJob
 from django_graphile_worker.testing.simulated_time import simulated_clock
 from django_graphile_worker.testing.simulated_time.timelines import ClockTime, PresentTime, Timeline
-from django_graphile_worker.worker.django_connections import lifecycle
+from django_graphile_worker.worker import django_connections
 from django_graphile_worker.worker.execution.error_text import OWN_FOLDERS
 
 OnError = Literal["raise", "record"]
@@ -58,7 +58,7 @@ arun_jobs = async_variant(run_jobs)
 def refuse_inside_a_job(caller: str) -> None:
     """Raise GraphileWorkerError if a job calls what only a test may call."""
     job = running_job.get()
-    if job is None and lifecycle.this_thread.watched is not None:
+    if job is None and django_connections.this_thread.watched is not None:
         job = "a worker"
     if job is not None:
         raise GraphileWorkerError(

@@ -20,7 +20,7 @@ from django_graphile_worker.testing.in_process.in_process_worker import running_
 from django_graphile_worker.testing.ran_jobs import RanJob
 from django_graphile_worker.testing.simulated_time import simulated_clock
 from django_graphile_worker.testing.simulated_time.timelines import PresentTime, StandingTime, Timeline
-from django_graphile_worker.worker.django_connections import lifecycle
+from django_graphile_worker.worker import django_connections
 
 logger = logging.getLogger("django_graphile_worker.testing")
 
@@ -55,7 +55,7 @@ def immediate() -> Iterator[list[RanJob]]:
 
 def run_after_transaction(place: Place) -> None:
     """Run the due jobs of a place when the current transaction has ended; called after a job was added."""
-    if running_job.get() is None and lifecycle.this_thread.watched is not None:
+    if running_job.get() is None and django_connections.this_thread.watched is not None:
         # A worker runs the job that added it, and will run it, too.
         return
     if place not in _thread.waiting:

@@ -18,7 +18,7 @@ The modules, from the outside in. A module may import the modules below it, neve
 ``service``         the base class of every part that has a thread
 ``outcomes``        how a job's run ended; ``identity``: the worker's id; ``task_selection``: the tasks that it runs;
                     ``job_clock``: the clock by which jobs fall due
-``database/``       the worker's own connections; ``django_connections/``: Django's connections, which tasks use
+``database/``       the worker's own connections; ``django_connections``: Django's connections, which tasks use
 ``typed_payloads/`` payloads as dataclasses and models
 ``stop_request``    the request to stop a worker; ``job_stop``: the request to stop one run of a job;
                     ``fork_guard``: ends processes that a task forked

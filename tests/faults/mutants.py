@@ -289,10 +289,10 @@ def _count_every_death_as_failed_start() -> None:
 
 @mistake("connections are not checked before and after jobs")
 def _do_not_check_connections() -> None:
-    from django_graphile_worker.worker.django_connections import lifecycle
+    from django_graphile_worker.worker import django_connections
 
-    lifecycle.begin = lambda: None
-    lifecycle.end = lambda: ()
+    django_connections.begin = lambda: None
+    django_connections.end = lambda: ()
 
 
 @mistake("jobs that still run at the end are not returned")

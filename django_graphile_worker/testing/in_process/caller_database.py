@@ -8,14 +8,12 @@ from typing import Any
 
 import psycopg
 from django.db.transaction import TransactionManagementError
+from psycopg.pq import TransactionStatus
 
 from django_graphile_worker.routing import Place, queue_connection
 from django_graphile_worker.testing.in_process.session_cursor import SessionCursor
 from django_graphile_worker.worker.database.connection import Database
-from django_graphile_worker.worker.django_connections.transaction_status import (
-    IN_FAILED_TRANSACTION,
-    transaction_status,
-)
+from django_graphile_worker.worker.django_connections import transaction_status
 
 
 class CallerDatabase(Database):
@@ -39,7 +37,7 @@ class CallerDatabase(Database):
             self.wrapper.cursor()
         self.wrapper.ensure_connection()
         self.wrapper.validate_no_broken_transaction()
-        if transaction_status(self.wrapper) == IN_FAILED_TRANSACTION:
+        if transaction_status(self.wrapper) == TransactionStatus.INERROR:
             raise TransactionManagementError(
                 "run_jobs(): expected a transaction that can be used, got one in which a statement has failed. Put the "
                 "statement that may fail into an atomic() block of its own."

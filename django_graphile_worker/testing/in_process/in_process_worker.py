@@ -24,8 +24,7 @@ from django_graphile_worker.testing.in_process.job_connections import JobConnect
 from django_graphile_worker.testing.in_process.recording_executor import RecordingExecutor
 from django_graphile_worker.testing.in_process.single_claims import LearningDirectory, SingleClaims
 from django_graphile_worker.testing.ran_jobs import RanJob, outcome_name
-from django_graphile_worker.worker import fork_guard
-from django_graphile_worker.worker.django_connections import lifecycle
+from django_graphile_worker.worker import django_connections, fork_guard
 from django_graphile_worker.worker.execution.job_control import JobControl
 from django_graphile_worker.worker.execution.job_run import JobRun
 from django_graphile_worker.worker.fetching.forbidden_flags import ForbiddenFlags
@@ -193,7 +192,7 @@ class InProcessWorker:
     @contextmanager
     def working(self, now: Callable[[], datetime]) -> Iterator[None]:
         """Prepare for jobs, and clean up after them."""
-        watched_before = lifecycle.this_thread.watched
+        watched_before = django_connections.this_thread.watched
         self._now = now
         self.database.begin()
         self._claims.begin(ForbiddenFlags(self._place.settings))
@@ -205,13 +204,13 @@ class InProcessWorker:
         self._executor.warm_up()
         # Connections that are open already belong to the test. Those that a job opens are watched, and closed at the
         # end.
-        lifecycle.this_thread.watched = []
+        django_connections.this_thread.watched = []
         try:
             yield
         finally:
             self._end_executor()
-            lifecycle.thread_finished()
-            lifecycle.this_thread.watched = watched_before
+            django_connections.thread_finished()
+            django_connections.this_thread.watched = watched_before
 
     def claim(self) -> Claimed:
         """Claim the job that a worker would start next, if one is due."""

@@ -7,14 +7,11 @@ from types import TracebackType
 from typing import Any
 
 from django.db import connections
+from psycopg.pq import TransactionStatus
 
 from django_graphile_worker.exceptions import LeftoverStateError
 from django_graphile_worker.testing.in_process.virtual_autocommit import VirtualAutocommit
-from django_graphile_worker.worker.django_connections.transaction_status import (
-    IN_FAILED_TRANSACTION,
-    IN_TRANSACTION,
-    transaction_status,
-)
+from django_graphile_worker.worker.django_connections import transaction_status
 
 
 class JobConnections:
@@ -59,7 +56,7 @@ def _roll_back(wrapper: Any) -> bool:
         return False
     is_open = wrapper.in_atomic_block or not wrapper.autocommit
     if wrapper.vendor == "postgresql":
-        is_open = is_open or transaction_status(wrapper) in (IN_TRANSACTION, IN_FAILED_TRANSACTION)
+        is_open = is_open or transaction_status(wrapper) in (TransactionStatus.INTRANS, TransactionStatus.INERROR)
     if is_open:
         wrapper.in_atomic_block, wrapper.needs_rollback = False, False
         wrapper.savepoint_ids, wrapper.atomic_blocks = [], []

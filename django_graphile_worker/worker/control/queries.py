@@ -6,9 +6,10 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
+from psycopg.pq import TransactionStatus
+
+from django_graphile_worker.worker import django_connections
 from django_graphile_worker.worker.database.watchdog import cut
-from django_graphile_worker.worker.django_connections import lifecycle
-from django_graphile_worker.worker.django_connections.transaction_status import ACTIVE, transaction_status
 
 # Seconds. A server that answers processes the request to cancel in a few milliseconds.
 CANCEL_TIMEOUT = 0.2
@@ -35,14 +36,14 @@ def cut_queries(thread_id: int) -> None:
 
 def cut_connections(thread_id: int) -> None:
     """Shut down all connections of a thread, so that the server rolls back its transactions."""
-    for watched in lifecycle.connections_of(thread_id):
+    for watched in django_connections.connections_of(thread_id):
         raw = watched.wrapper.connection
         if getattr(raw, "pgconn", None) is not None:
             cut(raw)
 
 
 def _waiting(thread_id: int) -> Iterator[Any]:
-    for watched in lifecycle.connections_of(thread_id):
+    for watched in django_connections.connections_of(thread_id):
         raw = watched.wrapper.connection
-        if getattr(raw, "pgconn", None) is not None and transaction_status(watched.wrapper) == ACTIVE:
+        if django_connections.transaction_status(watched.wrapper) == TransactionStatus.ACTIVE:
             yield raw

@@ -14,8 +14,8 @@ from typing import Any
 from django_graphile_worker import signals
 from django_graphile_worker.registry import Task
 from django_graphile_worker.sql.claims import Claim
-from django_graphile_worker.worker.django_connections import lifecycle
-from django_graphile_worker.worker.django_connections.lifecycle import NO_CONNECTIONS, this_thread
+from django_graphile_worker.worker import django_connections
+from django_graphile_worker.worker.django_connections import NO_CONNECTIONS, this_thread
 from django_graphile_worker.worker.execution.executor import Executor
 from django_graphile_worker.worker.execution.job_run import JobRun
 from django_graphile_worker.worker.outcomes import Outcome
@@ -58,7 +58,7 @@ class CoroutineExecutor(Executor):
                 return refused
             # For the receivers of the signals, which run on this thread.
             if this_thread.watched != NO_CONNECTIONS:
-                lifecycle.begin()
+                django_connections.begin()
             if signals.job_started.is_heard():
                 self._send(signals.job_started, run)
             # Each job has its own context, which its coroutine copies.

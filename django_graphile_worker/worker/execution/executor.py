@@ -13,9 +13,8 @@ from django_graphile_worker.exceptions import LeftoverStateError, TaskStopped
 from django_graphile_worker.logs.lines import log_exception
 from django_graphile_worker.registry import Task
 from django_graphile_worker.sql.claims import Claim
-from django_graphile_worker.worker import fork_guard
-from django_graphile_worker.worker.django_connections import lifecycle
-from django_graphile_worker.worker.django_connections.lifecycle import NO_CONNECTIONS, this_thread
+from django_graphile_worker.worker import django_connections, fork_guard
+from django_graphile_worker.worker.django_connections import NO_CONNECTIONS, this_thread
 from django_graphile_worker.worker.execution.coroutines.event_loop import EventLoop
 from django_graphile_worker.worker.execution.invoker import TaskInvoker
 from django_graphile_worker.worker.execution.job_control import JobControl
@@ -34,7 +33,7 @@ from django_graphile_worker.worker.outcomes import (
 )
 
 if TYPE_CHECKING:
-    from django_graphile_worker.worker.django_connections.watched_connection import Leftover
+    from django_graphile_worker.worker.django_connections import Leftover
     from django_graphile_worker.worker.execution.progress_reports import ProgressReports
     from django_graphile_worker.worker.execution.retry import RetryRules
     from django_graphile_worker.worker.execution.stops.stop_of_run import StopOfRun
@@ -89,13 +88,13 @@ class Executor:
             from django_graphile_worker.worker.execution import retry
 
             self._retry_rules = retry.RetryRules.of(self._settings)
-        lifecycle.start()
+        django_connections.start()
         fork_guard.watch()
         self._invoker.load_middleware()
 
     def warm_up(self) -> None:
         """Create what the first job needs. Called while the first claim is under way."""
-        lifecycle.create_caches()
+        django_connections.create_caches()
 
     def abort(self) -> None:
         """Request every job to stop now, and every job that begins later: the worker is about to stop."""
@@ -127,7 +126,7 @@ class Executor:
 
     def thread_finished(self) -> None:
         """Close the connections of this thread. Called on a slot's thread that runs no more jobs."""
-        lifecycle.thread_finished()
+        django_connections.thread_finished()
 
     def run(self, claim: Claim) -> Outcome:
         """Run one job on this thread and return its outcome; never raises."""
@@ -154,7 +153,7 @@ class Executor:
     def _run(self, run: JobRun) -> Outcome:
         # Most jobs use no database. These comparisons cost less than the calls.
         if this_thread.watched != NO_CONNECTIONS:
-            lifecycle.begin()
+            django_connections.begin()
         if signals.job_started.is_heard() and run.coroutine is None:
             self._send(signals.job_started, run)
         result, error = None, None
@@ -175,7 +174,7 @@ class Executor:
                 except TaskStopped:
                     leftovers = self._end_marked(run)
             else:
-                leftovers = lifecycle.end() if this_thread.watched else ()
+                leftovers = django_connections.end() if this_thread.watched else ()
             if error is None and not leftovers:
                 return self._succeeded(run, result)
             return self._other_outcome(run, result, error, leftovers)
@@ -188,7 +187,7 @@ class Executor:
         """Do what few runs need at their end, and return what the job left on its connections."""
         if run.stopping is not None:
             run.stopping.close()
-        leftovers = lifecycle.end() if this_thread.watched else ()
+        leftovers = django_connections.end() if this_thread.watched else ()
         if run.has_progress:
             self._invoker.finish_progress(run)
         return leftovers

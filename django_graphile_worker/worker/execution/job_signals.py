@@ -9,8 +9,7 @@ from typing import Any
 from django_graphile_worker import signals
 from django_graphile_worker.logs import success_lines
 from django_graphile_worker.logs.lines import JobFacts, log_exception
-from django_graphile_worker.worker import fork_guard
-from django_graphile_worker.worker.django_connections import lifecycle
+from django_graphile_worker.worker import django_connections, fork_guard
 from django_graphile_worker.worker.execution.job_run import JobRun
 
 logger = logging.getLogger("django_graphile_worker.worker")
@@ -48,7 +47,7 @@ class JobSignals:
             log_exception(logger, logging.ERROR, "A receiver tried to end the worker.", error=error)
         fork_guard.end_child(self._generation)
         # What receivers left on the connections of this thread is cleaned up, and does not count against the job.
-        lifecycle.end()
+        django_connections.end()
 
     def _is_logged_directly(self, run: JobRun, duration: float) -> bool:
         try:

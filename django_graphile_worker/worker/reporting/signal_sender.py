@@ -14,7 +14,7 @@ from typing import Any
 
 from django.dispatch import Signal
 
-from django_graphile_worker.worker.django_connections import lifecycle
+from django_graphile_worker.worker import django_connections
 from django_graphile_worker.worker.service import Service
 
 
@@ -55,7 +55,7 @@ class SignalSender(Service):
         try:
             self.step()
         finally:
-            lifecycle.thread_finished()
+            django_connections.thread_finished()
 
     def _send_queued(self) -> None:
         """Send all queued signals.
@@ -64,11 +64,11 @@ class SignalSender(Service):
         """
         if threading.current_thread() is self._thread:
             # Only on the service's own thread: another thread that calls step() manages its own connections.
-            lifecycle.watch_thread()
-            lifecycle.begin()
+            django_connections.watch_thread()
+            django_connections.begin()
         try:
             while self._queued:
                 function, args, kwargs = self._queued.popleft()
                 function(*args, **kwargs)
         finally:
-            lifecycle.end()
+            django_connections.end()

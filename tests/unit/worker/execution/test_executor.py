@@ -84,7 +84,7 @@ def test_bug_of_the_worker__fails_the_job_and_not_the_slot(slot: Slot, monkeypat
     def broken() -> None:
         raise AssertionError("a bug")
 
-    monkeypatch.setattr("django_graphile_worker.worker.django_connections.lifecycle.begin", broken)
+    monkeypatch.setattr("django_graphile_worker.worker.django_connections.begin", broken)
     assert "AssertionError: a bug" in slot.failure(lambda payload: None).error
 
 

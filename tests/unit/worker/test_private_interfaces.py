@@ -7,10 +7,6 @@ from typing import Any
 
 import pytest
 from django.db.backends.postgresql.base import DatabaseWrapper
-from django.db.backends.utils import CursorWrapper
-from psycopg.pq import TransactionStatus
-
-from django_graphile_worker.worker.django_connections import transaction_status
 
 
 class OpenWrapper(DatabaseWrapper):
@@ -76,32 +72,4 @@ def test_close_if_unusable_or_obsolete__does_more_than_reset_the_health_check_in
     assert (wrapper.calls, wrapper.health_check_done) == (calls, is_checked), (
         "DatabaseWrapper.close_if_unusable_or_obsolete() decides by something else than errors_occurred and close_at: "
         "adapt WatchedConnection._close_if_unusable_or_obsolete()."
-    )
-
-
-def test_execute_wrappers__are_given_the_cursor_of_the_driver() -> None:
-    wrapper, drivers_cursor = DatabaseWrapper({"OPTIONS": {}}, "canary"), object()
-    seen: list[Any] = []
-
-    def look(execute: Any, sql: Any, params: Any, many: bool, context: Any) -> None:
-        seen.append(context["cursor"].cursor)
-
-    wrapper.execute_wrappers.append(look)
-    CursorWrapper(drivers_cursor, wrapper).execute("select 1")
-    assert seen == [drivers_cursor], (
-        'context["cursor"].cursor of an execute wrapper is no longer the cursor of the driver: adapt '
-        "SessionChanges.note_statement(), or named cursors that a job leaves open are not found."
-    )
-
-
-def test_transaction_status__has_the_numbers_of_libpq() -> None:
-    expected = {
-        "IDLE": transaction_status.IDLE,
-        "ACTIVE": transaction_status.ACTIVE,
-        "INTRANS": transaction_status.IN_TRANSACTION,
-        "INERROR": transaction_status.IN_FAILED_TRANSACTION,
-        "UNKNOWN": transaction_status.UNKNOWN,
-    }
-    assert {status.name: int(status) for status in TransactionStatus} == expected, (
-        "psycopg.pq.TransactionStatus has changed: adapt connections/transaction_status.py."
     )

@@ -1,4 +1,4 @@
-"""A connection before and after a job: open transactions, broken connections, pools."""
+"""Django's connections around a job: open transactions, roles, broken connections, pools."""
 
 from __future__ import annotations
 
@@ -7,14 +7,42 @@ from typing import Any
 
 import pytest
 from django.db import DatabaseError, connection, reset_queries, transaction
+from django.db.backends.signals import connection_created
 from django.test.utils import CaptureQueriesContext
 
+from django_graphile_worker import signals
+from django_graphile_worker.sql.session import session_roles
+from django_graphile_worker.worker import django_connections
 from django_graphile_worker.worker.outcomes import Failed, Succeeded
 from tests.conftest import RawConnection
 from tests.support.backends import Pids, backend_pid, execute, terminate
-from tests.support.slot import Slot, make_claim
+from tests.support.slot import Slot, make_claim, open_slot
 
 pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def slot(transactional_db: None) -> Iterator[Slot]:
+    with open_slot() as slot:
+        yield slot
+
+
+@pytest.fixture
+def leftovers() -> Iterator[list[str]]:
+    """What jobs are reported to have left behind."""
+    found: list[str] = []
+
+    def note(leftovers: tuple[str, ...], **kwargs: Any) -> None:
+        found.extend(leftovers)
+
+    signals.leftover_state_found.connect(note)
+    yield found
+    signals.leftover_state_found.disconnect(note)
+
+
+@pytest.fixture
+def persistent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(connection.settings_dict, "CONN_MAX_AGE", None)
 
 
 MAX_AGES = [0, 60, None]
@@ -182,6 +210,176 @@ def test_queries_that_a_test_counts__are_not_forgotten() -> None:
     slot.close()
 
 
+@pytest.mark.parametrize("error_class", [ValueError, SystemExit])
+def test_error_of_the_task__comes_first_and_the_leftover_is_added(slot: Slot, error_class: type[BaseException]) -> None:
+    def both(payload: Any) -> None:
+        execute("begin")
+        raise error_class("boom")
+
+    error = slot.failure(both).error
+    assert error.startswith(f"{error_class.__name__}: boom")
+    assert "The task also left database 'default': a transaction open" in error
+
+
+@pytest.mark.django_db(transaction=True, databases=["default", "other"])
+def test_leftover_on_another_database__is_seen(slot: Slot) -> None:
+    assert "database 'other': a transaction open" in slot.failure(lambda payload: execute("begin", "other")).error
+
+
+@pytest.mark.usefixtures("persistent")
+@pytest.mark.parametrize("moment", ["begin", "end"])
+def test_connection_that_cannot_be_checked__is_closed_and_fails_no_job(
+    slot: Slot, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    def broken(self: Any) -> None:
+        raise RuntimeError("no answer")
+
+    pids = Pids()
+    slot.run(pids)
+    with monkeypatch.context() as patch:
+        patch.setattr(f"django_graphile_worker.worker.django_connections.WatchedConnection.{moment}", broken)
+        assert isinstance(slot.run(lambda payload: None), Succeeded)
+    slot.run(pids)
+    assert pids.seen[0] != pids.seen[1]
+
+
+@pytest.mark.usefixtures("persistent")
+def test_thread_that_ends__closes_its_connections(
+    slot: Slot, raw_connection: Callable[..., RawConnection], wait_until: Callable[..., None]
+) -> None:
+    pids = Pids()
+    slot.run(pids)
+    slot.call(slot.executor.thread_finished)
+    observer = raw_connection()
+    wait_until(lambda: not observer.execute("select 1 from pg_stat_activity where pid = %s", pids.seen).fetchone())
+    assert slot.call(lambda: len(connection.execute_wrappers)) == 0
+
+
+def test_job_without_queries__opens_no_connection(slot: Slot) -> None:
+    slot.run(lambda payload: None)
+    assert slot.call(lambda: connection.connection) is None
+
+
+@pytest.mark.usefixtures("persistent")
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SET ROLE pg_monitor",
+        "SET SESSION AUTHORIZATION pg_monitor",
+        "SELECT set_config('role', 'pg_monitor', false)",
+        "DO $$ begin set role pg_monitor; end $$",
+    ],
+)
+@pytest.mark.parametrize("leftover_state", ["warn", "fail"])
+def test_changed_role__never_reaches_the_next_job_and_fails_its_own_only_if_asked(
+    leftovers: list[str], statement: str, leftover_state: str
+) -> None:
+    pids = Pids()
+    with open_slot(leftover_state=leftover_state) as slot:
+        slot.run(pids)
+        outcome = slot.run(lambda payload: execute(statement))
+        if leftover_state == "fail":
+            assert isinstance(outcome, Failed)
+            assert "LeftoverStateError" in outcome.error
+            assert "its role changed" in outcome.error
+            assert leftovers == []
+        else:
+            assert isinstance(outcome, Succeeded), "what it did is committed: a second run would do it twice"
+            assert "its role changed" in leftovers.pop()
+        assert isinstance(slot.run(pids), Succeeded)
+    assert pids.seen[0] != pids.seen[1]
+
+
+def changes_role_and_fails(payload: Any) -> None:
+    execute("SET ROLE pg_monitor")
+    execute("select 1/0")
+
+
+@pytest.mark.usefixtures("persistent")
+def test_changed_role__is_added_to_the_error_of_the_task(slot: Slot) -> None:
+    error = slot.failure(changes_role_and_fails).error
+    assert "DataError: division by zero" in error
+    assert "The task also left database 'default': its role changed" in error
+
+
+@pytest.mark.usefixtures("persistent")
+def test_changed_role__is_logged(slot: Slot, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("WARNING", logger="django_graphile_worker.jobs"):
+        slot.run(lambda payload: execute("SET ROLE pg_monitor"))
+    (record,) = caplog.records
+    assert "a_task #1 succeeded, but left the state of its connections changed" in record.getMessage()
+    assert "its role changed from" in record.getMessage()
+
+
+@pytest.mark.usefixtures("persistent")
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ["SET LOCAL ROLE pg_monitor"],
+        ["SELECT set_config('role', 'pg_monitor', true)"],
+        ["SET ROLE pg_monitor", "RESET ROLE"],
+    ],
+)
+def test_role_that_ends_with_the_job__is_no_leftover(slot: Slot, leftovers: list[str], statements: list[str]) -> None:
+    def careful(payload: Any) -> None:
+        with transaction.atomic():
+            for statement in statements:
+                execute(statement)
+
+    pids = Pids()
+    slot.run(pids)
+    assert isinstance(slot.run(careful), Succeeded)
+    slot.run(pids)
+    assert leftovers == []
+    assert len(set(pids.seen)) == 1
+
+
+@pytest.mark.usefixtures("persistent")
+def test_role_of_every_new_connection__is_no_leftover(slot: Slot, leftovers: list[str]) -> None:
+    def set_up(*, connection: Any, **kwargs: Any) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("SET ROLE pg_monitor")
+
+    connection_created.connect(set_up)
+    try:
+        slot.executor.start()
+        assert isinstance(slot.run(lambda payload: execute("select 1")), Succeeded)
+        assert leftovers == []
+        # Neither of them is a superuser: libpq reports no difference.
+        assert isinstance(slot.run(lambda payload: execute("SET ROLE pg_read_all_data")), Succeeded)
+        assert leftovers.pop().endswith("/pg_read_all_data")
+        assert isinstance(slot.run(lambda payload: execute("select 1")), Succeeded)
+        assert leftovers == []
+    finally:
+        connection_created.disconnect(set_up)
+
+
+@pytest.mark.parametrize(
+    ("max_age", "asked"), [(0, 0), (None, 3)], ids=["closed after each job", "persistent: once more when it is opened"]
+)
+def test_roles__are_asked_for_after_jobs_whose_connection_was_used_and_stays_open(
+    slot: Slot, monkeypatch: pytest.MonkeyPatch, max_age: int | None, asked: int
+) -> None:
+    questions: list[Any] = []
+
+    def count(pgconn: Any) -> Any:
+        questions.append(pgconn)
+        return session_roles(pgconn)
+
+    monkeypatch.setitem(connection.settings_dict, "CONN_MAX_AGE", max_age)
+    monkeypatch.setattr(django_connections, "session_roles", count)
+    for function in (backend_pid, lambda: None, backend_pid, lambda: None):
+        slot.run(lambda payload, function=function: function())
+    assert len(questions) == asked
+
+
+def test_other_changes_of_a_session__end_with_its_connection(slot: Slot) -> None:
+    seen: list[Any] = []
+    slot.run(lambda payload: execute("SET statement_timeout = 12345"))
+    slot.run(lambda payload: seen.append(execute("SHOW statement_timeout")))
+    assert seen == [("0",)]
+
+
 @pytest.mark.django_db(transaction=False, databases=["default"])
 class TestInsideATest:
     """A job that runs on a test's own thread, inside the test's transaction."""
@@ -244,9 +442,7 @@ class TestWithAPool:
         assert connection.pool.get_stats()["requests_num"] == 2  # type: ignore[attr-defined]
 
     @pytest.mark.usefixtures("pooled")
-    @pytest.mark.parametrize(
-        "statement", ["begin", "SET statement_timeout = 12345", "LISTEN news", "SELECT pg_advisory_lock(7)"]
-    )
+    @pytest.mark.parametrize("statement", ["begin", "SET ROLE pg_monitor"])
     def test_changed_session__is_not_returned_to_the_pool(self, slot: Slot, statement: str) -> None:
         dirty: list[int] = []
 
