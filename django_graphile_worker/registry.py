@@ -19,7 +19,7 @@ from django_graphile_worker.task_type import Task
 if TYPE_CHECKING:
     from typing import Concatenate
 
-    from django_graphile_worker.limits.limit import Key, Limit, TaskLimit
+    from django_graphile_worker.limits import Key, Limit, TaskLimit
     from django_graphile_worker.task_type import Payload, TaskDecorator
 
 __all__ = ["Backoff", "Registry", "Task", "task", "tasks"]
@@ -305,7 +305,7 @@ def task_limits(limit: object, fair: object, identifier: str) -> tuple[TaskLimit
     if limit is None and fair is None:
         return ()
     # Late import: most projects have no limits.
-    from django_graphile_worker.limits.limit import task_limits
+    from django_graphile_worker.limits import task_limits
 
     return task_limits(limit, fair, identifier)
 

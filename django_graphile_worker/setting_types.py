@@ -153,11 +153,11 @@ def limits(value: Any) -> tuple[tuple[str, tuple[tuple[str, Any], ...]], ...]:
     if value == {}:
         return ()
     # Late import: most projects override no limits.
-    from django_graphile_worker.limits.definitions import MistakenEntryError, checked_overrides
+    from django_graphile_worker.limits import InvalidEntryError, checked_overrides
 
     try:
         return checked_overrides(value)
-    except MistakenEntryError as error:
+    except InvalidEntryError as error:
         raise ExpectationError(str(error)) from None
 
 

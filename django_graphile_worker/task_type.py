@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import typing_extensions
 
     from django_graphile_worker.jobs import JobOptions
-    from django_graphile_worker.limits.limit import TaskLimit
+    from django_graphile_worker.limits import TaskLimit
 
     # The type of the first parameter. It has a default, so that Task[[Receipt], None] is valid.
     Payload = typing_extensions.TypeVar("Payload", default=Any)

@@ -17,8 +17,7 @@ from benchmarks.peers.ours.commands import SILENT
 from benchmarks.results import Metric, Row, Table
 from benchmarks.session import Session
 from benchmarks.workers import Stage, stage
-from django_graphile_worker.limits.definitions import LimitDefinition
-from django_graphile_worker.limits.numbers import LimitNumbers
+from django_graphile_worker.limits import LimitDefinition, LimitNumbers
 from django_graphile_worker.sql.limits import claim_limited, parameters_of
 
 BACKLOG = 500_000

@@ -100,7 +100,7 @@ def _refuse_unkeyed(identifier: str, payload_text: str) -> None:
     if task is None or not task.limits:
         return
     # Late import: most projects have no limits.
-    from django_graphile_worker.limits.keys import refuse_unkeyed
+    from django_graphile_worker.limits import refuse_unkeyed
 
     refuse_unkeyed(task, payload_text)
 

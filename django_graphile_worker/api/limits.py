@@ -10,8 +10,7 @@ from django.db import transaction
 
 from django_graphile_worker.api.connection import QueueConnection, open_place
 from django_graphile_worker.exceptions import InvalidJobError
-from django_graphile_worker.limits.definitions import LimitDefinition, definitions
-from django_graphile_worker.limits.numbers import LimitNumbers
+from django_graphile_worker.limits import LimitDefinition, LimitNumbers, definitions
 from django_graphile_worker.registry import tasks
 from django_graphile_worker.routing import Place, place_of
 from django_graphile_worker.sql.cursor import Cursor

@@ -30,7 +30,7 @@ from django_graphile_worker.registry import Exceptions
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from django_graphile_worker.limits.limit import Limit
+    from django_graphile_worker.limits import Limit
 
 P = ParamSpec("P")
 R = TypeVar("R")

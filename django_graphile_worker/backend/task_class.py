@@ -30,7 +30,7 @@ KeepResult = timedelta | float | bool
 Timeout = timedelta | float | bool
 
 if TYPE_CHECKING:
-    from django_graphile_worker.limits.limit import Limit, TaskLimit
+    from django_graphile_worker.limits import Limit, TaskLimit
 
     _Task = Task
 else:

@@ -11,7 +11,7 @@ from django_graphile_worker import conf, registry, signatures
 from django_graphile_worker.checks.configuration import setting_name, valid_places
 from django_graphile_worker.exceptions import CrontabError, InvalidJobError, InvalidTypeError
 from django_graphile_worker.job_options import valid_identifier
-from django_graphile_worker.limits.limit import TaskLimit
+from django_graphile_worker.limits import TaskLimit
 from django_graphile_worker.project_crontab import draft_schedule, is_any_written
 from django_graphile_worker.registry import Task
 from django_graphile_worker.routing import Place

@@ -16,8 +16,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django_graphile_worker.expiry import expiry_in
-from django_graphile_worker.limits.definitions import LimitDefinition
-from django_graphile_worker.limits.numbers import LimitNumbers, Rate
+from django_graphile_worker.limits import LimitDefinition, LimitNumbers, Rate
 from django_graphile_worker.sql.claims import Claim, claims_of_rows
 from django_graphile_worker.sql.codecs import boolean_array, int_array, nullable_array, nullable_text_array, text_array
 from django_graphile_worker.sql.schema import statement

@@ -12,8 +12,7 @@ import pytest
 
 from django_graphile_worker import Limit, LimitedUntil, PayloadError, conf
 from django_graphile_worker.checks.tasks import check_limits
-from django_graphile_worker.limits.definitions import definitions
-from django_graphile_worker.limits.keys import keys_of
+from django_graphile_worker.limits import definitions, keys_of
 from django_graphile_worker.registry import tasks
 from django_graphile_worker.testing import run_jobs
 from tests.docs.pages import page

@@ -9,8 +9,7 @@ from typing import Any
 
 import psycopg
 
-from django_graphile_worker.limits.definitions import LimitDefinition
-from django_graphile_worker.limits.numbers import LimitNumbers
+from django_graphile_worker.limits import LimitDefinition, LimitNumbers
 from django_graphile_worker.sql import limits as statements
 from django_graphile_worker.sql import releases
 from django_graphile_worker.sql.claims import Claim

@@ -9,7 +9,7 @@ from django.utils.translation import gettext_lazy
 
 from django_graphile_worker.api.limits import LimitStatus
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError
-from django_graphile_worker.limits.numbers import LARGEST_CONCURRENCY, LARGEST_COUNT, LimitNumbers, Rate
+from django_graphile_worker.limits import LARGEST_CONCURRENCY, LARGEST_COUNT, LimitNumbers, Rate
 
 
 class LimitForm(forms.Form):

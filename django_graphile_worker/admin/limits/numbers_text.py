@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.utils.translation import gettext_noop
 
 from django_graphile_worker.admin.audit import Message
-from django_graphile_worker.limits.numbers import LimitNumbers
+from django_graphile_worker.limits import LimitNumbers
 
 
 def numbers_parts(numbers: LimitNumbers) -> list[Message]:

@@ -14,7 +14,7 @@ from django_graphile_worker.worker.limited.keeper import Sorter
 from django_graphile_worker.worker.limited.limited_tasks import LimitedTasks
 
 if TYPE_CHECKING:
-    from django_graphile_worker.limits.definitions import Overrides
+    from django_graphile_worker.limits import Overrides
 
 # How often a claim is repeated that found only lanes whose keys are full.
 MOST_CLAIMS = 1_000

@@ -217,7 +217,7 @@ def _closings(run: JobRun, error: BaseException) -> tuple[Sequence[KeyClosing], 
     if not asking:
         return (), ""
     # Late import: few tasks close their keys.
-    from django_graphile_worker.limits.keys import keys_of
+    from django_graphile_worker.limits import keys_of
     from django_graphile_worker.sql.limits import KeyClosing
 
     keys = () if run.task is None else keys_of(run.task, run.claim.payload_text)

@@ -7,8 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from django_graphile_worker.expiry import PREFIX as EXPIRY_PREFIX
-from django_graphile_worker.limits.definitions import Overrides, definitions
-from django_graphile_worker.limits.keys import keys_of
+from django_graphile_worker.limits import Overrides, definitions, keys_of
 from django_graphile_worker.registry import Task
 from django_graphile_worker.run_flags import without_run_flags
 from django_graphile_worker.sql.codecs import flags_from

@@ -13,7 +13,7 @@ from django.db import connection
 from django_graphile_worker import JobSpec, Limit, PayloadError, Worker, add_job, add_jobs, conf, task
 from django_graphile_worker.api.limits import limit_statuses, override_limit, reset_limit
 from django_graphile_worker.exceptions import InvalidJobError
-from django_graphile_worker.limits.numbers import LimitNumbers
+from django_graphile_worker.limits import LimitNumbers
 from django_graphile_worker.models import Job
 from django_graphile_worker.registry import Task, tasks
 from django_graphile_worker.routing import place_of

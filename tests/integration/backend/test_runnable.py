@@ -12,7 +12,7 @@ import pytest
 from django_graphile_worker import add_job
 from django_graphile_worker.backend.runnable import RunnableTask
 from django_graphile_worker.exceptions import PayloadError
-from django_graphile_worker.limits.keys import keys_of
+from django_graphile_worker.limits import keys_of
 from django_graphile_worker.models import Job, Schedule
 from django_graphile_worker.task_labels import identifier_for
 

@@ -12,7 +12,7 @@ from django.db import connection, transaction
 
 import django_graphile_worker as gw
 from django_graphile_worker.api.limits import override_limit, reset_limit
-from django_graphile_worker.limits.numbers import LimitNumbers
+from django_graphile_worker.limits import LimitNumbers
 from django_graphile_worker.pause_type import PauseKind
 from django_graphile_worker.sql import events, pauses, recovery, workers
 from django_graphile_worker.sql.cron import crontabs, paused_crontabs

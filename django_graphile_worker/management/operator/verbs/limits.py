@@ -10,7 +10,7 @@ from django.core.management.base import CommandError, CommandParser
 
 from django_graphile_worker.api.limits import LimitStatus, limit_statuses, override_limit, reset_limit
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError
-from django_graphile_worker.limits.numbers import NUMBERS, LimitNumbers
+from django_graphile_worker.limits import NUMBERS, LimitNumbers
 from django_graphile_worker.management.operator import arguments, times
 from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.tables import Cell, Column
