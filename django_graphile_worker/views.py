@@ -19,8 +19,7 @@ from django.views.decorators.http import require_safe
 
 from django_graphile_worker import conf
 from django_graphile_worker.results import Result, ResultStatus, result
-from django_graphile_worker.results.job_ids import LARGEST_ID
-from django_graphile_worker.results.tokens import read_token
+from django_graphile_worker.results.reading import LARGEST_ID, read_token
 
 # Seconds after which the page without scripts is loaded again.
 RELOAD_INTERVAL = 2

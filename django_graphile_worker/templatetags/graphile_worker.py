@@ -9,7 +9,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.urls import NoReverseMatch, reverse
 
 from django_graphile_worker.results import progress_token, result
-from django_graphile_worker.results.job_ids import JobOrId
+from django_graphile_worker.results.reading import JobOrId
 from django_graphile_worker.views import progress_context
 
 register = template.Library()

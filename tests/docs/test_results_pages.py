@@ -15,7 +15,7 @@ from django.test import RequestFactory
 from django_graphile_worker import Worker, add_job, conf, models, progress_token, result, run_once
 from django_graphile_worker.admin.history.history_search import parse_history_search
 from django_graphile_worker.registry import tasks
-from django_graphile_worker.results.listeners import close_listeners
+from django_graphile_worker.results.waiting import close_listeners
 from django_graphile_worker.sql.history import HistoryOutcome
 from tests.docs.pages import page
 

@@ -17,8 +17,8 @@ from pytest_django import DjangoDbBlocker
 
 from django_graphile_worker import Result, ResultStatus, wait_for_result
 from django_graphile_worker.pause_type import PauseKind
-from django_graphile_worker.results.listeners import close_listeners, listener_of
-from django_graphile_worker.results.waits import Wait as ResultWait
+from django_graphile_worker.results.waiting import Wait as ResultWait
+from django_graphile_worker.results.waiting import close_listeners, listener_of
 from django_graphile_worker.routing import place_of
 from testproject import databases
 from tests.faults.conftest import environment_for
@@ -204,7 +204,7 @@ def test_wait_for_result__polls(world: World, pooled_fleet: Fleet, pooled_alias:
 def _are_begun(waits: Collection[ResultWait], number: int) -> bool:
     """Return whether the listener has looked for each job at least once."""
     begun = list(waits)
-    return len(begun) == number and all(each.next_look_at > -math.inf for each in begun)
+    return len(begun) == number and all(each.next_read_at > -math.inf for each in begun)
 
 
 def _wait_for(job_id: int, alias: str) -> Result:

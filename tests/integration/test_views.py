@@ -12,7 +12,7 @@ from django.template import Context, Template
 from django.urls import reverse
 
 from django_graphile_worker import ResultStatus, progress_token, result
-from django_graphile_worker.results import tokens
+from django_graphile_worker.results import reading
 from django_graphile_worker.sql.results import ResultStatus as StoredStatus
 from tests.support.admin_pages import job_url
 from tests.support.factories import make_failed_job, make_job
@@ -100,7 +100,7 @@ def test_other_text__is_not_found(client: Any, token: str, django_assert_num_que
 def test_old_token__is_not_found(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     job_id = make_job()
     assert fetch(client, job_id).status_code == 200
-    monkeypatch.setattr(tokens, "LONGEST_AGE", -1)
+    monkeypatch.setattr(reading, "LONGEST_AGE", -1)
     assert fetch(client, job_id).status_code == 404
 
 

@@ -12,7 +12,7 @@ from django.db import transaction
 from django_graphile_worker import await_for_result, result, wait_for_result
 from django_graphile_worker.exceptions import GraphileWorkerError, InvalidTypeError
 from django_graphile_worker.results import progress_token
-from django_graphile_worker.results.tokens import read_token
+from django_graphile_worker.results.reading import read_token
 from tests.conftest import WAIT_TIMEOUT
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from django_graphile_worker.results.listeners import close_listeners
+from django_graphile_worker.results.waiting import close_listeners
 
 
 @pytest.fixture(autouse=True)

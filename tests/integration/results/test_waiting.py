@@ -26,8 +26,8 @@ from django_graphile_worker import (
     await_for_result,
     wait_for_result,
 )
-from django_graphile_worker.results import listeners, waits
-from django_graphile_worker.results.listener import ResultListener
+from django_graphile_worker.results import waiting as result_waiting
+from django_graphile_worker.results.waiting import ResultListener
 from django_graphile_worker.sql import results as statements
 from django_graphile_worker.worker.database.connection import Database
 from tests.support.factories import make_failed_job, make_job
@@ -62,8 +62,8 @@ def _wait_and_close(*args: Any, **kwargs: Any) -> Result:
 @pytest.fixture
 def only_notifications(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no look but the first one find the end of a job."""
-    monkeypatch.setattr(waits, "FIRST_LOOKS", ())
-    monkeypatch.setattr(waits, "LOOK_INTERVAL", DEADLINE)
+    monkeypatch.setattr(result_waiting, "FIRST_READS", ())
+    monkeypatch.setattr(result_waiting, "READ_INTERVAL", DEADLINE)
 
 
 def waiters(schema: str) -> list[int]:
@@ -100,7 +100,7 @@ def test_job_that_has_ended_in_the_same_transaction__is_read_on_the_connection_o
         with django_assert_num_queries(1):
             assert wait_for_result(job, timeout=DEADLINE).value == 7
         assert async_to_sync(await_for_result)(job, timeout=DEADLINE).value == 7
-    assert listeners._listeners == {}, "no session is open that would keep a test database from being dropped"
+    assert result_waiting._listeners == {}, "no session is open that would keep a test database from being dropped"
 
 
 def test_wait__finds_the_end_of_a_statement_that_began_before_the_waiter_was_listed(
@@ -293,19 +293,19 @@ def test_forked_process__has_listeners_of_its_own() -> None:
     job = add_job("task")
     with pytest.raises(ResultTimeoutError):
         wait_for_result(job, timeout=0.01)
-    before = dict(listeners._listeners)
+    before = dict(result_waiting._listeners)
     assert before
-    listeners._start_anew()
+    result_waiting._start_anew()
     try:
-        assert listeners._listeners == {}
+        assert result_waiting._listeners == {}
         with pytest.raises(ResultTimeoutError):
             wait_for_result(job, timeout=0.01)
-        assert listeners._listeners.keys() == before.keys()
-        assert listeners._listeners["default"] is not before["default"]
+        assert result_waiting._listeners.keys() == before.keys()
+        assert result_waiting._listeners["default"] is not before["default"]
     finally:
-        for listener in listeners._of_parents:
+        for listener in result_waiting._of_parents:
             listener.close()
-        listeners._of_parents.clear()
+        result_waiting._of_parents.clear()
 
 
 def test_async_wait__leaves_the_event_loop_to_others(raw_connection: Connect, worker_schema: str) -> None:
@@ -352,7 +352,7 @@ def test_missing_schema__is_explained(settings: Any) -> None:
 def test_thread__ends_when_nothing_is_awaited_for_a_while(
     monkeypatch: pytest.MonkeyPatch, wait_until: WaitUntil
 ) -> None:
-    monkeypatch.setattr("django_graphile_worker.results.listener.IDLE_TIME", 0.01)
+    monkeypatch.setattr("django_graphile_worker.results.waiting.IDLE_TIME", 0.01)
     for _ in range(2):
         with pytest.raises(ResultTimeoutError):
             wait_for_result(add_job("task"), timeout=0.01)

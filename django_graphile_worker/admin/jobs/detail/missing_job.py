@@ -15,7 +15,7 @@ from django_graphile_worker.admin.jobs.detail.facts import Fact
 from django_graphile_worker.admin.jobs.detail.outcome import outcome_context, read_result
 from django_graphile_worker.admin.pages import PageAdmin
 from django_graphile_worker.admin.search.search_query import SearchTerm
-from django_graphile_worker.results.values import Result
+from django_graphile_worker.results.reading import Result
 from django_graphile_worker.sql.inspection import job_endings
 from django_graphile_worker.sql.inspection.history_search.past_attempts import PastAttempt
 

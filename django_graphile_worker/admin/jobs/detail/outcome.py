@@ -11,7 +11,7 @@ from django_graphile_worker.admin.jobs.detail.tracebacks import parse_error
 from django_graphile_worker.admin.shown_progress import shown_progress
 from django_graphile_worker.payloads import RawPayload
 from django_graphile_worker.redaction import HIDDEN, redact_text
-from django_graphile_worker.results.values import Attempt, Result, ResultStatus, result_from
+from django_graphile_worker.results.reading import Attempt, Result, ResultStatus, result_from
 from django_graphile_worker.sql.results import cancellation_text, read_results
 
 

@@ -8,7 +8,7 @@ import pytest
 from django.core.management.base import CommandError
 from django.db import connection
 
-from django_graphile_worker.results.listeners import close_listeners
+from django_graphile_worker.results.waiting import close_listeners
 from tests.support.factories import make_failed_job, make_job
 from tests.support.operating import operate
 from tests.support.results import store_result
