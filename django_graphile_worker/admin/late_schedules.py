@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from django.utils import timezone
 
 from django_graphile_worker.crontab import CronItem, occurrences
-from django_graphile_worker.sql.cron.crontabs import KnownCrontab
+from django_graphile_worker.sql.schedules.from_code import KnownCrontab
 
 # Workers fire a tick within seconds.
 GRACE = timedelta(minutes=2)

@@ -22,7 +22,7 @@ from django_graphile_worker.sql.errors import not_installed, not_permitted
 from django_graphile_worker.sql.inspection.other_workers import other_workers
 from django_graphile_worker.sql.install import catalog, indexes, installer
 from django_graphile_worker.sql.migrations_ledger import LEDGER, refuse_breaking_migration
-from django_graphile_worker.sql.schedules import summaries
+from django_graphile_worker.sql.schedules import listing
 from django_graphile_worker.suggestions import did_you_mean
 
 if TYPE_CHECKING:
@@ -243,7 +243,7 @@ def _check_schedules(cursor: Any, alias: str, schema: str) -> list[CheckMessage]
     """Check that the schedules can fire: each has a task and times that this project can read."""
     if "_private_schedules" not in catalog.relations(cursor, schema=schema):
         return []
-    unknown = [named for named in summaries.named_tasks(cursor, schema=schema) if find_task(named.task) is None]
+    unknown = [named for named in listing.named_tasks(cursor, schema=schema) if find_task(named.task) is None]
     messages: list[CheckMessage] = [_unknown_schedule_task(named, alias) for named in unknown[:MAX_MESSAGES]]
     messages += _check_schedule_times(cursor, alias, schema)
     return messages + _check_schedule_names(cursor, alias, schema)
@@ -251,7 +251,7 @@ def _check_schedules(cursor: Any, alias: str, schema: str) -> list[CheckMessage]
 
 def _check_schedule_times(cursor: Any, alias: str, schema: str) -> list[CheckMessage]:
     found: list[CheckMessage] = []
-    for named in summaries.named_times(cursor, schema=schema):
+    for named in listing.named_times(cursor, schema=schema):
         values = {"time_zone": named.time_zone, "cron": named.cron}
         mistakes = mistakes_in(values if named.cron is not None else values | {"interval": "1 s"})
         found += [_mistaken_schedule(named, alias, field, texts) for field, texts in mistakes.items()]
@@ -259,7 +259,7 @@ def _check_schedule_times(cursor: Any, alias: str, schema: str) -> list[CheckMes
 
 
 def _check_schedule_names(cursor: Any, alias: str, schema: str) -> list[CheckMessage]:
-    names = summaries.clashes(cursor, _crontab_identifiers(), schema=schema)
+    names = listing.clashes(cursor, _crontab_identifiers(), schema=schema)
     return [_clashing_names(names, alias)] if names else []
 
 
@@ -271,7 +271,7 @@ def _crontab_identifiers() -> list[str]:
         return []
 
 
-def _unknown_schedule_task(named: summaries.NamedTask, alias: str) -> CheckMessage:
+def _unknown_schedule_task(named: listing.NamedTask, alias: str) -> CheckMessage:
     suggestion = did_you_mean(named.task, registry.tasks.identifiers())
     return Warning(
         f"{_schedule_subject(named.schedule, named.number, alias)}: expected a task of this project, "
@@ -281,7 +281,7 @@ def _unknown_schedule_task(named: summaries.NamedTask, alias: str) -> CheckMessa
     )
 
 
-def _mistaken_schedule(named: summaries.NamedTimes, alias: str, field: str, texts: Sequence[str]) -> CheckMessage:
+def _mistaken_schedule(named: listing.NamedTimes, alias: str, field: str, texts: Sequence[str]) -> CheckMessage:
     return Warning(
         f"{_schedule_subject(named.schedule, named.number, alias)}: {field}: {' '.join(texts)}",
         hint="Correct the schedule. Until then, no worker fires it.",

@@ -25,7 +25,7 @@ from django_graphile_worker.schedules.validation import mistakes_in
 from django_graphile_worker.schedules.words import in_words, parse_interval
 from django_graphile_worker.sql.events import INFORMATION, NewEvent
 from django_graphile_worker.sql.events import add as add_event
-from django_graphile_worker.sql.schedules import by_hand, changes
+from django_graphile_worker.sql.schedules import changes, firing
 from django_graphile_worker.sql.schedules.changes import FOREVER
 from django_graphile_worker.sql.schedules.runs import Run, runs_of_schedules
 from django_graphile_worker.task_backends import chosen_backends
@@ -270,7 +270,7 @@ class Schedule(models.Model):
         job = job_of(saved, Definition.of(saved), find_task(saved.task), payload=payload, at=_now())
         simulated = None if simulation.now is None else simulation.now()
         with connections[alias].cursor() as cursor:
-            job_id = by_hand.run(cursor, saved.pk, job, by=by, schema=schema, now=simulated)
+            job_id = firing.run_by_hand(cursor, saved.pk, job, by=by, schema=schema, now=simulated)
         if job_id is None:
             raise type(self).DoesNotExist(f"The schedule {saved.name!r} was deleted at this moment.")
         return job_id

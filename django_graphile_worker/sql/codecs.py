@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 FIRST = "timestamptz '0001-01-02 00:00:00+00'"
 LAST = "timestamptz '9999-12-30 23:59:59.999999+00'"
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 EARLIEST = datetime.min.replace(tzinfo=UTC)
 LATEST = datetime.max.replace(tzinfo=UTC)
 
@@ -35,6 +36,16 @@ def as_text(column: str) -> str:
 def within_python_years(column: str) -> str:
     """Return an expression that limits a time to the years 1 to 9999 in every time zone, also an infinite time."""
     return f"case when {column} < {FIRST} then {FIRST} when {column} > {LAST} then {LAST} else {column} end"
+
+
+def microseconds_of(moment: str) -> str:
+    """Return an expression for a time as a number: text would depend on the session's DateStyle."""
+    return f"(extract(epoch from {moment}) * 1000000::numeric)::bigint"
+
+
+def moment_of(microseconds: int) -> datetime:
+    """Return the time of a number that ``microseconds_of`` made."""
+    return EPOCH + timedelta(microseconds=microseconds)
 
 
 @cache

@@ -28,7 +28,7 @@ from django_graphile_worker import (
     reschedule_jobs,
     run_once,
 )
-from django_graphile_worker.sql.schedules import crontab_runs
+from django_graphile_worker.sql.schedules import runs
 from django_graphile_worker.testing import clear_queue
 from django_graphile_worker.worker.database.connection import Database
 from testproject import databases
@@ -243,10 +243,10 @@ def test_each_statement_of_a_worker__has_its_own_search_path(worker_schema: str)
 def test_a_worker_with_a_crontab(seen: list[Any], worker_schema: str) -> None:
     """Each statement of the crontab, also those that delete old runs."""
     with connection.cursor() as cursor:
-        crontab_runs.note_missed(cursor, "gone", tick=minutes_ago(5), number=1, schema=worker_schema)
+        runs.note_missed(cursor, "gone", tick=minutes_ago(5), number=1, schema=worker_schema)
     database = Database("default", conf.current(), part="test")
     with database.cursor() as cursor:
-        crontab_runs.forget(cursor, schema=worker_schema)
+        runs.forget_runs(cursor, schema=worker_schema)
     database.close()
 
 

@@ -40,11 +40,11 @@ from django_graphile_worker.admin.overview.task_pages import requested_page, tas
 from django_graphile_worker.admin.pages import PageAdmin, explain_database_errors
 from django_graphile_worker.admin.search.search_query import SearchTerm, waiting_in_queue
 from django_graphile_worker.sql import pauses
-from django_graphile_worker.sql.cron.crontabs import KnownCrontab, known_crontabs
 from django_graphile_worker.sql.inspection import events, lock_holders, overview, queue_depths
 from django_graphile_worker.sql.inspection.job_search.counts import Count, OldestReady, count_states, oldest_ready
 from django_graphile_worker.sql.inspection.job_search.criteria import Criteria, State
 from django_graphile_worker.sql.inspection.unpaused_jobs import oldest_unpaused
+from django_graphile_worker.sql.schedules.from_code import KnownCrontab, known_crontabs
 from django_graphile_worker.sql.statistics import backlog_samples, statistics
 from django_graphile_worker.sql.statistics.backlog_samples import Sample
 from django_graphile_worker.sql.statistics.statistics import TASK

@@ -16,8 +16,8 @@ from django_graphile_worker.admin.late_schedules import late_items
 from django_graphile_worker.admin.overview.overview_tiles import Tile
 from django_graphile_worker.admin.pages import PageAdmin
 from django_graphile_worker.admin.project_items import read_crontab
-from django_graphile_worker.sql.cron.crontabs import KnownCrontab
-from django_graphile_worker.sql.schedules import figures, listing
+from django_graphile_worker.sql.schedules import listing
+from django_graphile_worker.sql.schedules.from_code import KnownCrontab
 from django_graphile_worker.sql.schedules.listing import LateSchedule, ScheduleState
 
 
@@ -34,7 +34,7 @@ def read_schedule_figures(cursor: Any, *, schema: str) -> ScheduleFigures:
     names = [item.name for item in read_crontab()[0]]
     if not names and not listing.is_any(cursor, schema=schema):
         return ScheduleFigures(0, 0, ())
-    counts = figures.counts(cursor, schema=schema, crontab_identifiers=names)
+    counts = listing.counts(cursor, schema=schema, crontab_identifiers=names)
     late = listing.late(cursor, schema=schema) if counts.late else ()
     return ScheduleFigures(counts.failing, counts.missed, late)
 

@@ -12,8 +12,8 @@ from django_graphile_worker.admin.project_items import read_crontab
 from django_graphile_worker.admin.schedules.list_query import DATABASE, ListQuery
 from django_graphile_worker.admin.schedules.next_times import NUMBER
 from django_graphile_worker.crontab import CronItem, upcoming
-from django_graphile_worker.sql.cron import paused_crontabs
-from django_graphile_worker.sql.cron.crontabs import KnownCrontab
+from django_graphile_worker.sql.schedules import from_code
+from django_graphile_worker.sql.schedules.from_code import KnownCrontab
 from django_graphile_worker.sql.schedules.listing import ListedItem, ScheduleState
 
 # The search for the next runs of a callable calls it for each minute, so it ends after this time.
@@ -92,7 +92,7 @@ def read_items(
 ) -> Crontab:
     """Return the crontab of this site with what the database says about its items."""
     items, mistakes = read_crontab()
-    known = paused_crontabs.known_items(cursor, schema=schema)
+    known = from_code.known_items(cursor, schema=schema)
     found = {
         item.name: CodeItem(
             item, known.get(item.name), now, is_failing=item.name in failing, has_missed=item.name in missed

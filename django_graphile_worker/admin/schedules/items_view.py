@@ -21,8 +21,7 @@ from django_graphile_worker.admin.schedules.list_view import ScheduleListAdmin
 from django_graphile_worker.crontab import CronItem
 from django_graphile_worker.crontab.items import flags_of_run
 from django_graphile_worker.models import RecurringTask
-from django_graphile_worker.sql.cron import paused_crontabs
-from django_graphile_worker.sql.schedules import crontab_runs
+from django_graphile_worker.sql.schedules import from_code, runs
 
 # The permission of an item that each action needs.
 PERMISSIONS = {"run_now": "run", "pause": "pause", "resume": "pause"}
@@ -46,14 +45,14 @@ class ScheduleItemsAdmin(ScheduleListAdmin):
         alias = databases.selected_alias(request)
         with databases.writing(alias) as (cursor, schema):
             job = _add_job_now(item, alias)
-            crontab_runs.note_by_hand(cursor, item.name, job.id, by=request.user.get_username(), schema=schema)
+            runs.note_by_hand(cursor, item.name, job.id, by=request.user.get_username(), schema=schema)
             message = audit.Message(gettext_noop("Run now, as job #%(id)s."), {"id": str(job.id)})
             audit.log(request, RecurringTask, item.name, item.name, message)
         messages.success(request, self.added_message(request, item.task, job.id))
 
     def _pause_item(self, request: HttpRequest, item: CronItem, *, is_pause: bool) -> None:
         with databases.writing(databases.selected_alias(request)) as (cursor, schema):
-            change = paused_crontabs.pause if is_pause else paused_crontabs.resume
+            change = from_code.pause if is_pause else from_code.resume
             is_changed = change(cursor, item.name, schema=schema)
             if is_changed:
                 text = gettext_noop("Paused.") if is_pause else gettext_noop("Resumed.")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from django_graphile_worker.admin.databases import Session
 from django_graphile_worker.admin.project_items import read_crontab
 from django_graphile_worker.models.schedules import find_task
-from django_graphile_worker.sql.schedules import figures, listing
+from django_graphile_worker.sql.schedules import listing
 
 # So many names of tasks are looked up: most schedules have one of a few tasks.
 MOST_TASKS = 1_000
@@ -32,7 +32,7 @@ def read_problems(session: Session, *, sees_outcomes: bool = True) -> Problems:
     names = [item.name for item in read_crontab()[0]]
     tasks = listing.tasks(cursor, schema=schema, limit=MOST_TASKS)
     return Problems(
-        failing_items=frozenset(figures.failing_crontabs(cursor, names, schema=schema) if sees_outcomes else ()),
+        failing_items=frozenset(listing.failing_crontabs(cursor, names, schema=schema) if sees_outcomes else ()),
         missed_items=frozenset(listing.missed_items(cursor, names, schema=schema)),
         tasks=frozenset(tasks),
         unknown_tasks=frozenset(task for task in tasks if find_task(task) is None),

@@ -28,7 +28,7 @@ from django_graphile_worker.admin.schedules.run_strip import Strip
 from django_graphile_worker.models import Schedule
 from django_graphile_worker.schedules.times import Definition
 from django_graphile_worker.schedules.words import in_words, interval_text
-from django_graphile_worker.sql.schedules.figures import LATE_AFTER, MISSED_WITHIN
+from django_graphile_worker.sql.schedules.listing import LATE_AFTER, MISSED_WITHIN
 
 LONGEST_DESCRIPTION = 200
 

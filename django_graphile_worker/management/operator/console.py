@@ -19,10 +19,10 @@ from django_graphile_worker.api.connection import open_queue
 from django_graphile_worker.management.operator import tables, times
 from django_graphile_worker.printable_text import escaped
 from django_graphile_worker.routing import place_of
-from django_graphile_worker.sql.cron import crontabs
 from django_graphile_worker.sql.cursor import Cursor
 from django_graphile_worker.sql.errors import sqlstate
 from django_graphile_worker.sql.inspection import limits
+from django_graphile_worker.sql.schedules import from_code
 
 QUERY_CANCELED = "57014"
 
@@ -83,7 +83,7 @@ class Console:
     def now(self) -> datetime:
         """Return the time of the database. This works for roles that may only add jobs, too."""
         with open_queue(self.using, self.installation) as queue:
-            return crontabs.database_now(queue.cursor)
+            return from_code.database_now(queue.cursor)
 
     @contextmanager
     def reading(self) -> Iterator[Reading]:
@@ -94,7 +94,7 @@ class Console:
             try:
                 with transaction.atomic(using=queue.alias):
                     before = limits.limit_statements(queue.cursor, timeout=seconds)
-                    yield Reading(queue.cursor, queue.schema, crontabs.database_now(queue.cursor))
+                    yield Reading(queue.cursor, queue.schema, from_code.database_now(queue.cursor))
                     limits.change_settings(queue.cursor, before)
             except OperationalError as error:
                 if sqlstate(error) != QUERY_CANCELED:

@@ -8,16 +8,170 @@ changed or fired since it was read: no statement waits for a schedule, and none 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from django_graphile_worker.frozen import Frozen
+from django_graphile_worker.schedules.times import MOMENT, Definition, Former
+from django_graphile_worker.sql.codecs import int_array, microseconds_of, moment_of, text_array
 from django_graphile_worker.sql.conditions import IS_PERMANENTLY_FAILED
-from django_graphile_worker.sql.cron.crontab_ticks import ADD_JOBS, clock
-from django_graphile_worker.sql.cron.crontabs import bounded_wait
-from django_graphile_worker.sql.schedules.due import DueSchedule
 from django_graphile_worker.sql.schema import statement
+
+# How late a schedule is before workers that do not know its task move it on.
+LEFT_TO_OTHERS = timedelta(minutes=1)
+
+_TIMES = ("next_at", "counts_from", "paused_until", "last_tick", "anchor_at", "run_at", "starts_at", "ends_at")
+# The names of times in former_times.
+_PERIOD = ("after", "until")
+_DURATIONS = ("interval", "missed_within")
+_TEXTS = ("name", "task", "cron", "time_zone", "queue_name", "job_key", "missed", "overlap")
+_NUMBERS = ("id", "revision", "priority", "max_attempts", "is_from_code")
+
+
+def _time(column: str) -> str:
+    """Return an expression for a time as a number, null for an infinite time."""
+    return f"""case when schedule.{column} > timestamptz '0001-01-01 00:00:00+00'
+            and schedule.{column} < timestamptz '9999-12-31 00:00:00+00'
+            then {microseconds_of(f"schedule.{column}")} end"""
+
+
+_COLUMNS = ",\n        ".join(
+    [f"schedule.{name}" for name in (*_NUMBERS, *_TEXTS)]
+    + [f"{_time(name)} as {name}" for name in _TIMES]
+    + [f'{microseconds_of(f"""schedule."{name}" """)} as "{name}"' for name in _DURATIONS]
+    + ["schedule.payload::text as payload", "schedule.former_times::text as former_times"]
+)
+
+# The index of next_at has all that is due at its beginning, and the next time behind it. The first row is there even if
+# nothing is due. A schedule whose task this worker does not know is left to others for a while.
+_DUE = f"""/* gw:due-schedules */
+with clock as materialized (select coalesce(%(now)s::timestamptz, pg_catalog.clock_timestamp()) as now)
+select {microseconds_of("clock.now")}, later.next_at, due.*
+from clock
+left join lateral (
+    select {microseconds_of("schedule.next_at")} as next_at from only :SCHEMA._private_schedules as schedule
+    where schedule.next_at > clock.now and schedule.next_at < timestamptz '9999-12-31 00:00:00+00'
+    order by schedule.next_at limit 1
+) as later on true
+left join lateral (
+    select {_COLUMNS}
+    from only :SCHEMA._private_schedules as schedule
+    where schedule.next_at <= clock.now
+        and (schedule.task <> all (%(unknown)s::text[])
+            or schedule.next_at <= clock.now - %(left_to_others)s::float8 * interval '1 second')
+        and not exists (
+            select from rows from (pg_catalog.unnest(%(failing)s::bigint[]), pg_catalog.unnest(%(revisions)s::int[]))
+                as failing(id, revision)
+            where failing.id = schedule.id and failing.revision = schedule.revision)
+    order by schedule.next_at {{order}} limit %(most)s::int {{lock}}
+) as due on true"""
+DUE = _DUE.format(order="", lock="")
+DUE_LATEST = _DUE.format(order="desc", lock="")
+# The locks end with the statement, so another session waits for one read at most.
+DUE_FREE = _DUE.format(order="", lock="for no key update of schedule skip locked")
+
+
+@dataclass(frozen=True, slots=True)
+class DueSchedule:
+    """A schedule that was due when it was read. A change of the definition increments its revision."""
+
+    id: int
+    revision: int
+    name: str
+    task: str
+    definition: Definition
+    # None: to be computed, from counts_from on and from the end of a pause.
+    next_at: datetime | None
+    counts_from: datetime
+    paused_until: datetime | None
+    last_tick: datetime | None
+    missed: str
+    missed_within: timedelta | None
+    overlap: str
+    queue_name: str | None
+    priority: int | None
+    max_attempts: int | None
+    is_from_code: bool
+    job_key: str | None
+    # As text of JSON.
+    payload: str
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """What was read: the time of the database, the schedules that are due, and when the next schedule is due."""
+
+    now: datetime
+    schedules: tuple[DueSchedule, ...]
+    # None if no other schedule will be due.
+    next_at: datetime | None
+
+
+def read_due(
+    cursor: Any,
+    *,
+    schema: str,
+    most: int,
+    unknown_tasks: Sequence[str] = (),
+    failing: Mapping[int, int] | None = None,
+    now: datetime | None = None,
+    text: str = DUE,
+) -> Due:
+    """Read the schedules that are due, at most so many.
+
+    ``unknown_tasks`` are the tasks that this process does not know, ``failing`` the revisions of the schedules, by id,
+    that are to be left out. ``text`` is ``DUE``, which reads the longest due first, ``DUE_LATEST``, which reads them
+    last, or ``DUE_FREE``, which leaves out those that another session has locked.
+    """
+    failing = failing or {}
+    parameters = {
+        "now": now,
+        "most": most,
+        "unknown": text_array(unknown_tasks),
+        "left_to_others": LEFT_TO_OTHERS.total_seconds(),
+        "failing": int_array(failing),
+        "revisions": int_array(failing.values()),
+    }
+    cursor.execute(statement(text, schema), parameters)
+    rows = cursor.fetchall()
+    moment, later = rows[0][:2]
+    schedules = tuple(_due_schedule(row[2:]) for row in rows if row[2] is not None)
+    return Due(now=moment_of(moment), schedules=schedules, next_at=None if later is None else moment_of(later))
+
+
+_NAMES = (*_NUMBERS, *_TEXTS, *_TIMES, *_DURATIONS, "payload", "former_times")
+
+
+def _due_schedule(row: Sequence[Any]) -> DueSchedule:
+    values = _read(dict(zip(_NAMES, row, strict=True)))
+    former = json.loads(values.pop("former_times"))
+    definition = _take_definition(values)
+    if former:
+        since = max(filter(None, (values["counts_from"], values["paused_until"] and values["paused_until"] - MOMENT)))
+        definition = replace(definition, former=tuple(map(_former, former)), counts_from=since)
+    return DueSchedule(**values, definition=definition)
+
+
+def _read(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of columns with their numbers as times and durations."""
+    for name, value in values.items():
+        if value is not None and name in (*_TIMES, *_PERIOD):
+            values[name] = moment_of(value)
+        elif value is not None and name in _DURATIONS:
+            values[name] = timedelta(microseconds=value)
+    return values
+
+
+def _take_definition(values: dict[str, Any]) -> Definition:
+    names = ("cron", "interval", "run_at", "time_zone", "starts_at", "ends_at", "anchor_at")
+    return Definition(**{name: values.pop(name) for name in names})
+
+
+def _former(row: dict[str, Any]) -> Former:
+    values = _read(row)
+    return Former(_take_definition(values), values["after"], values["until"])
+
 
 # How many runs of a schedule, and of an item of the crontab, are kept; of an item, there may be some more.
 MOST_RUNS = 50
@@ -27,6 +181,62 @@ RUNS_LOOKED_AT = 10
 # others, which find out which of them are concerned.
 FIRST_WAIT = 200
 SHORT_WAIT = 10
+
+
+# How long a statement may wait for a lock while it holds others: less than PostgreSQL waits before it looks for a
+# deadlock. So a session that waits for one of the rows held here is never chosen as the victim of a deadlock.
+def bounded_wait(milliseconds: str) -> str:
+    """Return an expression that sets how long a statement waits for a lock at most."""
+    return f"""pg_catalog.set_config('lock_timeout', greatest(1, least({milliseconds},
+        extract(epoch from pg_catalog.current_setting('deadlock_timeout')::interval) * 500::numeric
+    )::int)::text, true)"""
+
+
+BOUNDED_WAIT = bounded_wait("200")
+
+
+# Notifications are switched off before the first job is added, because the clause that decides about firing reads
+# this clause.
+def clock(wait: str = BOUNDED_WAIT) -> str:
+    """Return the clause that tells the time, and sets how long the statement waits for a lock."""
+    return f"""clock as materialized (
+    select coalesce(%(now)s::timestamptz, pg_catalog.clock_timestamp()) as now,
+        case when not %(notify)s::boolean
+            then pg_catalog.set_config('graphile_worker.notify', 'off', true) end as silence,
+        {wait} as milliseconds
+)"""
+
+
+# Jobs are added in the order of their items, which is the order in which jobs of the same queue and priority run.
+# add_jobs takes many jobs at once, but one job key mode for all of them, and never unsafe_dedupe. So there is one call
+# for each series of neighbours with the same mode.
+ADD_JOBS = """rows as (
+    select job.mode, array_agg(job.place order by job.place) as places,
+        array_agg(row(job.task, job.payload, job.queue_name, job.run_at, job.max_attempts, job.job_key, job.priority,
+            job.flags):::SCHEMA.job_spec order by job.place) as specs
+    from (
+        select job.*, pg_catalog.row_number() over (order by job.place)
+            - pg_catalog.row_number() over (partition by job.mode order by job.place) as row
+        from job join won using (identifier)) as job
+    group by job.mode, job.row
+), added as (
+    select rows.places[new_job.number] as place, new_job.id
+    from (select * from rows order by places[1]) as rows
+    cross join lateral (
+        select new_job.ordinality as number, new_job.id
+        from :SCHEMA.add_jobs(rows.specs, rows.mode = 'preserve_run_at') with ordinality as new_job
+        where rows.mode <> 'unsafe_dedupe'
+        union all
+        select spec.ordinality, new_job.id
+        from pg_catalog.unnest(rows.specs) with ordinality as spec
+        cross join lateral :SCHEMA.add_job(
+            identifier => spec.identifier, payload => spec.payload, queue_name => spec.queue_name,
+            run_at => spec.run_at, max_attempts => spec.max_attempts, job_key => spec.job_key,
+            priority => spec.priority, flags => spec.flags, job_key_mode => 'unsafe_dedupe') as new_job
+        where rows.mode = 'unsafe_dedupe'
+    ) as new_job
+)"""
+
 
 _FREE = """chosen as materialized (
     select * from json_to_recordset(%(schedules)s::json) as chosen(
@@ -186,7 +396,8 @@ class Missed(NamedTuple):
     last: datetime
 
 
-class Move(Frozen):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
     """What is to become of a schedule: the jobs of its ticks, the ticks that it loses, and its next tick."""
 
     schedule: DueSchedule
@@ -287,3 +498,54 @@ def stamp(tick: datetime) -> str:
 
 def _iso(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat()
+
+
+# The job and the note of its run are committed with the transaction of the caller. A schedule that is deleted at the
+# same time has neither.
+RUN_BY_HAND = f"""/* gw:run-schedule */
+with schedule as materialized (
+    select schedule.id, schedule.task, clock.now,
+        (schedule.payload || jsonb_build_object('_cron', jsonb_build_object('ts',
+            to_char(clock.now at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'), 'backfilled', false)))::json
+            as payload
+    from (select coalesce(%(now)s::timestamptz, pg_catalog.clock_timestamp()) as now) as clock
+    join only :SCHEMA._private_schedules as schedule on schedule.id = %(id)s::bigint
+    for key share of schedule
+), added as materialized (
+    select job.id, schedule.now
+    from schedule
+    cross join lateral :SCHEMA.add_job(
+        identifier => schedule.task, payload => schedule.payload, queue_name => %(queue_name)s::text,
+        run_at => %(now)s::timestamptz, max_attempts => %(max_attempts)s::int, job_key => %(job_key)s::text,
+        priority => %(priority)s::int, flags => %(flags)s::text[], job_key_mode => %(mode)s::text) as job
+), noted as (
+    insert into :SCHEMA._private_schedule_runs (schedule_id, tick, job_id, kind, run_by)
+    select %(id)s::bigint, added.now, added.id, 'by_hand', %(by)s::text from added
+), forgotten as (
+    delete from only :SCHEMA._private_schedule_runs as run
+    using added
+    where run.schedule_id = %(id)s::bigint and run.id <= (
+        select kept.id from only :SCHEMA._private_schedule_runs as kept
+        where kept.schedule_id = %(id)s::bigint order by kept.id desc offset {MOST_RUNS - 1} limit 1)
+)
+select added.id from added"""
+
+
+def run_by_hand(
+    cursor: Any, schedule_id: int, job: TickJob, *, by: str, schema: str, now: datetime | None = None
+) -> int | None:
+    """Add the job, and note who asked for it; return its id, or None if there is no such schedule."""
+    parameters = {
+        "id": schedule_id,
+        "now": now,
+        "queue_name": job.queue_name,
+        "max_attempts": job.max_attempts,
+        "job_key": job.job_key,
+        "mode": None if job.job_key is None else job.job_key_mode or "replace",
+        "priority": job.priority,
+        "flags": list(job.flags),
+        "by": by,
+    }
+    cursor.execute(statement(RUN_BY_HAND, schema), parameters)
+    row = cursor.fetchone()
+    return None if row is None else int(row[0])

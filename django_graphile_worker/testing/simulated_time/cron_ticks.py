@@ -10,7 +10,7 @@ from typing import Any
 from django_graphile_worker import conf, project_crontab
 from django_graphile_worker.crontab import CronItem, occurrences
 from django_graphile_worker.routing import Place
-from django_graphile_worker.sql.cron import crontabs
+from django_graphile_worker.sql.schedules import from_code
 from django_graphile_worker.testing.in_process.caller_database import CallerDatabase
 from django_graphile_worker.testing.simulated_time.kept_settings import KeptSettings
 from django_graphile_worker.worker.maintenance.cron import Cron
@@ -59,7 +59,7 @@ class CronTicks:
     def forget_later(self, now: datetime) -> None:
         """Forget what was fired at a later time, by a clock or a worker of an earlier test."""
         with self._database.cursor() as cursor:
-            crontabs.forget_later(cursor, schema=self._database.schema, now=now)
+            from_code.forget_later(cursor, schema=self._database.schema, now=now)
 
     def cursor(self) -> AbstractContextManager[Any]:
         return self._database.cursor()

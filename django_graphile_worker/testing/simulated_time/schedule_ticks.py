@@ -9,7 +9,7 @@ from typing import Any
 
 from django_graphile_worker import conf, registry, simulation
 from django_graphile_worker.routing import Place
-from django_graphile_worker.sql.schedules import simulated
+from django_graphile_worker.sql.schedules import changes
 from django_graphile_worker.testing.in_process.caller_database import CallerDatabase
 from django_graphile_worker.testing.simulated_time.kept_settings import KeptSettings
 from django_graphile_worker.worker.reporting.events import WorkerEvents
@@ -46,7 +46,7 @@ class ScheduleTicks:
     def begin_at(self, start: datetime, until: datetime) -> None:
         """Let the schedules that were made or fired at any other time begin at the start of the clock."""
         with self._database.cursor() as cursor:
-            simulated.begin_at(cursor, start, until, schema=self._database.schema)
+            changes.begin_at(cursor, start, until, schema=self._database.schema)
 
     def cursor(self) -> AbstractContextManager[Any]:
         return self._database.cursor()

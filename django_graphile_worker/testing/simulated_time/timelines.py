@@ -10,7 +10,7 @@ from typing import Any
 from django_graphile_worker.crontab import CronItem
 from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.routing import Place
-from django_graphile_worker.sql.cron.crontabs import database_now
+from django_graphile_worker.sql.schedules.from_code import database_now
 from django_graphile_worker.testing.in_process.caller_database import CallerDatabase
 from django_graphile_worker.testing.simulated_time.cron_ticks import CronTicks, items_of
 from django_graphile_worker.testing.simulated_time.schedule_ticks import ScheduleTicks

@@ -28,9 +28,8 @@ from django.conf import settings
 from django_graphile_worker import signals
 from django_graphile_worker.crontab import CronItem, Timetable
 from django_graphile_worker.sql.codecs import naive
-from django_graphile_worker.sql.cron import crontab_ticks, crontabs
-from django_graphile_worker.sql.cron.crontabs import KnownCrontab
-from django_graphile_worker.sql.schedules import crontab_runs
+from django_graphile_worker.sql.schedules import from_code, runs
+from django_graphile_worker.sql.schedules.from_code import KnownCrontab
 from django_graphile_worker.worker.maintenance.cron_backlog import MINUTE, YIELD_WAIT, Backlog, Backlogs, Ticks
 from django_graphile_worker.worker.maintenance.cron_missed import missed_ticks, write_down
 from django_graphile_worker.worker.maintenance.cron_pending_ticks import UndecidedTicks
@@ -119,7 +118,7 @@ class Cron(Service):
 
     def _read_clock(self) -> datetime:
         with self._database.cursor() as cursor:
-            return crontabs.database_now(cursor, now=self._statement_now())
+            return from_code.database_now(cursor, now=self._statement_now())
 
     def _register(self, now: datetime) -> None:
         names = [item.name for item in self.items]
@@ -130,7 +129,7 @@ class Cron(Service):
             known = self.known_crontabs(names)
         self._report_missed(known, now)
         with self._database.cursor() as cursor:
-            crontab_runs.forget(cursor, schema=self._schema)
+            runs.forget_runs(cursor, schema=self._schema)
         self._backlogs.begin(known)
         self._is_registered = True
         self._send(signals.cron_started, items=self.items)
@@ -146,13 +145,13 @@ class Cron(Service):
 
     def known_crontabs(self, names: Iterable[str]) -> Mapping[str, KnownCrontab]:
         with self._database.cursor() as cursor:
-            return crontabs.known_crontabs(cursor, names, schema=self._schema)
+            return from_code.known_crontabs(cursor, names, schema=self._schema)
 
     def _make_known(self, names: Sequence[str]) -> None:
         """Register items, all at once, or in parts if another session is registering some of them."""
         try:
             with self._database.cursor() as cursor:
-                crontabs.register(cursor, names, schema=self._schema, since=self._statement_now())
+                from_code.register(cursor, names, schema=self._schema, since=self._statement_now())
         except psycopg.errors.LockNotAvailable:
             if len(names) == 1:
                 raise
@@ -205,7 +204,7 @@ class Cron(Service):
     def _schedule(self, items: Sequence[CronItem], tick: datetime) -> bool:
         now = self._statement_now()
         with self._database.cursor() as cursor:
-            scheduled = crontab_ticks.schedule(cursor, items, tick, schema=self._schema, notify=self._notify, now=now)
+            scheduled = from_code.schedule(cursor, items, tick, schema=self._schema, notify=self._notify, now=now)
         if scheduled.undecided:
             self._undecided.add(tick, [item for item in items if item.name in scheduled.undecided])
         if scheduled.job_ids:
@@ -226,7 +225,7 @@ class Cron(Service):
 
     def backfill(self, backlog: Backlog, ticks: Ticks, minute: datetime) -> bool:
         with self._database.cursor() as cursor:
-            return crontab_ticks.backfill(
+            return from_code.backfill(
                 cursor,
                 backlog.item,
                 ticks,

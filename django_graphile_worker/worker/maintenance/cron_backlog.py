@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 from django_graphile_worker.crontab import CronItem, occurrences
-from django_graphile_worker.sql.cron.crontabs import KnownCrontab
+from django_graphile_worker.sql.schedules.from_code import KnownCrontab
 from django_graphile_worker.worker.service import jittered
 
 MINUTE = timedelta(minutes=1)

@@ -13,8 +13,8 @@ import psycopg
 
 from django_graphile_worker.crontab import CronItem, occurrences
 from django_graphile_worker.sql import events
-from django_graphile_worker.sql.cron.crontabs import KnownCrontab
-from django_graphile_worker.sql.schedules import crontab_runs
+from django_graphile_worker.sql.schedules import runs
+from django_graphile_worker.sql.schedules.from_code import KnownCrontab
 from django_graphile_worker.worker.maintenance.cron_backlog import MINUTE, MOMENT, last_done, whole_minute
 
 # The largest number of missed ticks of an item that are counted.
@@ -66,6 +66,6 @@ def write_down(cursor: Any, missed: MissedTicks, *, schema: str) -> bool:
     with suppress(psycopg.Error):
         is_news = events.add(cursor, event, schema=schema)
         if is_news:
-            crontab_runs.note_missed(cursor, missed.item.name, tick=missed.last, number=missed.number, schema=schema)
+            runs.note_missed(cursor, missed.item.name, tick=missed.last, number=missed.number, schema=schema)
         return is_news
     return False

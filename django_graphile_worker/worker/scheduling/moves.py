@@ -9,8 +9,7 @@ from django_graphile_worker.registry import Task
 from django_graphile_worker.schedule_jobs import job_of
 from django_graphile_worker.schedules.times import Decision, decide, first_time, next_time
 from django_graphile_worker.sql.schedules.changes import FOREVER
-from django_graphile_worker.sql.schedules.due import LEFT_TO_OTHERS, DueSchedule
-from django_graphile_worker.sql.schedules.firing import Missed, Move
+from django_graphile_worker.sql.schedules.firing import LEFT_TO_OTHERS, DueSchedule, Missed, Move
 
 # Earlier than any tick.
 LONG_AGO = datetime(1, 1, 2, tzinfo=UTC)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-from django_graphile_worker.sql.schedules.due import DueSchedule
+from django_graphile_worker.sql.schedules.firing import DueSchedule
 
 # Seconds until a schedule that failed is tried again, unless it is changed.
 RETRY_AFTER = 30.0

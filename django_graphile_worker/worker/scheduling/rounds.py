@@ -19,9 +19,17 @@ from django.conf import settings
 from django_graphile_worker import signals
 from django_graphile_worker.sql.codecs import naive
 from django_graphile_worker.sql.schedules import from_code
-from django_graphile_worker.sql.schedules.due import Due, DueSchedule, read_due
-from django_graphile_worker.sql.schedules.firing import FIRST_WAIT, SHORT_WAIT, Fired, Move, fire
-from django_graphile_worker.sql.schedules.summaries import named_tasks
+from django_graphile_worker.sql.schedules.firing import (
+    FIRST_WAIT,
+    SHORT_WAIT,
+    Due,
+    DueSchedule,
+    Fired,
+    Move,
+    fire,
+    read_due,
+)
+from django_graphile_worker.sql.schedules.listing import named_tasks
 from django_graphile_worker.sql.session import forget_plans
 from django_graphile_worker.worker.maintenance.cron import CursorSource, halves
 from django_graphile_worker.worker.scheduling.known_tasks import KnownTasks
@@ -125,7 +133,7 @@ class Rounds:
         """
         try:
             with self._database.cursor() as cursor:
-                taken = from_code.write(
+                taken = from_code.write_every(
                     cursor, self._every, schema=self._schema, with_changes=not self._has_written, now=self._now()
                 )
         except psycopg.errors.LockNotAvailable:
@@ -182,7 +190,7 @@ class Rounds:
         if move is not None and move.task_is_unknown and due.is_from_code:
             # No worker has it in its code any more.
             with self._database.cursor() as cursor:
-                from_code.delete(cursor, due, schema=self._schema)
+                from_code.delete_every(cursor, due, schema=self._schema)
             return None
         return move
 

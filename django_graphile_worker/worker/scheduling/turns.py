@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
-from django_graphile_worker.sql.schedules.due import DUE, DUE_FREE, DUE_LATEST, Due, DueSchedule
+from django_graphile_worker.sql.schedules.firing import DUE, DUE_FREE, DUE_LATEST, Due, DueSchedule
 from django_graphile_worker.worker.service import jittered
 
 # How many schedules a round reads: of a worker that has won those that it read last, of one that begins, and of one

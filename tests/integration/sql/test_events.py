@@ -15,9 +15,9 @@ from django_graphile_worker.api.limits import override_limit, reset_limit
 from django_graphile_worker.limits import LimitNumbers
 from django_graphile_worker.pause_type import PauseKind
 from django_graphile_worker.sql import events, pauses, recovery, workers
-from django_graphile_worker.sql.cron import crontabs, paused_crontabs
 from django_graphile_worker.sql.events import NewEvent
 from django_graphile_worker.sql.inspection.events import EventCriteria, LoggedEvent, alarms, find
+from django_graphile_worker.sql.schedules import from_code
 from tests.support.factories import make_job, make_queue, minutes_ago
 from tests.support.operating import execute
 
@@ -123,9 +123,9 @@ def test_control__is_told_with_who_and_why(cursor: Any, worker_schema: str) -> N
     gw.resume(queue="eu", by="bob")
     gw.pause(flag="slow", until=timedelta(hours=1))
     pauses.settle(cursor, schema=worker_schema, now=datetime.now(UTC) + timedelta(hours=2))
-    crontabs.register(cursor, ["nightly"], schema=worker_schema)
-    assert paused_crontabs.pause(cursor, "nightly", schema=worker_schema)
-    assert paused_crontabs.resume(cursor, "nightly", schema=worker_schema)
+    from_code.register(cursor, ["nightly"], schema=worker_schema)
+    assert from_code.pause(cursor, "nightly", schema=worker_schema)
+    assert from_code.resume(cursor, "nightly", schema=worker_schema)
     gw.force_unlock_workers(["django-worker-7", "node"])
     told = facts()
     assert [(kind, subject) for kind, subject, _ in told] == [

@@ -18,7 +18,7 @@ from django_graphile_worker.admin.schedules.editing.reading import (
     payload_difference,
 )
 from django_graphile_worker.models import Schedule
-from django_graphile_worker.sql.schedules.change_history import RecordedChange
+from django_graphile_worker.sql.schedules.changes import RecordedChange
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from django_graphile_worker.admin.schedules.editing.definition_values import (
 )
 from django_graphile_worker.admin.schedules.permissions import SchedulePermissionsAdmin
 from django_graphile_worker.models import Schedule
-from django_graphile_worker.sql.schedules.change_history import RecordedChange, changes_of
+from django_graphile_worker.sql.schedules.changes import RecordedChange, changes_of
 
 # The record keeps as many for each schedule.
 MOST_CHANGES = 100

@@ -17,8 +17,7 @@ from django_graphile_worker.management.operator.schedules.found import code_item
 from django_graphile_worker.management.operator.tables import Cell, Column
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.models import Schedule
-from django_graphile_worker.sql.cron import paused_crontabs
-from django_graphile_worker.sql.schedules import figures
+from django_graphile_worker.sql.schedules import from_code, listing
 from django_graphile_worker.sql.schedules.listing import ScheduleCriteria, ScheduleState, matching_ids
 from django_graphile_worker.sql.schedules.runs import Run, RunOutcome, runs_of_schedules
 
@@ -102,7 +101,7 @@ def _code_rows(console: Console, options: Options, now: datetime) -> list[tuple[
     if not items:
         return []
     with console.reading() as (cursor, schema, _):
-        known = paused_crontabs.known_items(cursor, schema=schema)
+        known = from_code.known_items(cursor, schema=schema)
     return [(item, item.name in known and known[item.name].is_paused) for item in items]
 
 
@@ -114,7 +113,7 @@ def _last_runs(console: Console, schedules: Sequence[Schedule]) -> dict[int, lis
 def _failing_of(console: Console, schedules: Sequence[Schedule]) -> set[int]:
     """Return the ids of those of the schedules whose last run failed, also if it is tried again."""
     with console.reading() as (cursor, schema, _):
-        return figures.failing_ids(cursor, [schedule.pk for schedule in schedules], schema=schema)
+        return listing.failing_ids(cursor, [schedule.pk for schedule in schedules], schema=schema)
 
 
 def _failing_ids(console: Console) -> list[int]:

@@ -17,7 +17,7 @@ from django_graphile_worker.management.operator.schedules.moments import parse_m
 from django_graphile_worker.management.operator.tables import Cell, Column
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.models import Schedule
-from django_graphile_worker.sql.schedules.figures import failing_ids
+from django_graphile_worker.sql.schedules.listing import failing_ids
 from django_graphile_worker.sql.schedules.runs import Run, runs_of_schedules
 
 DEFAULT_RUNS = 10

@@ -20,8 +20,8 @@ from django_graphile_worker.management.options import existing_file
 from django_graphile_worker.printable_text import shown
 from django_graphile_worker.project_crontab import collect
 from django_graphile_worker.routing import place_of
-from django_graphile_worker.sql.cron import crontabs, paused_crontabs
-from django_graphile_worker.sql.cron.crontabs import KnownCrontab
+from django_graphile_worker.sql.schedules import from_code
+from django_graphile_worker.sql.schedules.from_code import KnownCrontab
 
 DEFAULT_TIMES = 5
 Known = Mapping[str, KnownCrontab]
@@ -72,7 +72,7 @@ class Crontab(Verb):
             settings = settings.replace(crontab_file=options["crontab_file"])
         items = collect(settings, with_tasks=place.installation == conf.DEFAULT)
         with console.reading() as (cursor, schema, now):
-            known = paused_crontabs.known_items(cursor, schema=schema)
+            known = from_code.known_items(cursor, schema=schema)
         others = [known[name] for name in sorted(set(known) - {item.name for item in items})]
         if console.is_json:
             console.dump(_as_dict(items, known, others, now, options["next"]))
@@ -96,10 +96,10 @@ class Crontab(Verb):
 
 
 def _pause_or_resume(console: Console, paused: str | None, resumed: str | None) -> None:
-    name, change = (paused, paused_crontabs.pause) if paused is not None else (resumed or "", paused_crontabs.resume)
+    name, change = (paused, from_code.pause) if paused is not None else (resumed or "", from_code.resume)
     with open_queue(**console.place) as queue:
         was_changed = change(queue.cursor, name, schema=queue.schema)
-        known = crontabs.known_crontabs(queue.cursor, schema=queue.schema)
+        known = from_code.known_crontabs(queue.cursor, schema=queue.schema)
     if name not in known:
         raise CommandError(_unknown_item(console, name, known))
     state = "paused" if paused is not None else "resumed from now on"

@@ -10,7 +10,7 @@ from django.db import connection
 from django.test import Client
 
 from django_graphile_worker.models import Job
-from django_graphile_worker.sql.cron import paused_crontabs
+from django_graphile_worker.sql.schedules import from_code
 from django_graphile_worker.sql.schedules.runs import runs_of_crontabs
 from tests.support import admin_pages as pages
 from tests.support.admin_pages import body, log_entries, messages, text
@@ -47,7 +47,7 @@ class TestPage:
             " ('nightly', now() - interval '9 days', now() - interval '5 hours'), ('other', now(), 'infinity')",
         )
         with connection.cursor() as cursor:
-            paused_crontabs.pause(cursor, "nightly", schema=worker_schema)
+            from_code.pause(cursor, "nightly", schema=worker_schema)
         (row,) = [row for row in admin_page.get(pages.SCHEDULES).context["rows"] if row.name == "nightly"]
         assert ([badge.text for badge in row.badges], row.next_times) == (["paused"], ())
         shown = text(admin_page.get(pages.SCHEDULES))

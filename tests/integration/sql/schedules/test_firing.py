@@ -1,4 +1,4 @@
-"""Firing beside other sessions: a tick is fired once, by the definition that was read or not at all."""
+"""Firing: what is read as due, one tick beside other sessions, and the plan of the statement."""
 
 from __future__ import annotations
 
@@ -9,16 +9,67 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg import sql
 
+from django_graphile_worker.crontab import CronItem
 from django_graphile_worker.jobs import JobDefaults
 from django_graphile_worker.registry import Task
 from django_graphile_worker.sql.control import read_control
-from django_graphile_worker.sql.schedules.by_hand import run
-from django_graphile_worker.sql.schedules.due import read_due
-from django_graphile_worker.sql.schedules.firing import MOST_RUNS, Fired, Move, TickJob, fire
+from django_graphile_worker.sql.schedules.firing import MOST_RUNS, Fired, Move, TickJob, fire, read_due, run_by_hand
 from django_graphile_worker.worker.scheduling.moves import move_of
 from tests.conftest import RawConnection
+from tests.support.buffers import MeasuringCursor
+from tests.support.cron_world import CronWorld
 from tests.support.schedule_world import MINUTE, NOON, SECOND, ScheduleWorld
+
+
+def test_reading_what_is_due__walks_the_index(versioned_connection: RawConnection, worker_schema: str) -> None:
+    world = ScheduleWorld(lambda **options: versioned_connection, worker_schema, NOON)
+    world.execute(
+        "insert into :S._private_schedules (name, task, cron, is_enabled)"
+        " select 'tenant ' || number, 'report', '0 4 * * *', number %% 2 = 0 from generate_series(1, 10000) as number"
+    )
+    world.execute(
+        "update :S._private_schedules set next_at = %s::timestamptz + id * interval '1 second'"
+        " where next_at = '-infinity'",
+        NOON,
+    )
+    world.execute("analyze :S._private_schedules")
+    cursor = MeasuringCursor(versioned_connection)
+    due = read_due(cursor, schema=worker_schema, most=2000, now=NOON)
+    assert (due.schedules, due.next_at is not None) == ((), True)
+    assert cursor.buffers < 20
+    due = read_due(cursor, schema=worker_schema, most=2000, unknown_tasks=["other"], now=NOON + MINUTE)
+    assert (len(due.schedules), cursor.buffers < 60) == (30, True)
+    control = read_control(cursor, "worker", schema=worker_schema, now=NOON)
+    assert control.until_schedule == 2.0
+    assert cursor.buffers < 20
+
+
+def test_schedules_that_failed__are_left_out_until_they_are_changed(
+    raw_connection: Callable[..., RawConnection], worker_schema: str
+) -> None:
+    world = ScheduleWorld(raw_connection, worker_schema, NOON)
+    id_ = world.add("broken", cron="x")
+    with world.connection.cursor() as cursor:
+        assert read_due(cursor, schema=worker_schema, most=9, failing={id_: 0}, now=NOON).schedules == ()
+        world.execute("update :S._private_schedules set cron = '* * * * *'")
+        (due,) = read_due(cursor, schema=worker_schema, most=9, failing={id_: 0}, now=NOON).schedules
+        assert (due.next_at, due.revision) == (None, 1)
+
+
+def test_schedules_of_unknown_tasks__are_left_out_for_a_minute(
+    raw_connection: Callable[..., RawConnection], worker_schema: str
+) -> None:
+    world = ScheduleWorld(raw_connection, worker_schema, NOON)
+    world.add("foreign", cron="* * * * *")
+    world.execute("update :S._private_schedules set next_at = %s", NOON)
+    with world.connection.cursor() as cursor:
+        for minutes, number in ((0, 0), (0.9, 0), (1, 1)):
+            now = NOON + minutes * MINUTE
+            due = read_due(cursor, schema=worker_schema, most=9, unknown_tasks=["report"], now=now)
+            assert len(due.schedules) == number
+
 
 TASK: Task[Any, Any] = Task(lambda payload: None, "report", defaults=JobDefaults())
 
@@ -177,7 +228,7 @@ def test_a_run_by_hand_that_is_not_committed__delays_no_tick(world: ScheduleWorl
     with other.transaction(force_rollback=True):
         job = TickJob(world.now, False, None, None, None, None, None, ())
         with other.cursor() as cursor:
-            run(cursor, world.row("full")["id"], job, by="maria", schema=world.schema, now=world.now)
+            run_by_hand(cursor, world.row("full")["id"], job, by="maria", schema=world.schema, now=world.now)
         world.now += SECOND
         world.settle(rounds)
         assert world.ticks("full")[-1] == "12:01:52", "the oldest row of runs is locked"
@@ -269,3 +320,81 @@ def test_every_version__fires_skips_misses_and_leaves_out(versioned_database: st
         assert ("schedule_missed", "slow", 56) in world.events()
         with world.connection.cursor() as cursor:
             assert read_control(cursor, "worker", schema=world.schema, now=world.now).until_schedule == 60
+
+
+READ = """select relname, seq_tup_read + idx_tup_fetch from pg_stat_user_tables
+    where relname in ('_private_schedules', '_private_schedule_runs', '_private_jobs') order by 1"""
+FIRED = 20
+GROWN = 5_000
+GROW = """
+insert into {0}._private_schedule_runs (crontab_identifier, tick, kind)
+select 'another', now(), 'on_time' from generate_series(1, {1});
+select {0}.add_job('report', run_at => now() + interval '1 day') from generate_series(1, {1});
+insert into {0}._private_schedules (name, task, cron, is_enabled)
+select 'disabled ' || n, 'report', '@daily', false from generate_series(1, {1}) as n"""
+
+
+def prepare(connection: RawConnection) -> None:
+    """Have statements prepared as a worker does, and the tables analyzed while they are empty."""
+    connection.prepare_threshold = 0
+    connection.execute("vacuum analyze")
+
+
+def grow(connection: RawConnection, schema: str) -> None:
+    connection.execute(sql.SQL(GROW).format(sql.Identifier(schema), sql.Literal(GROWN)), prepare=False)
+
+
+def rows_read(connection: RawConnection) -> dict[str, int]:
+    """Return how many rows of each table have been read."""
+    connection.execute("select pg_stat_force_next_flush()")
+    return dict(connection.execute(READ).fetchall())
+
+
+def check(connection: RawConnection, before: dict[str, int]) -> None:
+    """Check that no table was read for each schedule or item that was fired."""
+    read = {name: count - before[name] for name, count in rows_read(connection).items()}
+    assert read["_private_jobs"] < 20 * FIRED
+    assert read["_private_schedule_runs"] < 50 * FIRED
+    # A plan for a hundred schedules may read all of them, some times for all that are fired.
+    assert read["_private_schedules"] < 3 * GROWN
+
+
+def test_schedules__are_fired_without_plans_for_empty_tables(
+    versioned_connection: RawConnection, worker_schema: str
+) -> None:
+    prepare(versioned_connection)
+    world = ScheduleWorld(lambda **options: versioned_connection, worker_schema, NOON + 30 * SECOND)
+    for number in range(FIRED):
+        world.add(f"often {number}", cron="* * * * *", overlap="skip" if number % 2 else "allow")
+    rounds, _ = world.worker(clock=lambda: 0.0)
+    # The server makes the plan that it keeps after some executions.
+    for minute in range(10):
+        world.now = NOON + minute * MINUTE
+        world.settle(rounds)
+    grow(versioned_connection, worker_schema)
+    before = rows_read(versioned_connection)
+    world.now = NOON + 10 * MINUTE
+    world.settle(rounds)
+    check(versioned_connection, before)
+    assert world.runs("often 0")[-1] == ("on_time", "12:10:00", 1)
+    assert world.runs("often 1")[-1] == ("overlap", "12:10:00", 9)
+
+
+def test_items_of_the_crontab__are_fired_without_plans_for_empty_tables(
+    versioned_connection: RawConnection, worker_schema: str
+) -> None:
+    prepare(versioned_connection)
+    world = CronWorld(lambda **options: versioned_connection, worker_schema, NOON - 30 * SECOND)
+    cron, _ = world.worker([CronItem(f"often{number}", "* * * * *") for number in range(FIRED)])
+    world.settle(cron)
+    for minute in range(10):
+        world.now = NOON + minute * MINUTE
+        world.settle(cron)
+    grow(versioned_connection, worker_schema)
+    before = rows_read(versioned_connection)
+    world.now = NOON + 10 * MINUTE
+    world.settle(cron)
+    check(versioned_connection, before)
+    fired = "select count(*) from {}._private_schedule_runs where tick = %s"
+    text = sql.SQL(fired).format(sql.Identifier(worker_schema))
+    assert versioned_connection.execute(text, [world.now]).fetchone() == (FIRED,)

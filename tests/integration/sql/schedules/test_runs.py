@@ -1,4 +1,4 @@
-"""The last runs of many schedules, in one query."""
+"""What became of the ticks of schedules, and of items of the crontab."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 
 from django_graphile_worker import conf
 from django_graphile_worker.run_flags import crontab_flag
-from django_graphile_worker.sql.schedules import runs
+from django_graphile_worker.sql.schedules import from_code, runs
 from django_graphile_worker.sql.schedules.firing import MOST_RUNS
 from django_graphile_worker.sql.schedules.runs import RunOutcome
 from tests.support import records
@@ -101,3 +101,28 @@ def test_rows_of_a_crontab_item__are_about_the_latest_fifty() -> None:
 
 def _schema() -> str:
     return conf.current().schema
+
+
+def test_run_by_hand__says_who_asked_for_it() -> None:
+    job_id = make_job()
+    with connection.cursor() as cursor:
+        runs.note_by_hand(cursor, "nightly", job_id, by="maria", schema=_schema())
+        (run,) = runs.runs_of_crontabs(cursor, ["nightly"], schema=_schema())["nightly"]
+    assert (run.kind, run.run_by, run.job_id, run.number) == ("by_hand", "maria", job_id, 1)
+
+
+def test_runs_of_forgotten_items__are_deleted() -> None:
+    for name in ("known", "unknown", "old", "other"):
+        make_crontab_run(name, kind="missed", added_at=minutes_ago(401 * 1440))
+    make_crontab_run("known", kind="missed")
+    make_crontab_run("other", kind="missed", added_at=minutes_ago(399 * 1440))
+    make_crontab_run("unknown", kind="missed")
+    with connection.cursor() as cursor:
+        runs.forget_runs(cursor, schema=_schema())
+        from_code.register(cursor, ["known", "old", "other"], schema=_schema())
+        make_crontab_run("known", kind="missed")
+        make_crontab_run("old", kind="missed", added_at=minutes_ago(401 * 1440))
+        make_crontab_run("other", kind="missed", added_at=minutes_ago(399 * 1440))
+        runs.forget_runs(cursor, schema=_schema())
+        found = runs.runs_of_crontabs(cursor, ["known", "unknown", "old", "other"], schema=_schema())
+    assert {name: len(each) for name, each in found.items()} == {"known": 1, "unknown": 0, "old": 0, "other": 1}

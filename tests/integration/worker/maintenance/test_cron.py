@@ -13,7 +13,7 @@ import pytest
 
 from django_graphile_worker import signals
 from django_graphile_worker.crontab import CronItem
-from django_graphile_worker.sql.cron import crontabs
+from django_graphile_worker.sql.schedules import from_code
 from tests.conftest import RawConnection
 from tests.support.cron_world import MINUTE, SECOND, CronWorld
 
@@ -30,7 +30,7 @@ def test_a_new_item_is_registered_and_fires_from_the_next_minute_on(world: CronW
     cron, _ = world.worker([EVERY_MINUTE])
     cron.step()
     assert world.ticks("often") == []
-    known = crontabs.known_crontabs(world.connection.cursor(), schema=world.schema)["often"]
+    known = from_code.known_crontabs(world.connection.cursor(), schema=world.schema)["often"]
     assert (known.known_since, known.last_execution) == (NOON + 30 * SECOND, None)
     world.now = NOON + MINUTE
     cron.step()

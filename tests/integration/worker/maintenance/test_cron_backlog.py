@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from django_graphile_worker.crontab import CronItem
-from django_graphile_worker.sql.cron import paused_crontabs
+from django_graphile_worker.sql.schedules import from_code
 from tests.conftest import RawConnection
 from tests.support.cron_world import MINUTE, SECOND, CronWorld
 
@@ -197,13 +197,13 @@ def test_an_item_that_was_resumed_makes_up_nothing_of_its_pause(world: CronWorld
         world.now = NOON + minute * MINUTE + SECOND
         world.settle(running)
     with world.connection.cursor() as cursor:
-        assert paused_crontabs.pause(cursor, "filled", schema=world.schema)
+        assert from_code.pause(cursor, "filled", schema=world.schema)
         for minute in (3, 4, 90):
             world.now = NOON + minute * MINUTE + SECOND
             world.settle(running)
             world.settle(world.worker([item])[0])
         assert world.ticks("filled") == ["12:01", "12:02"]
-        assert paused_crontabs.resume(cursor, "filled", schema=world.schema)
+        assert from_code.resume(cursor, "filled", schema=world.schema)
         resumed = f'update "{world.schema}"._private_known_crontabs set known_since = %s'
         cursor.execute(resumed.encode(), [world.now + SECOND])
     for minute in (91, 92):

@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from django_graphile_worker.schedules.times import MAX_TICKS
-from django_graphile_worker.sql.schedules.due import read_due
+from django_graphile_worker.sql.schedules.firing import read_due
 from django_graphile_worker.worker.scheduling.parts import MOST_AT_ONCE
 from django_graphile_worker.worker.scheduling.rounds import Rounds
 from django_graphile_worker.worker.scheduling.turns import FIRST_READ, LOOK

@@ -8,7 +8,7 @@ import pytest
 from django.db import connection
 
 from django_graphile_worker import conf
-from django_graphile_worker.sql.schedules import figures, listing
+from django_graphile_worker.sql.schedules import listing
 from django_graphile_worker.sql.schedules.listing import ScheduleCriteria, ScheduleState
 from tests.support.factories import make_failed_job, make_job, minutes_ago
 from tests.support.schedule_runs import make_crontab_run, make_run, make_schedule
@@ -36,8 +36,8 @@ def test_failing__is_a_schedule_whose_last_run_failed_or_is_tried_again() -> Non
         assert listing.matching_ids(cursor, failing, schema=_schema(), limit=10) == [
             failed, again, retried, first,
         ]  # fmt: skip
-        assert figures.counts(cursor, schema=_schema()).failing == 4
-        assert figures.failing_ids(cursor, [failed, disabled, retried], schema=_schema()) == {failed, retried}
+        assert listing.counts(cursor, schema=_schema()).failing == 4
+        assert listing.failing_ids(cursor, [failed, disabled, retried], schema=_schema()) == {failed, retried}
 
 
 def test_failing__is_an_item_of_the_crontab_whose_last_ended_run_failed() -> None:
@@ -49,7 +49,7 @@ def test_failing__is_an_item_of_the_crontab_whose_last_ended_run_failed() -> Non
     make_crontab_run("daily", job_id=_ended_job(1))
     make_crontab_run("daily", job_id=make_job(attempts=1, last_error="It broke."))
     with connection.cursor() as cursor:
-        assert figures.failing_crontabs(cursor, ["daily", "hourly", "nightly", "new"], schema=_schema()) == [
+        assert listing.failing_crontabs(cursor, ["daily", "hourly", "nightly", "new"], schema=_schema()) == [
             "daily",
             "nightly",
         ]
@@ -67,13 +67,13 @@ def test_counts__say_how_many_need_attention() -> None:
     _schedule_with("never computed", next_at="-infinity", changed_at=minutes_ago(2))
     _schedule_with("just changed", next_at="-infinity")
     with connection.cursor() as cursor:
-        found = figures.counts(cursor, schema=_schema(), crontab_identifiers=["nightly", "hourly", "daily"])
-    assert found == figures.Counts(failing=2, missed=2, late=2)
+        found = listing.counts(cursor, schema=_schema(), crontab_identifiers=["nightly", "hourly", "daily"])
+    assert found == listing.Counts(failing=2, missed=2, late=2)
 
 
 def test_counts__of_an_empty_table_are_zero() -> None:
     with connection.cursor() as cursor:
-        assert figures.counts(cursor, schema=_schema()) == (0, 0, 0)
+        assert listing.counts(cursor, schema=_schema()) == (0, 0, 0)
 
 
 def _schedule_with(name: str, *job_ids: int, **columns: Any) -> int:

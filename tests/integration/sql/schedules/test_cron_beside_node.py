@@ -15,7 +15,7 @@ import pytest
 
 from django_graphile_worker import JobKeyMode
 from django_graphile_worker.crontab import CronItem
-from django_graphile_worker.sql.cron import crontab_ticks, crontabs
+from django_graphile_worker.sql.schedules import from_code
 from tests.conftest import RawConnection
 from tests.support.cron_world import MINUTE, SECOND, CronWorld
 from tests.support.interleaving import Stage
@@ -69,11 +69,11 @@ def ours(names: list[str]) -> list[CronItem]:
 def test_a_tick_never_waits_for_one_row_while_it_holds_another(
     stage: Stage, world: CronWorld, worker_schema: str
 ) -> None:
-    crontabs.register(world.connection.cursor(), ["a", "b"], schema=worker_schema, since=TICK - MINUTE)
+    from_code.register(world.connection.cursor(), ["a", "b"], schema=worker_schema, since=TICK - MINUTE)
     node, django = stage.session(), stage.session()
 
-    def fire(connection: Any) -> crontab_ticks.Scheduled:
-        return crontab_ticks.schedule(connection.cursor(), ours(["a", "b"]), TICK, schema=worker_schema, now=TICK)
+    def fire(connection: Any) -> from_code.Scheduled:
+        return from_code.schedule(connection.cursor(), ours(["a", "b"]), TICK, schema=worker_schema, now=TICK)
 
     # The two halves of Node's statement, between which it may be when this package's statement begins.
     node.start(lambda connection: connection.execute("begin"))
@@ -127,7 +127,7 @@ def test_forty_items_in_opposite_orders_fire_once_without_a_deadlock(
     raw_connection: Callable[..., RawConnection], world: CronWorld, worker_schema: str
 ) -> None:
     names = [f"item{number:02}" for number in range(40)]
-    crontabs.register(world.connection.cursor(), names, schema=worker_schema, since=TICK - MINUTE)
+    from_code.register(world.connection.cursor(), names, schema=worker_schema, since=TICK - MINUTE)
     ticks = [TICK + count * MINUTE for count in range(60)]
     rivals = Rivals(raw_connection, worker_schema, names)
 
@@ -181,7 +181,7 @@ def test_a_row_that_is_held_for_hours_is_given_up(
 
 def test_new_items__are_inserted_in_one_order(world: CronWorld, worker_schema: str) -> None:
     """Two sessions that insert them in different orders would wait for each other."""
-    crontabs.register(world.connection.cursor(), ["b", "c", "a"], schema=worker_schema)
+    from_code.register(world.connection.cursor(), ["b", "c", "a"], schema=worker_schema)
     text = f'select identifier from "{worker_schema}"._private_known_crontabs order by ctid'
     assert world.connection.execute(text.encode()).fetchall() == [("a",), ("b",), ("c",)]
 
@@ -193,7 +193,7 @@ def test_two_that_make_the_same_new_items_known_do_not_wait_in_a_circle(
     node.start(lambda connection: connection.execute("begin"))
     node.start(lambda connection: node_fires(connection, worker_schema, ["b"], TICK))
     registering = django.start(
-        lambda connection: crontabs.register(connection.cursor(), ["a", "b"], schema=worker_schema)
+        lambda connection: from_code.register(connection.cursor(), ["a", "b"], schema=worker_schema)
     )
     second_half = node.start(lambda connection: node_fires(connection, worker_schema, ["a"], TICK))
     slower_stage.settle()
@@ -202,7 +202,7 @@ def test_two_that_make_the_same_new_items_known_do_not_wait_in_a_circle(
         registering.result(60)
     assert second_half.result(60) is None
     node.start(lambda connection: connection.execute("commit"))
-    assert set(crontabs.known_crontabs(world.connection.cursor(), schema=worker_schema)) == {"a", "b"}
+    assert set(from_code.known_crontabs(world.connection.cursor(), schema=worker_schema)) == {"a", "b"}
 
 
 def test_an_item_whose_key_is_locked_costs_the_others_nothing(

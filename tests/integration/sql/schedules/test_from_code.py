@@ -1,4 +1,4 @@
-"""Firing ticks: each once, with the job that the item describes, and never before its time."""
+"""Items of the crontab: their rows, and their ticks, each of which is fired once."""
 
 from __future__ import annotations
 
@@ -12,21 +12,45 @@ import psycopg
 import pytest
 
 from django_graphile_worker.crontab import CronItem
-from django_graphile_worker.sql.cron import crontab_ticks, crontabs
-from django_graphile_worker.sql.schedules import runs
+from django_graphile_worker.sql.schedules import from_code, runs
 from django_graphile_worker.sql.schedules.runs import RunOutcome
 from tests.conftest import RawConnection
 
-MINUTE = timedelta(minutes=1)
 TICK = datetime(2026, 11, 15, 4, 30, tzinfo=UTC)
 LATER = TICK + timedelta(seconds=1)
-ITEM = CronItem("report", "30 4 * * *")
 
 
 @pytest.fixture
 def cursor(raw_connection: Callable[..., RawConnection]) -> Iterator[psycopg.Cursor[Any]]:
     with raw_connection().cursor() as opened:
         yield opened
+
+
+def test_registering_keeps_what_is_known(cursor: psycopg.Cursor[Any], worker_schema: str) -> None:
+    from_code.register(cursor, ["a"], schema=worker_schema, since=TICK)
+    from_code.register(cursor, ["b", "a"], schema=worker_schema, since=LATER)
+    assert from_code.known_crontabs(cursor, schema=worker_schema) == {
+        "a": from_code.KnownCrontab(identifier="a", known_since=TICK, last_execution=None),
+        "b": from_code.KnownCrontab(identifier="b", known_since=LATER, last_execution=None),
+    }
+
+
+def test_times_beyond_pythons_years_are_read_as_the_last_that_python_has(
+    cursor: psycopg.Cursor[Any], worker_schema: str
+) -> None:
+    """An infinite last_execution is how an operator stops an item for ever."""
+    cursor.execute(
+        f"""insert into "{worker_schema}"._private_known_crontabs values ('report', '-infinity', 'infinity')""".encode()
+    )
+    known = from_code.known_crontabs(cursor, schema=worker_schema)["report"]
+    assert known.last_execution is not None
+    assert (known.known_since.year, known.last_execution.year) == (1, 9999)
+    item = CronItem("report", "30 4 * * *")
+    assert not from_code.schedule(cursor, [item], TICK, schema=worker_schema, now=LATER).job_ids
+
+
+MINUTE = timedelta(minutes=1)
+ITEM = CronItem("report", "30 4 * * *")
 
 
 @pytest.fixture
@@ -61,9 +85,7 @@ def test_a_tick_adds_a_job_with_everything_the_item_says(
         job_key_mode="preserve_run_at",
         flags=("slow",),
     )
-    scheduled = crontab_ticks.schedule(
-        cursor, [item, CronItem("bare", "* * * * *")], TICK, schema=worker_schema, now=LATER
-    )
+    scheduled = from_code.schedule(cursor, [item, CronItem("bare", "* * * * *")], TICK, schema=worker_schema, now=LATER)
     assert scheduled.is_due
     assert list(scheduled.job_ids) == ["nightly", "bare"]
     first, second = jobs()
@@ -80,16 +102,16 @@ def test_a_tick_adds_a_job_with_everything_the_item_says(
     assert (second["task"], second["priority"], second["max_attempts"]) == ("bare", 0, 25)
     assert second["flags"] == {"crontab:3600": True}
     assert second["payload"] == {"_cron": {"ts": "2026-11-15T04:30:00.000Z", "backfilled": False}}
-    known = crontabs.known_crontabs(cursor, schema=worker_schema)
-    assert known["nightly"] == crontabs.KnownCrontab(identifier="nightly", known_since=TICK, last_execution=TICK)
+    known = from_code.known_crontabs(cursor, schema=worker_schema)
+    assert known["nightly"] == from_code.KnownCrontab(identifier="nightly", known_since=TICK, last_execution=TICK)
 
 
 def test_a_tick_notes_a_run_of_each_item(cursor: psycopg.Cursor[Any], worker_schema: str) -> None:
     other = CronItem("other", "* * * * *", backfill_period=timedelta(hours=1))
-    fired = crontab_ticks.schedule(cursor, [ITEM, other], TICK, schema=worker_schema, now=LATER).job_ids
+    fired = from_code.schedule(cursor, [ITEM, other], TICK, schema=worker_schema, now=LATER).job_ids
     late, on_time = TICK + MINUTE, TICK + 2 * MINUTE
     now = on_time + timedelta(seconds=1)
-    assert crontab_ticks.backfill(
+    assert from_code.backfill(
         cursor, other, [late, on_time], seen=TICK, late_before=on_time, schema=worker_schema, now=now
     )
     found = runs.runs_of_crontabs(cursor, ["report", "other"], schema=worker_schema)
@@ -99,62 +121,60 @@ def test_a_tick_notes_a_run_of_each_item(cursor: psycopg.Cursor[Any], worker_sch
     assert [(run.tick, run.kind) for run in found["other"]] == [(on_time, "on_time"), (late, "late"), (TICK, "on_time")]
     assert len({run.job_id for run in found["other"]}) == 3
     # No job, no run.
-    crontab_ticks.schedule(cursor, [ITEM, other], TICK, schema=worker_schema, now=LATER)
+    from_code.schedule(cursor, [ITEM, other], TICK, schema=worker_schema, now=LATER)
     assert runs.runs_of_crontabs(cursor, ["report", "other"], schema=worker_schema) == found
 
 
 def test_a_tick_fires_once_however_often_it_is_asked_for(
     cursor: psycopg.Cursor[Any], worker_schema: str, jobs: Callable[[], list[dict[str, Any]]]
 ) -> None:
-    assert crontab_ticks.schedule(cursor, [ITEM], TICK, schema=worker_schema, now=LATER).job_ids
+    assert from_code.schedule(cursor, [ITEM], TICK, schema=worker_schema, now=LATER).job_ids
     for tick in (TICK, TICK - MINUTE):
-        again = crontab_ticks.schedule(cursor, [ITEM], tick, schema=worker_schema, now=LATER)
+        again = from_code.schedule(cursor, [ITEM], tick, schema=worker_schema, now=LATER)
         assert (again.is_due, again.job_ids) == (True, {})
-    assert crontab_ticks.schedule(cursor, [ITEM], TICK + MINUTE, schema=worker_schema, now=LATER + MINUTE).job_ids
+    assert from_code.schedule(cursor, [ITEM], TICK + MINUTE, schema=worker_schema, now=LATER + MINUTE).job_ids
     assert len(jobs()) == 2
 
 
 def test_only_items_whose_tick_was_not_fired_are_added(
     cursor: psycopg.Cursor[Any], worker_schema: str, jobs: Callable[[], list[dict[str, Any]]]
 ) -> None:
-    crontab_ticks.schedule(cursor, [ITEM], TICK, schema=worker_schema, now=LATER)
+    from_code.schedule(cursor, [ITEM], TICK, schema=worker_schema, now=LATER)
     other = CronItem("other", "30 4 * * *")
-    assert list(crontab_ticks.schedule(cursor, [ITEM, other], TICK, schema=worker_schema, now=LATER).job_ids) == [
-        "other"
-    ]
+    assert list(from_code.schedule(cursor, [ITEM, other], TICK, schema=worker_schema, now=LATER).job_ids) == ["other"]
     assert [job["task"] for job in jobs()] == ["report", "other"]
 
 
 def test_a_tick_in_the_databases_future_is_not_fired(
     cursor: psycopg.Cursor[Any], worker_schema: str, jobs: Callable[[], list[dict[str, Any]]]
 ) -> None:
-    tomorrow = crontabs.database_now(cursor) + timedelta(days=1)
-    early = crontab_ticks.schedule(cursor, [ITEM], tomorrow, schema=worker_schema)
+    tomorrow = from_code.database_now(cursor) + timedelta(days=1)
+    early = from_code.schedule(cursor, [ITEM], tomorrow, schema=worker_schema)
     assert (early.is_due, early.job_ids) == (False, {})
-    assert crontabs.known_crontabs(cursor, schema=worker_schema) == {}
-    crontabs.register(cursor, [ITEM.name], schema=worker_schema)
-    assert not crontab_ticks.backfill(cursor, ITEM, [tomorrow], seen=None, late_before=tomorrow, schema=worker_schema)
+    assert from_code.known_crontabs(cursor, schema=worker_schema) == {}
+    from_code.register(cursor, [ITEM.name], schema=worker_schema)
+    assert not from_code.backfill(cursor, ITEM, [tomorrow], seen=None, late_before=tomorrow, schema=worker_schema)
     assert jobs() == []
 
 
 def test_a_new_item_does_not_fire_for_ticks_before_it_was_known(
     cursor: psycopg.Cursor[Any], worker_schema: str
 ) -> None:
-    crontabs.register(cursor, [ITEM.name], schema=worker_schema, since=LATER)
-    assert not crontab_ticks.schedule(cursor, [ITEM], TICK, schema=worker_schema, now=LATER).job_ids
-    assert crontab_ticks.schedule(cursor, [ITEM], TICK + MINUTE, schema=worker_schema, now=LATER + MINUTE).job_ids
+    from_code.register(cursor, [ITEM.name], schema=worker_schema, since=LATER)
+    assert not from_code.schedule(cursor, [ITEM], TICK, schema=worker_schema, now=LATER).job_ids
+    assert from_code.schedule(cursor, [ITEM], TICK + MINUTE, schema=worker_schema, now=LATER + MINUTE).job_ids
 
 
 def test_a_series_of_missed_ticks_is_added_in_order(
     cursor: psycopg.Cursor[Any], worker_schema: str, jobs: Callable[[], list[dict[str, Any]]]
 ) -> None:
-    crontab_ticks.schedule(cursor, [ITEM], TICK, schema=worker_schema, now=LATER)
+    from_code.schedule(cursor, [ITEM], TICK, schema=worker_schema, now=LATER)
     ticks = [TICK + MINUTE * count for count in range(1, 6)]
     now = ticks[-1] + timedelta(seconds=5)
-    assert crontab_ticks.backfill(cursor, ITEM, ticks, seen=TICK, late_before=ticks[-1], schema=worker_schema, now=now)
+    assert from_code.backfill(cursor, ITEM, ticks, seen=TICK, late_before=ticks[-1], schema=worker_schema, now=now)
     marks = [(job["payload"]["_cron"]["ts"], job["payload"]["_cron"]["backfilled"]) for job in jobs()[1:]]
     assert marks == [(tick.strftime("%Y-%m-%dT%H:%M:00.000Z"), tick < ticks[-1]) for tick in ticks]
-    assert crontabs.known_crontabs(cursor, schema=worker_schema)["report"].last_execution == ticks[-1]
+    assert from_code.known_crontabs(cursor, schema=worker_schema)["report"].last_execution == ticks[-1]
 
 
 @pytest.mark.parametrize("seen", [None, TICK - MINUTE, TICK + MINUTE])
@@ -164,9 +184,9 @@ def test_a_series_is_refused_when_another_worker_fired_the_item_meanwhile(
     jobs: Callable[[], list[dict[str, Any]]],
     seen: datetime | None,
 ) -> None:
-    crontab_ticks.schedule(cursor, [ITEM], TICK, schema=worker_schema, now=LATER)
+    from_code.schedule(cursor, [ITEM], TICK, schema=worker_schema, now=LATER)
     ticks, now = [TICK + 2 * MINUTE], TICK + 3 * MINUTE
-    assert not crontab_ticks.backfill(cursor, ITEM, ticks, seen=seen, late_before=now, schema=worker_schema, now=now)
+    assert not from_code.backfill(cursor, ITEM, ticks, seen=seen, late_before=now, schema=worker_schema, now=now)
     assert len(jobs()) == 1
 
 
@@ -178,7 +198,7 @@ def test_two_sessions_at_the_same_instant_fire_a_tick_once(
     items = [CronItem(f"task{number}", "* * * * *") for number in range(20)]
     connections = [raw_connection() for _ in range(4)]
     # Sessions that make items known wait for each other for a short time only.
-    crontabs.register(connections[0].cursor(), [item.task for item in items], schema=worker_schema, since=TICK)
+    from_code.register(connections[0].cursor(), [item.task for item in items], schema=worker_schema, since=TICK)
     start = threading.Barrier(len(connections))
     won: list[str] = []
 
@@ -187,7 +207,7 @@ def test_two_sessions_at_the_same_instant_fire_a_tick_once(
             start.wait(60)
             for count in range(10):
                 tick = TICK + MINUTE * count
-                won.extend(crontab_ticks.schedule(cursor, mine, tick, schema=worker_schema, now=tick).job_ids)
+                won.extend(from_code.schedule(cursor, mine, tick, schema=worker_schema, now=tick).job_ids)
 
     threads = [
         # In different orders: sessions that lock the same rows must not wait for each other in a circle.
@@ -211,10 +231,10 @@ def test_a_session_that_dies_before_its_commit_leaves_the_tick_to_the_next(
 ) -> None:
     doomed = raw_connection(autocommit=False)
     with doomed.cursor() as cursor:
-        assert crontab_ticks.schedule(cursor, [ITEM], TICK, schema=worker_schema, now=LATER).job_ids
+        assert from_code.schedule(cursor, [ITEM], TICK, schema=worker_schema, now=LATER).job_ids
     doomed.close()
     with raw_connection().cursor() as cursor:
-        assert crontab_ticks.schedule(cursor, [ITEM], TICK, schema=worker_schema, now=LATER).job_ids
+        assert from_code.schedule(cursor, [ITEM], TICK, schema=worker_schema, now=LATER).job_ids
     assert len(jobs()) == 1
 
 
@@ -222,10 +242,10 @@ def test_silence_is_kept_when_asked_for(raw_connection: Callable[..., RawConnect
     listener, speaker = raw_connection(), raw_connection()
     listener.execute('listen "jobs:insert"')
     with speaker.cursor() as cursor:
-        tick = crontabs.database_now(cursor).replace(second=0, microsecond=0)
-        crontab_ticks.schedule(cursor, [ITEM], tick, schema=worker_schema, notify=False)
+        tick = from_code.database_now(cursor).replace(second=0, microsecond=0)
+        from_code.schedule(cursor, [ITEM], tick, schema=worker_schema, notify=False)
         assert list(listener.notifies(timeout=0.05)) == []
-        crontab_ticks.schedule(cursor, [CronItem("loud", "* * * * *")], tick, schema=worker_schema)
+        from_code.schedule(cursor, [CronItem("loud", "* * * * *")], tick, schema=worker_schema)
     [heard] = listener.notifies(timeout=60, stop_after=1)
     assert json.loads(heard.payload)["count"] == 1
 
@@ -243,6 +263,6 @@ def test_hostile_session_settings_change_nothing(
     )
     connection = raw_connection(options=" ".join(f"-c {setting}" for setting in hostile))
     with connection.cursor() as cursor:
-        assert crontab_ticks.schedule(cursor, [ITEM], TICK, schema=worker_schema, now=LATER).job_ids
-        assert crontabs.known_crontabs(cursor, schema=worker_schema)["report"].last_execution == TICK
+        assert from_code.schedule(cursor, [ITEM], TICK, schema=worker_schema, now=LATER).job_ids
+        assert from_code.known_crontabs(cursor, schema=worker_schema)["report"].last_execution == TICK
     assert datetime.fromisoformat(jobs()[0]["run_at"]) == TICK
