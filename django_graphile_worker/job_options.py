@@ -12,7 +12,7 @@ from typing import Any, Literal
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError, to_delay
 from django_graphile_worker.expiry import PREFIX as EXPIRY_PREFIX
 from django_graphile_worker.expiry import refuse_malformed_flag
-from django_graphile_worker.printable_text import quoted
+from django_graphile_worker.text import quoted
 
 MAX_IDENTIFIER_LENGTH = 128
 MAX_QUEUE_NAME_LENGTH = 128

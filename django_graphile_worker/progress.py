@@ -7,7 +7,7 @@ from datetime import datetime
 
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError
 from django_graphile_worker.frozen import Frozen
-from django_graphile_worker.printable_text import storable_text
+from django_graphile_worker.text import storable_text
 
 # A longer message is cut: it is text for a line below a bar.
 LONGEST_MESSAGE = 500

@@ -12,10 +12,10 @@ from django_graphile_worker.api.connection import QueueConnection, open_place
 from django_graphile_worker.exceptions import InvalidTypeError
 from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.job_options import valid_job_key
-from django_graphile_worker.printable_text import storable_text
 from django_graphile_worker.routing import Place, place_of
 from django_graphile_worker.sql import cancellations
 from django_graphile_worker.sql.cancellations import Cancellation, Fate
+from django_graphile_worker.text import storable_text
 
 # Characters; the rest of a longer text is cut off.
 LONGEST_REASON = 10_000

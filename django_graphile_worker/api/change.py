@@ -19,10 +19,10 @@ from django_graphile_worker.job_options import (
     whole_number,
 )
 from django_graphile_worker.jobs import Job, RemovedJob
-from django_graphile_worker.printable_text import storable_text
 from django_graphile_worker.routing import place_of
 from django_graphile_worker.sql import jobs as sql_jobs
 from django_graphile_worker.sql.job_actions.changes import FAIL, RESCHEDULE, Change, change_jobs
+from django_graphile_worker.text import storable_text
 
 LARGEST_ID = 2**63 - 1
 

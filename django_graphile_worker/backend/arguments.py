@@ -12,8 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from django_graphile_worker.exceptions import PayloadError
-from django_graphile_worker.payload_paths import key_step
-from django_graphile_worker.payloads import text_problem
+from django_graphile_worker.payloads import key_step, text_problem
 
 # The framework walks values recursively, with a few calls for each level.
 MAX_DEPTH = 150

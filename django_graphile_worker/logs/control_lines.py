@@ -10,7 +10,7 @@ from typing import Any
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.logs import schedule_lines
 from django_graphile_worker.logs.lines import JobFacts, job_attributes, with_place, write
-from django_graphile_worker.printable_text import shown
+from django_graphile_worker.text import shown
 
 _jobs = logging.getLogger("django_graphile_worker.jobs")
 _cron = logging.getLogger("django_graphile_worker.cron")

@@ -8,9 +8,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from django_graphile_worker import conf
-from django_graphile_worker.durations import readable_duration
 from django_graphile_worker.jobs import Job
-from django_graphile_worker.printable_text import escaped, shown, text_of
+from django_graphile_worker.text import escaped, readable_duration, shown, text_of
 
 # A crontab may have thousands of items, all of them due at once.
 MOST_LISTED = 100

@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from django_graphile_worker import signals
-from django_graphile_worker.durations import readable_duration
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.logs import control_lines, success_lines
 from django_graphile_worker.logs.advice import advice_about
@@ -30,7 +29,7 @@ from django_graphile_worker.logs.lines import (
     write,
 )
 from django_graphile_worker.logs.throttle import Throttle
-from django_graphile_worker.printable_text import shown
+from django_graphile_worker.text import readable_duration, shown
 
 __all__ = ["connect", "served_databases"]
 

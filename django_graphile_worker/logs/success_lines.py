@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from time import time
 from typing import TYPE_CHECKING, Any
 
-from django_graphile_worker.durations import readable_duration
 from django_graphile_worker.logs.lines import place_key, run_template, served_databases
-from django_graphile_worker.printable_text import shown
+from django_graphile_worker.text import readable_duration, shown
 
 if TYPE_CHECKING:
     from typing import Protocol

@@ -12,8 +12,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker.frozen import Frozen
-from django_graphile_worker.printable_text import storable_text
 from django_graphile_worker.sql.schema import statement
+from django_graphile_worker.text import storable_text
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -16,7 +16,7 @@ from django.utils.dateparse import parse_datetime
 from django_graphile_worker import suggestions
 from django_graphile_worker.crontab.parser import Json5Error, parse_json5
 from django_graphile_worker.crontab.times import EXPECTED_TIME_PHRASE, parse_time_phrase
-from django_graphile_worker.printable_text import quoted
+from django_graphile_worker.text import quoted
 
 LARGEST_ID = 2**63 - 1
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")

@@ -11,7 +11,7 @@ from django.core.management.base import CommandParser
 from django_graphile_worker.management.operator import times
 from django_graphile_worker.management.operator.verb import Options
 from django_graphile_worker.pause_type import Pause
-from django_graphile_worker.printable_text import shown
+from django_graphile_worker.text import shown
 
 
 def add_target(parser: CommandParser, *, is_required: bool) -> None:

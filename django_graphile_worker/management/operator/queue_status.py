@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django_graphile_worker.crontab.times import format_time_phrase
-from django_graphile_worker.durations import in_largest_unit
 from django_graphile_worker.exceptions import BreakingMigrationError
 from django_graphile_worker.management.operator import times
 from django_graphile_worker.management.operator.console import Console
@@ -28,6 +27,7 @@ from django_graphile_worker.sql.install.installer import foreign_functions
 from django_graphile_worker.sql.migrations_ledger import refuse_breaking_migration
 from django_graphile_worker.sql.statistics import statistics
 from django_graphile_worker.sql.statistics.statistics import ALL, MINUTE, TASK, Row
+from django_graphile_worker.text import in_largest_unit
 
 # Counting stops at this number: the exact number of more than ten thousand jobs makes no difference.
 CAP = 10_000

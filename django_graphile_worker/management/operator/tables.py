@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from django_graphile_worker.printable_text import shown
+from django_graphile_worker.text import shown
 
 GAP = "  "
 EMPTY = "-"

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from django.utils import timezone
 
-from django_graphile_worker.durations import in_largest_unit
+from django_graphile_worker.text import in_largest_unit
 
 
 def aware(moment: datetime) -> datetime:

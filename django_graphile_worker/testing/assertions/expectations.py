@@ -12,7 +12,7 @@ from django_graphile_worker import registry
 from django_graphile_worker.api.times import aware
 from django_graphile_worker.exceptions import InvalidTypeError
 from django_graphile_worker.jobs import Job
-from django_graphile_worker.printable_text import quoted
+from django_graphile_worker.text import quoted
 
 # How far a run_at may be from the delay that a test expects. The delay is counted from the time of the last change.
 TOLERANCE = timedelta(seconds=1)

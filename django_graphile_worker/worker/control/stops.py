@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from django_graphile_worker.durations import readable_duration
 from django_graphile_worker.sql.claims import Claim
+from django_graphile_worker.text import readable_duration
 from django_graphile_worker.worker.control.deadlines import Deadlines
 from django_graphile_worker.worker.control.stopper import Stopper
 from django_graphile_worker.worker.execution.job_run import JobRun

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from django_graphile_worker.logs.exc_info import cut_middle
-from django_graphile_worker.printable_text import storable_text
+from django_graphile_worker.text import storable_text
 
 # The folders worker/ and testing/: their frames are left out of tracebacks.
 OWN_FOLDERS = tuple(f"{Path(__file__).resolve().parents[2] / folder}/" for folder in ("worker", "testing"))

@@ -20,9 +20,9 @@ from django_graphile_worker.exceptions import (
 )
 from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.logs.exc_info import LIMITS_READ, redacted_and_cut
-from django_graphile_worker.printable_text import storable_text
 from django_graphile_worker.registry import Task
 from django_graphile_worker.setting_types import is_exception_class
+from django_graphile_worker.text import storable_text
 from django_graphile_worker.worker.execution import error_text, results
 from django_graphile_worker.worker.execution.job_run import JobRun
 from django_graphile_worker.worker.outcomes import Failed, QueuePause

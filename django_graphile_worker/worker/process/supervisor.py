@@ -13,8 +13,8 @@ from multiprocessing.connection import wait
 from multiprocessing.context import SpawnProcess
 from typing import Any
 
-from django_graphile_worker.durations import readable_duration
 from django_graphile_worker.exceptions import BreakingMigrationError, GraphileWorkerError
+from django_graphile_worker.text import readable_duration
 from django_graphile_worker.worker.process import stack_dump
 from django_graphile_worker.worker.process.child import DUMP_TIME, Child, ChildMain, send_signal
 from django_graphile_worker.worker.process.health_file import interval

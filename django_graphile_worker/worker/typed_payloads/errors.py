@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from django_graphile_worker.exceptions import PayloadError
-from django_graphile_worker.payload_paths import key_step
+from django_graphile_worker.payloads import key_step
 from django_graphile_worker.redaction import is_secret
 from django_graphile_worker.suggestions import did_you_mean
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from django_graphile_worker.exceptions import PayloadError
 from django_graphile_worker.frozen import Frozen
-from django_graphile_worker.payload_paths import key_step
+from django_graphile_worker.payloads import key_step
 from django_graphile_worker.redaction import is_secret
 from django_graphile_worker.worker.typed_payloads.errors import Converter
 

@@ -15,8 +15,7 @@ from django_graphile_worker.admin.jobs.forms import PayloadField
 from django_graphile_worker.admin.schedules.editing.payload_fields import OMITTED, CheckField, ValueField, value_field
 from django_graphile_worker.admin.schedules.editing.payload_shape import Shape, check_of, shape_of
 from django_graphile_worker.exceptions import PayloadError
-from django_graphile_worker.payload_paths import key_step
-from django_graphile_worker.payloads import encode
+from django_graphile_worker.payloads import encode, key_step
 
 PREFIX = "payload"
 JSON_KEY = "json"

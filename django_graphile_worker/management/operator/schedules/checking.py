@@ -12,7 +12,7 @@ from django.db import DataError, IntegrityError
 from django_graphile_worker.management.operator import pause_targets
 from django_graphile_worker.management.operator.verb import Options
 from django_graphile_worker.models import Schedule, changed_by
-from django_graphile_worker.printable_text import shown
+from django_graphile_worker.text import shown
 
 
 def mistakes_in(schedule: Schedule) -> dict[str, list[str]]:

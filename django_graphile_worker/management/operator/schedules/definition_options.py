@@ -12,8 +12,8 @@ from django_graphile_worker.management.operator import arguments
 from django_graphile_worker.management.operator.schedules.moments import parse_moment
 from django_graphile_worker.management.operator.verb import Options
 from django_graphile_worker.models import Schedule
-from django_graphile_worker.printable_text import quoted
 from django_graphile_worker.schedules.words import parse_interval
+from django_graphile_worker.text import quoted
 
 # The options that tell when a schedule fires, and their fields. A schedule has exactly one of them.
 TIMES = {"cron": "cron", "every": "interval", "run_at": "run_at"}

@@ -16,8 +16,8 @@ from django_graphile_worker.management.operator.arguments import did_you_mean
 from django_graphile_worker.management.operator.schedules import states
 from django_graphile_worker.management.operator.schedules.moments import as_iso, parse_iso
 from django_graphile_worker.models import Schedule
-from django_graphile_worker.printable_text import quoted
 from django_graphile_worker.schedules.words import interval_text, parse_interval
+from django_graphile_worker.text import quoted
 
 PERIODS = ("interval", "missed_within")
 MOMENTS = ("run_at", "starts_at", "ends_at", "paused_until")

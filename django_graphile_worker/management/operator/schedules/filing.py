@@ -15,7 +15,7 @@ from django_graphile_worker.management.operator.schedules.found import database_
 from django_graphile_worker.management.operator.schedules.schedule_file import Change, Difference
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.models import Schedule
-from django_graphile_worker.printable_text import quoted, shown
+from django_graphile_worker.text import quoted, shown
 
 
 class Export(Verb):

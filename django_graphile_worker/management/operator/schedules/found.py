@@ -11,9 +11,9 @@ from django_graphile_worker.crontab import CronItem
 from django_graphile_worker.management.operator.arguments import did_you_mean
 from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.models import Schedule
-from django_graphile_worker.printable_text import quoted
 from django_graphile_worker.project_crontab import collect
 from django_graphile_worker.routing import place_of
+from django_graphile_worker.text import quoted
 
 
 def add_names(parser: CommandParser, *, is_several: bool) -> None:

@@ -10,7 +10,7 @@ from django.utils.dateparse import parse_datetime
 
 from django_graphile_worker.crontab.times import load_zone, parse_time_phrase
 from django_graphile_worker.management.operator import times
-from django_graphile_worker.printable_text import quoted
+from django_graphile_worker.text import quoted
 
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 EXPECTED = "a time like 2026-05-01T12:00 or 2026-05-01T12:00+02:00"

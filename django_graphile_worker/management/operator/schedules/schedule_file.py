@@ -22,7 +22,7 @@ from django_graphile_worker.management.operator.schedules.entries import (
 )
 from django_graphile_worker.management.operator.schedules.found import of_code
 from django_graphile_worker.models import Schedule
-from django_graphile_worker.printable_text import quoted, shown
+from django_graphile_worker.text import quoted, shown
 
 KEY = "schedules"
 

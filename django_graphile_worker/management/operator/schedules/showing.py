@@ -8,7 +8,6 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from django_graphile_worker.durations import readable_duration
 from django_graphile_worker.management.operator import arguments, times
 from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.schedules import states, texts
@@ -19,6 +18,7 @@ from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.models import Schedule
 from django_graphile_worker.sql.schedules.listing import failing_ids
 from django_graphile_worker.sql.schedules.runs import Run, runs_of_schedules
+from django_graphile_worker.text import readable_duration
 
 DEFAULT_RUNS = 10
 _RUNS = (

@@ -20,7 +20,7 @@ from django_graphile_worker.management.operator.schedules.found import (
 from django_graphile_worker.management.operator.schedules.moments import parse_moment
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.models import Schedule
-from django_graphile_worker.printable_text import shown
+from django_graphile_worker.text import shown
 
 
 class ByNames(Verb):

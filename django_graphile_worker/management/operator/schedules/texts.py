@@ -14,10 +14,10 @@ from django_graphile_worker.management.operator.schedules import states
 from django_graphile_worker.management.operator.schedules.moments import zone_or_utc
 from django_graphile_worker.management.operator.tables import Cell
 from django_graphile_worker.models import Schedule
-from django_graphile_worker.printable_text import shown
 from django_graphile_worker.schedules.times import Definition
 from django_graphile_worker.schedules.words import in_words, interval_text
 from django_graphile_worker.sql.schedules.runs import Run
+from django_graphile_worker.text import shown
 
 NUMBER_OF_TIMES = 5
 Pair = tuple[str, Cell | str]

@@ -12,7 +12,7 @@ from django_graphile_worker.management.operator.schedules.entries import is_same
 from django_graphile_worker.management.operator.schedules.found import add_names, database_of, find, refuse_from_code
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.models import Schedule
-from django_graphile_worker.printable_text import quoted, shown
+from django_graphile_worker.text import quoted, shown
 
 PAYLOAD = "The payload as JSON or JSON5; - reads it from standard input"
 

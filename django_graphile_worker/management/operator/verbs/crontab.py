@@ -17,11 +17,11 @@ from django_graphile_worker.management.operator import arguments, tables, times
 from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.management.options import existing_file
-from django_graphile_worker.printable_text import shown
 from django_graphile_worker.project_crontab import collect
 from django_graphile_worker.routing import place_of
 from django_graphile_worker.sql.schedules import from_code
 from django_graphile_worker.sql.schedules.from_code import KnownCrontab
+from django_graphile_worker.text import shown
 
 DEFAULT_TIMES = 5
 Known = Mapping[str, KnownCrontab]

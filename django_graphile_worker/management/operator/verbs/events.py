@@ -10,16 +10,15 @@ from typing import Any
 from django.core.management.base import CommandParser
 from django.utils import translation
 
-from django_graphile_worker.durations import readable_duration
 from django_graphile_worker.event_texts import GROUPS, KINDS, Style, describe
 from django_graphile_worker.management.operator import arguments, times
 from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.tables import Column
 from django_graphile_worker.management.operator.verb import Options, Verb
-from django_graphile_worker.printable_text import escaped
 from django_graphile_worker.sql.events import WARNING
 from django_graphile_worker.sql.inspection import events
 from django_graphile_worker.sql.inspection.events import EventCriteria, LoggedEvent
+from django_graphile_worker.text import escaped, readable_duration
 
 DEFAULT_LIMIT = 50
 SEVERITIES = {1: "info", 2: "warning", 3: "error"}

@@ -7,7 +7,6 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from django_graphile_worker.durations import readable_duration
 from django_graphile_worker.management.operator import arguments, tables, times
 from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.tables import Column
@@ -16,6 +15,7 @@ from django_graphile_worker.sql.history import HistoryOutcome
 from django_graphile_worker.sql.inspection.history_search import past_attempts
 from django_graphile_worker.sql.inspection.history_search.criteria import HistoryCriteria
 from django_graphile_worker.sql.inspection.history_search.past_attempts import PastAttempt
+from django_graphile_worker.text import readable_duration
 
 DEFAULT_LIMIT = 50
 PAYLOAD = "payload:"

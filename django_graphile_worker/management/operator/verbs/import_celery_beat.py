@@ -13,10 +13,10 @@ from django_graphile_worker.importing.celery_beat.importer import Choices, Impor
 from django_graphile_worker.importing.celery_beat.task_table import read_table
 from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.verb import Options, Verb
-from django_graphile_worker.printable_text import shown
 from django_graphile_worker.routing import place_of
 from django_graphile_worker.schedules.times import Definition
 from django_graphile_worker.schedules.words import in_words
+from django_graphile_worker.text import shown
 
 # In the order of the report; what could not be imported comes last, where it is seen.
 OUTCOMES = ("created", "updated", "unchanged", "kept", "left out")

@@ -15,10 +15,10 @@ from django_graphile_worker.management.operator import arguments, times
 from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.tables import Cell, Column
 from django_graphile_worker.management.operator.verb import Options, Verb
-from django_graphile_worker.printable_text import shown
 from django_graphile_worker.routing import place_of
 from django_graphile_worker.sql.inspection import limited_keys
 from django_graphile_worker.sql.inspection.limited_keys import LimitedKey
+from django_graphile_worker.text import shown
 
 DEFAULT_LIMIT = 50
 

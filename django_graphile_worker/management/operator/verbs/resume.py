@@ -12,7 +12,7 @@ from django_graphile_worker.management.operator import pause_targets
 from django_graphile_worker.management.operator.arguments import did_you_mean
 from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.verb import Options, Verb
-from django_graphile_worker.printable_text import shown
+from django_graphile_worker.text import shown
 
 
 class Resume(Verb):

@@ -9,7 +9,6 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from django_graphile_worker.durations import in_largest_unit
 from django_graphile_worker.management.operator import arguments, pause_targets, tables, times
 from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.formatting import capped
@@ -18,6 +17,7 @@ from django_graphile_worker.management.operator.queue_status import CAP, RECENT,
 from django_graphile_worker.management.operator.tables import Cell
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.sql.inspection.job_search.criteria import State
+from django_graphile_worker.text import in_largest_unit
 
 DEFAULT_AGE = timedelta(minutes=5)
 DEFAULT_WATCH = 2.0

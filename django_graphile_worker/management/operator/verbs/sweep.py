@@ -14,11 +14,11 @@ from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.formatting import counted
 from django_graphile_worker.management.operator.silent_workers import watch_silent_workers
 from django_graphile_worker.management.operator.verb import Options, Verb
-from django_graphile_worker.printable_text import shown
 from django_graphile_worker.routing import Place, place_of
 from django_graphile_worker.sql import recovery
 from django_graphile_worker.sql.recovery import Exhausted
 from django_graphile_worker.sql.workers import wake_workers
+from django_graphile_worker.text import shown
 
 # More than all workers can hold. One statement recovers all jobs, because it also declares their worker dead.
 MOST_RECOVERED = 1_000_000

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from django.core.management.color import Style
 
-from django_graphile_worker import durations, registry
+from django_graphile_worker import registry, text
 from django_graphile_worker.management.operator import times
 from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.tables import Cell, Column
@@ -113,12 +113,12 @@ def _row(task: TaskFacts, style: Style) -> list[Cell | str]:
         task.identifier,
         Cell(str(task.workers), style.ERROR if is_missed else None),
         _capped(backlog.ready if backlog else 0),
-        "" if oldest is None else durations.in_largest_unit(oldest),
+        "" if oldest is None else text.in_largest_unit(oldest),
         Cell(_capped(backlog.retrying), style.WARNING) if backlog and backlog.retrying else "",
         Cell(_capped(backlog.failed), style.ERROR) if backlog and backlog.failed else "",
         str(task.succeeded + task.failed),
         str(task.failed) if task.failed else "",
-        "" if task.mean_seconds is None else durations.readable_duration(task.mean_seconds),
+        "" if task.mean_seconds is None else text.readable_duration(task.mean_seconds),
     ]
 
 

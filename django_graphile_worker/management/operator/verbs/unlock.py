@@ -12,8 +12,8 @@ from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.formatting import counted
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.management.operator.worker_states import has_fresh_heartbeat, worker_state
-from django_graphile_worker.printable_text import shown
 from django_graphile_worker.sql.inspection.lock_holders import Holder, holders
+from django_graphile_worker.text import shown
 
 # The most locks to count for a worker: more than a worker can hold.
 MOST_LOCKS = 1_000_000
