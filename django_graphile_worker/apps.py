@@ -16,7 +16,6 @@ from django.utils.translation import gettext_lazy as _
 
 from django_graphile_worker import conf, operations, registry, routing
 from django_graphile_worker.logs import receivers
-from django_graphile_worker.operations.permissions_of_tasks import create_task_permissions
 from django_graphile_worker.sql import tasks as sql_tasks
 from django_graphile_worker.sql.install import catalog
 
@@ -51,7 +50,7 @@ class GraphileWorkerConfig(AppConfig):
         )
         post_migrate.connect(register_task_names, sender=self, dispatch_uid="django_graphile_worker.task_names")
         post_migrate.connect(
-            create_task_permissions, sender=self, dispatch_uid="django_graphile_worker.task_permissions"
+            operations.create_task_permissions, sender=self, dispatch_uid="django_graphile_worker.task_permissions"
         )
 
 

@@ -1,4 +1,4 @@
-"""Receivers of Django's migration signals: refuse to drop waiting jobs, and install what migrations did not."""
+"""Receivers of Django's migration signals: keep waiting jobs, install what migrations did not, insert permissions."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import IO, Any
 
 from django.apps import AppConfig
-from django.db import connections
+from django.apps import apps as installed_apps
+from django.db import connections, router
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.migration import Migration
 from django.db.migrations.recorder import MigrationRecorder
 from django.db.migrations.state import ProjectState
 
-from django_graphile_worker import conf
-from django_graphile_worker.operations.operation import SchemaOperation, concerns
-from django_graphile_worker.operations.schema import check_no_job_is_lost
-from django_graphile_worker.routing import places_in
+from django_graphile_worker import conf, registry
+from django_graphile_worker.operations.schema_operations import SchemaOperation, check_no_job_is_lost, concerns
+from django_graphile_worker.routing import APP_LABEL, places_in
 from django_graphile_worker.sql.install import catalog
 from django_graphile_worker.sql.install.installer import WORKER_SCHEMA
+from django_graphile_worker.task_permissions import schedule_codename
 
 
 def install_without_migrations(sender: AppConfig, using: str, **kwargs: Any) -> None:
@@ -113,3 +114,29 @@ def _migrations(app_config: AppConfig) -> Iterator[tuple[str, type[Migration]]]:
 
 def _operations_of(migration: type[Migration]) -> list[SchemaOperation]:
     return [operation for operation in migration.operations if isinstance(operation, SchemaOperation)]
+
+
+def create_task_permissions(*, using: str, apps: Any = installed_apps, **kwargs: Any) -> None:
+    """Insert a permission for each task that has ``schedulable=True``.
+
+    The permission of a task that is not schedulable any more stays, with the users and groups that have it, as those of
+    deleted models do.
+    """
+    try:
+        permission, content_type = apps.get_model("auth", "Permission"), apps.get_model("contenttypes", "ContentType")
+        schedule = apps.get_model(APP_LABEL, "Schedule")
+    except LookupError:
+        # The project has no users, or the migrations of this app were undone.
+        return
+    if not router.allow_migrate_model(using, permission):
+        return
+    tasks = {schedule_codename(task.identifier): task.identifier for task in registry.tasks if task.schedulable is True}
+    if not tasks:
+        return
+    found, _ = content_type.objects.using(using).get_or_create(app_label=APP_LABEL, model=schedule._meta.model_name)
+    known = permission.objects.using(using).filter(content_type=found, codename__in=tasks)
+    missing = tasks.keys() - set(known.values_list("codename", flat=True))
+    permission.objects.using(using).bulk_create(
+        permission(content_type=found, codename=codename, name=f"Can schedule {tasks[codename]}"[:255])
+        for codename in sorted(missing)
+    )

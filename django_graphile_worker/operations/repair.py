@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from django.db import DatabaseError, connections, transaction
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 
 from django_graphile_worker.exceptions import SchemaError
-from django_graphile_worker.frozen import Frozen
-from django_graphile_worker.operations.indexes import BuildIndexes
-from django_graphile_worker.operations.operation import all_or_nothing
+from django_graphile_worker.operations.schema_operations import BuildIndexes, all_or_nothing
 from django_graphile_worker.sql.errors import sqlstate
 from django_graphile_worker.sql.install import catalog, indexes, installer
 from django_graphile_worker.sql.migrations_ledger import refuse_breaking_migration
@@ -18,7 +18,8 @@ INVALID_FUNCTION_DEFINITION = "42P13"
 DEPENDENT_OBJECTS_STILL_EXIST = "2BP01"
 
 
-class Repaired(Frozen):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repaired:
     """The functions and indexes that a repair has changed."""
 
     # Public functions that were foreign or missing, and were replaced by those of this package.

@@ -16,7 +16,7 @@ from django.db.migrations.recorder import MigrationRecorder
 from django.test import override_settings
 
 from django_graphile_worker.exceptions import SchemaError
-from django_graphile_worker.sql.install import locks
+from django_graphile_worker.sql.install import installer
 from tests.migration.conftest import Site
 from tests.support.worker_sql import WorkerSql
 
@@ -76,7 +76,7 @@ def test_migrate_that_starts_while_another_ends__finds_the_schema(
 
 def test_second_migrate__waits_for_the_first(site: Site, worker: WorkerSql, wait_until: Callable[..., None]) -> None:
     with site.connect(autocommit=False) as first, ThreadPoolExecutor() as threads, first.cursor() as cursor:
-        locks.lock_installation(cursor, schema=site.schema, lock_timeout=1)
+        installer.lock_installation(cursor, schema=site.schema, lock_timeout=1)
 
         def migrate() -> None:
             try:
@@ -99,9 +99,9 @@ class TestLockOfAnotherSession:
     def test_migrate__gives_up_and_names_the_session(
         self, site: Site, holder: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(locks, "SECONDS_FOR_ANOTHER_MIGRATION", 0.05)
+        monkeypatch.setattr(installer, "SECONDS_FOR_ANOTHER_MIGRATION", 0.05)
         with holder.cursor() as cursor:
-            locks.lock_installation(cursor, schema=site.schema, lock_timeout=1)
+            installer.lock_installation(cursor, schema=site.schema, lock_timeout=1)
 
         with pytest.raises(SchemaError) as caught:
             site.migrate()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django_graphile_worker.exceptions import SchemaError
-from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.sql.row_security import hidden_tables
 from django_graphile_worker.sql.schema import statement
 from django_graphile_worker.sql.search_path import qualified
@@ -49,11 +49,8 @@ RELATIONS = frozenset(
 # Every function of this package has a tag comment; functions of other programs have none.
 TAG = "/* gw:"
 
-
-class Run(Protocol):
-    """The ``execute`` of a schema editor, which runs a statement, or collects it for sqlmigrate."""
-
-    def __call__(self, sql: str, params: Any, /) -> Any: ...
+# The method ``execute`` of a schema editor, which runs a statement, or collects it for sqlmigrate.
+Execute = Callable[[str, Any], Any]
 
 
 class Ledger(NamedTuple):
@@ -148,13 +145,14 @@ def has_functions(cursor: Cursor, names: Sequence[str], *, schema: str) -> bool:
     return int(cursor.fetchone()[0]) == len(names)
 
 
-class Part(Frozen):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
     """A part of the worker schema that a migration has installed, and what was in the database before."""
 
     name: str
     is_schema_made: bool = False
     is_adopted: bool = False
-    found_functions: Mapping[str, str] = MappingProxyType({})
+    found_functions: Mapping[str, str] = field(default_factory=dict)
 
 
 _PART = """
@@ -181,10 +179,10 @@ values (%s, %s, %s, %s::jsonb);
 """
 
 
-def record_part(run: Run, made: Part, *, schema: str) -> None:
+def record_part(execute: Execute, made: Part, *, schema: str) -> None:
     """Record that the part is installed."""
     parameters = (made.name, made.is_schema_made, made.is_adopted, json.dumps(dict(made.found_functions)))
-    run(statement(_RECORD_PART, schema), parameters)
+    execute(statement(_RECORD_PART, schema), parameters)
 
 
 _ADD_FOUND_FUNCTIONS = """
@@ -193,17 +191,17 @@ update :SCHEMA._private_installation set found_functions = found_functions || %s
 """
 
 
-def add_found_functions(run: Run, name: str, found: Mapping[str, str], *, schema: str) -> None:
+def add_found_functions(execute: Execute, name: str, found: Mapping[str, str], *, schema: str) -> None:
     """Record the texts of functions that were found after the part was installed."""
-    run(statement(_ADD_FOUND_FUNCTIONS, schema), (json.dumps(dict(found)), name))
+    execute(statement(_ADD_FOUND_FUNCTIONS, schema), (json.dumps(dict(found)), name))
 
 
 _FORGET_PART = "/* gw:forget_part */ delete from :SCHEMA._private_installation where part = %s;"
 
 
-def forget_part(run: Run, name: str, *, schema: str) -> None:
+def forget_part(execute: Execute, name: str, *, schema: str) -> None:
     """Delete the record of the part."""
-    run(statement(_FORGET_PART, schema), (name,))
+    execute(statement(_FORGET_PART, schema), (name,))
 
 
 _COUNT_WAITING = """
@@ -231,14 +229,14 @@ select not exists (
 """
 
 
-def create_schema(run: Run, *, schema: str) -> None:
+def create_schema(execute: Execute, *, schema: str) -> None:
     """Create the schema."""
-    run(statement(_CREATE_SCHEMA, schema), None)
+    execute(statement(_CREATE_SCHEMA, schema), None)
 
 
-def drop_schema(run: Run, *, schema: str) -> None:
+def drop_schema(execute: Execute, *, schema: str) -> None:
     """Drop the schema, which must be empty."""
-    run(statement(_DROP_SCHEMA, schema), None)
+    execute(statement(_DROP_SCHEMA, schema), None)
 
 
 def is_schema_empty(cursor: Cursor, *, schema: str) -> bool:

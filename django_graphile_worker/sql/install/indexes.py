@@ -18,7 +18,7 @@ from django_graphile_worker.sql.search_path import qualified
 
 if TYPE_CHECKING:
     from django_graphile_worker.sql.cursor import Cursor
-    from django_graphile_worker.sql.install.catalog import Run
+    from django_graphile_worker.sql.install.catalog import Execute
 
 # The size in bytes from which a table is large. An index of a smaller table takes tens of milliseconds.
 LARGE = 16 * 1024 * 1024
@@ -127,7 +127,7 @@ def lock_out_builds(cursor: Cursor, *, schema: str) -> None:
     cursor.execute(statement(_LOCK_OUT_BUILDS, schema))
 
 
-def drop_indexes(run: Run, names: Iterable[str], *, schema: str) -> None:
+def drop_indexes(execute: Execute, names: Iterable[str], *, schema: str) -> None:
     """Drop the indexes that exist among these names."""
     for name in names:
-        run(f"/* gw:uninstall */ drop index if exists {quoted(schema)}.{quoted(name)};", None)
+        execute(f"/* gw:uninstall */ drop index if exists {quoted(schema)}.{quoted(name)};", None)

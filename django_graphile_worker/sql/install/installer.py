@@ -1,23 +1,33 @@
-"""Make the worker schema, adopt a schema that graphile-worker made, undo both, and restore the public functions."""
+"""Make the worker schema, adopt a schema that graphile-worker made, undo both, and restore the public functions.
+
+The locks of a migration are at the end: how long it waits for them, and which sessions hold them.
+"""
 
 from __future__ import annotations
 
 import re
 import warnings
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker.exceptions import SchemaError
-from django_graphile_worker.sql.install import catalog, locks
-from django_graphile_worker.sql.install.catalog import Function, Ledger, Part, Run
+from django_graphile_worker.sql.install import catalog
+from django_graphile_worker.sql.install.catalog import Execute, Function, Ledger, Part
 from django_graphile_worker.sql.migrations_ledger import LEDGER, error_of
 from django_graphile_worker.sql.schema import ddl, quoted, statement
+from django_graphile_worker.sql.search_path import qualified
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from django_graphile_worker.sql.cursor import Cursor
+
 
 # The oldest major version of PostgreSQL on which the functions of this package run.
 OLDEST_POSTGRESQL = 15
+# A migrate that waits for another migrate blocks no other session, so it may wait until the other has finished.
+SECONDS_FOR_ANOTHER_MIGRATION = 60.0
 # The parts that the migrations install, in their order.
 WORKER_SCHEMA = "graphile_worker"
 TABLES = "tables"
@@ -62,19 +72,19 @@ $do$"""
 _DROP_INSTALLATION = "/* gw:uninstall */ drop table :SCHEMA._private_installation;"
 
 
-def make(run: Run, *, schema: str, is_schema_made: bool) -> None:
+def make(execute: Execute, *, schema: str, is_schema_made: bool) -> None:
     """Make the worker schema; without ``is_schema_made``, inside a schema that exists already and is empty."""
     if is_schema_made:
-        catalog.create_schema(run, schema=schema)
+        catalog.create_schema(execute, schema=schema)
     for filename in ("graphile_worker.sql", "installation.sql"):
-        run(ddl(filename, schema), None)
-    catalog.record_part(run, Part(name=WORKER_SCHEMA, is_schema_made=is_schema_made), schema=schema)
+        execute(ddl(filename, schema), None)
+    catalog.record_part(execute, Part(name=WORKER_SCHEMA, is_schema_made=is_schema_made), schema=schema)
 
 
-def adopt(run: Run, cursor: Cursor, *, schema: str) -> None:
+def adopt(execute: Execute, cursor: Cursor, *, schema: str) -> None:
     """Check that the schema is as graphile-worker makes it, and record that it was found."""
     cursor.execute(statement(_CHECK_OWNER, schema))
-    locks.lock_ledger(cursor, schema=schema)
+    lock_ledger(cursor, schema=schema)
     relations = catalog.relations(cursor, schema=schema)
     _refuse_rust(relations, schema)
     check_ledger(catalog.ledger(cursor, schema=schema), schema)
@@ -85,31 +95,31 @@ def adopt(run: Run, cursor: Cursor, *, schema: str) -> None:
             f'{", ".join(sorted(missing))}. Repair it, or choose another name with GRAPHILE_WORKER["SCHEMA"].'
         )
     _check_arguments(catalog.functions(cursor, schema=schema), schema)
-    run(ddl("installation.sql", schema), None)
-    catalog.record_part(run, Part(name=WORKER_SCHEMA, is_adopted=True), schema=schema)
+    execute(ddl("installation.sql", schema), None)
+    catalog.record_part(execute, Part(name=WORKER_SCHEMA, is_adopted=True), schema=schema)
 
 
-def create_tables(run: Run, *, schema: str) -> None:
+def create_tables(execute: Execute, *, schema: str) -> None:
     """Create the tables of this package, and let the roles that may read or change jobs use them."""
     for filename in ("tables.sql", "grants.sql"):
-        run(ddl(filename, schema), None)
-    catalog.record_part(run, Part(name=TABLES), schema=schema)
+        execute(ddl(filename, schema), None)
+    catalog.record_part(execute, Part(name=TABLES), schema=schema)
 
 
-def create_functions(run: Run, *, schema: str) -> None:
+def create_functions(execute: Execute, *, schema: str) -> None:
     """Create the functions of this package, and replace the public functions."""
     for filename in FUNCTION_FILES:
-        run(ddl(filename, schema), None)
-    catalog.record_part(run, Part(name=FUNCTIONS), schema=schema)
+        execute(ddl(filename, schema), None)
+    catalog.record_part(execute, Part(name=FUNCTIONS), schema=schema)
 
 
-def uninstall(run: Run, *, schema: str) -> None:
+def uninstall(execute: Execute, *, schema: str) -> None:
     """Drop the tables and private functions of this package."""
     found = (_PRIVATE_FUNCTION.finditer(ddl(filename, schema)) for filename in FUNCTION_FILES)
     drops = [f"drop {match['kind']} if exists {match['name']};" for matches in found for match in matches]
     # The last one first: a function may depend on earlier ones.
-    run(ddl("uninstall.sql", schema).replace(":DROP_FUNCTIONS", "\n".join(reversed(drops))), None)
-    catalog.forget_part(run, TABLES, schema=schema)
+    execute(ddl("uninstall.sql", schema).replace(":DROP_FUNCTIONS", "\n".join(reversed(drops))), None)
+    catalog.forget_part(execute, TABLES, schema=schema)
 
 
 def too_old(connection: Any) -> str | None:
@@ -133,50 +143,51 @@ def missing_functions(cursor: Cursor, *, schema: str) -> list[str]:
     return [name for name in catalog.FUNCTIONS if name not in existing]
 
 
-def restore_functions(run: Run, *, schema: str) -> None:
+def restore_functions(execute: Execute, *, schema: str) -> None:
     """Restore the public functions. Raise a database error 42P13 if a foreign function cannot be replaced."""
-    run(ddl(PUBLIC_FUNCTIONS, schema), None)
+    execute(ddl(PUBLIC_FUNCTIONS, schema), None)
 
 
-def drop_functions(run: Run, functions: Iterable[Function], *, schema: str) -> None:
+def drop_functions(execute: Execute, functions: Iterable[Function], *, schema: str) -> None:
     """Drop the functions; raise a database error if another object depends on them."""
     for function in functions:
-        run(f"/* gw:uninstall */ drop function {quoted(schema)}.{quoted(function.name)}({function.arguments});", None)
+        name = f"{quoted(schema)}.{quoted(function.name)}"
+        execute(f"/* gw:uninstall */ drop function {name}({function.arguments});", None)
 
 
-def restore_found_functions(run: Run, cursor: Cursor, *, schema: str) -> None:
+def restore_found_functions(execute: Execute, cursor: Cursor, *, schema: str) -> None:
     """Restore the public functions that an adopted schema had, where they are still ours."""
     found = catalog.part(cursor, WORKER_SCHEMA, schema=schema)
     if found is None or not found.is_adopted:
         return
     for function in catalog.functions(cursor, schema=schema):
         if function.is_ours and function.name in found.found_functions:
-            run(found.found_functions[function.name], None)
+            execute(found.found_functions[function.name], None)
         elif function.is_ours:
-            drop_functions(run, [function], schema=schema)
+            drop_functions(execute, [function], schema=schema)
 
 
-def keep_foreign_functions(run: Run, cursor: Cursor, *, schema: str) -> None:
+def keep_foreign_functions(execute: Execute, cursor: Cursor, *, schema: str) -> None:
     """Record the texts of foreign functions before they are replaced: ``restore_found_functions`` restores them."""
     found = {function.name: function.definition for function in foreign_functions(cursor, schema=schema)}
     if found:
-        catalog.add_found_functions(run, WORKER_SCHEMA, found, schema=schema)
+        catalog.add_found_functions(execute, WORKER_SCHEMA, found, schema=schema)
 
 
-def drop(run: Run, *, schema: str) -> None:
+def drop(execute: Execute, *, schema: str) -> None:
     """Drop everything that make() made, and the public functions; not the schema itself.
 
     No cascade: what somebody built upon these objects is for them to drop.
     """
     for name in catalog.FUNCTIONS:
-        run(f"/* gw:uninstall */ drop function if exists {quoted(schema)}.{quoted(name)};", None)
-    run(statement(_DROP, schema), None)
-    drop_installation(run, schema=schema)
+        execute(f"/* gw:uninstall */ drop function if exists {quoted(schema)}.{quoted(name)};", None)
+    execute(statement(_DROP, schema), None)
+    drop_installation(execute, schema=schema)
 
 
-def drop_installation(run: Run, *, schema: str) -> None:
+def drop_installation(execute: Execute, *, schema: str) -> None:
     """Drop the record of the installed parts."""
-    run(statement(_DROP_INSTALLATION, schema), None)
+    execute(statement(_DROP_INSTALLATION, schema), None)
 
 
 def _refuse_rust(relations: frozenset[str], schema: str) -> None:
@@ -219,3 +230,123 @@ def _check_arguments(found: Iterable[Function], schema: str) -> None:
             f"gives them, got others. Calls would be ambiguous, so nothing was changed. Upgrade django-graphile-worker "
             f"to a version that supports them, or drop the functions that you added."
         )
+
+
+@dataclass(frozen=True, slots=True)
+class LockHolder:
+    """A session that holds a lock for which a migration waits."""
+
+    pid: int
+    application_name: str
+    user: str
+    state: str
+    since: datetime | None
+    query: str
+
+    def __str__(self) -> str:
+        return (
+            f"pid {self.pid} (user {self.user!r}, application {self.application_name!r}, {self.state}, "
+            f"since {self.since}, last statement {self.query!r})"
+        )
+
+
+_SET_LOCK_TIMEOUT = "/* gw:lock_timeout */ select pg_catalog.set_config('lock_timeout', %s, true)"
+# For the first installation, when there is no table to lock yet. Any role of the database can take an advisory lock and
+# so block a migrate; later migrations lock a table instead.
+_LOCK_FIRST_INSTALLATION = """
+/* gw:lock_installation */
+select pg_catalog.pg_advisory_xact_lock(
+  pg_catalog.hashtext('graphile_worker.installation'), pg_catalog.hashtext(%s)
+)
+"""
+# The table may not exist any more when the lock is granted: another session may have migrated back to zero.
+_LOCK_INSTALLATION = """
+/* gw:lock_installation */
+do $do$
+begin
+  lock table :SCHEMA._private_installation in share row exclusive mode;
+exception when undefined_table or invalid_schema_name then
+  null;
+end
+$do$
+"""
+_IS_INSTALLED = "/* gw:is_installed */ select pg_catalog.to_regclass(':SCHEMA._private_installation') is not null"
+
+
+def lock_installation(cursor: Cursor, *, schema: str, lock_timeout: float) -> None:
+    """Wait until no other migrate has passed this point, and limit every later wait for a lock to the timeout."""
+    set_lock_timeout(cursor, max(SECONDS_FOR_ANOTHER_MIGRATION, lock_timeout))
+    if not _lock_table(cursor, schema):
+        cursor.execute(_LOCK_FIRST_INSTALLATION, (schema,))
+        _lock_table(cursor, schema)
+    set_lock_timeout(cursor, lock_timeout)
+
+
+def _lock_table(cursor: Cursor, schema: str) -> bool:
+    """Lock the table of installed parts; return False if it does not exist."""
+    cursor.execute(statement(_LOCK_INSTALLATION, schema))
+    cursor.execute(statement(_IS_INSTALLED, schema))
+    return bool(cursor.fetchone()[0])
+
+
+_SEARCH_PATH = """/* gw:search_path */
+select pg_catalog.current_setting('search_path'), pg_catalog.set_config('search_path', %s, true)"""
+
+
+def set_search_path(cursor: Cursor, path: str) -> str:
+    """Change the search_path until the transaction ends; return the old search_path."""
+    cursor.execute(_SEARCH_PATH, (path,))
+    return str(cursor.fetchone()[0])
+
+
+def set_lock_timeout(cursor: Cursor, seconds: float) -> None:
+    """Limit every wait for a lock until the transaction ends."""
+    cursor.execute(qualified(_SET_LOCK_TIMEOUT), (f"{max(1, round(seconds * 1000))}ms",))
+
+
+_LOCK_LEDGER = "/* gw:lock_ledger */ lock table :SCHEMA.migrations in share row exclusive mode"
+
+
+def lock_ledger(cursor: Cursor, *, schema: str) -> None:
+    """Let no migration of graphile-worker run until the transaction ends."""
+    cursor.execute(statement(_LOCK_LEDGER, schema))
+
+
+_LOCK_JOBS = "/* gw:lock_jobs */ lock table :SCHEMA._private_jobs in access exclusive mode"
+
+
+def lock_jobs(cursor: Cursor, *, schema: str) -> None:
+    """Let no other session add, read or run jobs until the transaction ends."""
+    cursor.execute(statement(_LOCK_JOBS, schema))
+
+
+_LOCK_HOLDERS = """
+/* gw:lock_holders */
+select distinct activity.pid, activity.application_name, activity.usename, activity.state,
+  coalesce(activity.xact_start, activity.query_start), left(activity.query, 200)
+from pg_catalog.pg_locks as locks
+join pg_catalog.pg_stat_activity as activity on activity.pid = locks.pid
+where locks.granted
+  and locks.pid <> pg_catalog.pg_backend_pid()
+  and locks.database = (select oid from pg_catalog.pg_database where datname = current_database())
+  and (
+    locks.relation in (
+      select class.oid
+      from pg_catalog.pg_class as class
+      join pg_catalog.pg_namespace as namespace on namespace.oid = class.relnamespace
+      where namespace.nspname = %(schema)s
+    )
+    or (
+      locks.locktype = 'advisory'
+      and locks.classid::bigint = pg_catalog.hashtext('graphile_worker.installation')::bigint & 4294967295
+      and locks.objid::bigint = pg_catalog.hashtext(%(schema)s)::bigint & 4294967295
+    )
+  )
+order by activity.pid
+"""
+
+
+def lock_holders(cursor: Cursor, *, schema: str) -> list[LockHolder]:
+    """Return the other sessions that hold a lock on anything in the schema."""
+    cursor.execute(qualified(_LOCK_HOLDERS), {"schema": schema})
+    return [LockHolder(*row) for row in cursor.fetchall()]

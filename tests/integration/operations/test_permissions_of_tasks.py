@@ -11,7 +11,7 @@ from django.contrib.auth.models import Permission
 from django.db.models.signals import post_migrate
 
 from django_graphile_worker import registry, task
-from django_graphile_worker.operations.permissions_of_tasks import create_task_permissions
+from django_graphile_worker.operations.receivers import create_task_permissions
 
 pytestmark = pytest.mark.django_db
 
