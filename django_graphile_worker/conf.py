@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from django.conf import settings as django_settings
 from django.core.signals import setting_changed
@@ -15,9 +15,9 @@ from django.core.signals import setting_changed
 from django_graphile_worker import setting_types
 from django_graphile_worker.exceptions import ConfigurationError, SettingMistake
 from django_graphile_worker.flags import MoreFlags
-from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.job_options import DEFAULT_MAX_ATTEMPTS, LARGEST_MAX_ATTEMPTS
 from django_graphile_worker.setting_types import Convert, ForbiddenFlags
+from django_graphile_worker.suggestions import did_you_mean
 
 SETTING = "GRAPHILE_WORKER"
 # A statement that hangs must leave time for a second statement before the lease expires.
@@ -25,7 +25,7 @@ STATEMENTS_PER_TIMEOUT = 2
 # The installation of calls that name no installation.
 DEFAULT = "default"
 # In seconds. A longer time is probably in milliseconds, as the pollInterval of graphile-worker.
-LONGEST_POLL_INTERVAL = 600.0
+MAX_POLL_INTERVAL = 600.0
 DEFAULT_REDACT = (r"api|token|key|secret|pass|signature|auth|credential|cookie|session",)
 # Settings of the whole project and not of one installation; they are set in the installation "default".
 OF_THE_PROJECT = frozenset(
@@ -39,32 +39,16 @@ OF_THE_PROJECT = frozenset(
         "REDACT",
     }
 )
-
-
-class _Setting:
-    """A field of ``Settings``: its converter, and its default, which is converted when it is first read."""
-
-    converters: ClassVar[dict[str, Convert]] = {}
-
-    def __init__(self, default: Any, convert: Convert) -> None:
-        self._default = default
-        self._convert = convert
-
-    def __set_name__(self, settings: type[Settings], name: str) -> None:
-        self._name = name
-        self.converters[name.upper()] = self._convert
-
-    def __get__(self, instance: Settings | None, settings: type[Settings]) -> Any:
-        value = self._convert(self._default)
-        setattr(settings, self._name, value)
-        return value
+# The packages of the frameworks, whose own backends run no jobs of ours.
+_FRAMEWORKS = ("django.tasks.", "django_tasks.")
 
 
 def _setting(default: Any, convert: Convert) -> Any:
-    return _Setting(default, convert)
+    return field(default=convert(default), metadata={"convert": convert})
 
 
-class Settings(Frozen):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
     """The checked settings of an installation; durations are seconds."""
 
     # The place of the queue.
@@ -75,7 +59,7 @@ class Settings(Frozen):
     # How a worker runs.
     concurrency: int = _setting(10, setting_types.whole_number(1))
     processes: int = _setting(1, setting_types.whole_number(1))
-    poll_interval: float = _setting(2.0, setting_types.duration(0.01, LONGEST_POLL_INTERVAL))
+    poll_interval: float = _setting(2.0, setting_types.duration(0.01, MAX_POLL_INTERVAL))
     listen: bool = _setting(True, setting_types.boolean)
     prepared_statements: bool = _setting(True, setting_types.boolean)
     local_queue_size: int = _setting(2000, setting_types.whole_number(0))
@@ -89,7 +73,7 @@ class Settings(Frozen):
     exclude_tasks: tuple[str, ...] = _setting((), setting_types.strings)
     queue_labels: tuple[str, ...] = _setting((), setting_types.strings)
     forbidden_flags: ForbiddenFlags = _setting((), setting_types.forbidden_flags)
-    timeout: float | None = _setting(None, setting_types.optional_duration(setting_types.SHORTEST_TIMEOUT))
+    timeout: float | None = _setting(None, setting_types.optional_duration(setting_types.MIN_TIMEOUT))
     backoff: float | Callable[..., Any] | str | None = _setting(None, setting_types.backoff)
     give_up_on: tuple[type[BaseException] | str, ...] = _setting((), setting_types.exceptions)
     stop_grace: float = _setting(0.5, setting_types.duration(0.1))
@@ -143,7 +127,12 @@ class Settings(Frozen):
         return self.replace(forbidden_flags=(*before, *more) if isinstance(before, tuple) else MoreFlags(before, more))
 
 
-class Configured(Frozen):
+# By the key of the setting: checks a value, and returns it in the form that the code uses.
+_CONVERTERS: dict[str, Convert] = {each.name.upper(): each.metadata["convert"] for each in fields(Settings)}
+
+
+@dataclass(frozen=True, slots=True)
+class Configured:
     """The project's settings."""
 
     # By the alias of the installation; settings without aliases belong to "default".
@@ -186,6 +175,17 @@ def excluded_task_modules() -> tuple[str, ...]:
     return _early("EXCLUDE_TASK_MODULES").exclude_task_modules
 
 
+def chosen_backends() -> dict[str, str]:
+    """Return the paths of the backends of ``settings.TASKS`` by alias, without those of the framework.
+
+    A project that does not use Django Tasks has none: Django's default is a backend of the framework.
+    """
+    backends = getattr(django_settings, "TASKS", None)
+    found = backends.items() if isinstance(backends, Mapping) else ()
+    paths = {alias: str(entry.get("BACKEND", "")) for alias, entry in found if isinstance(entry, Mapping)}
+    return {alias: path for alias, path in paths.items() if path and not path.startswith(_FRAMEWORKS)}
+
+
 def _early(key: str) -> Settings:
     """Return the default settings with one of the project's; without it if it is wrong."""
     mapping = getattr(django_settings, SETTING, None)
@@ -201,7 +201,7 @@ def _read() -> Configured:
     mapping = getattr(django_settings, SETTING, {})
     if not isinstance(mapping, Mapping):
         raise _mistaken(f"settings.{SETTING}: expected a dict, got {mapping!r}.")
-    named = [key for key, value in mapping.items() if isinstance(value, Mapping) and key not in _Setting.converters]
+    named = [key for key, value in mapping.items() if isinstance(value, Mapping) and key not in _CONVERTERS]
     if not named:
         return Configured(installations={DEFAULT: Settings.from_mapping(mapping)}, are_named=False)
     if DEFAULT not in mapping and (misspelt := [key for key in named if str(key).isupper()]):
@@ -273,36 +273,35 @@ def _checked(base: Settings, mapping: Mapping[str, Any], where: str = SETTING) -
     values: dict[str, Any] = {}
     mistakes: list[SettingMistake] = []
     for key, value in mapping.items():
-        if key not in _Setting.converters:
+        if key not in _CONVERTERS:
             mistakes.append(_unknown_key(key, where))
             continue
         try:
-            values[key.lower()] = _Setting.converters[key](value)
+            values[key.lower()] = _CONVERTERS[key](value)
         except setting_types.ExpectationError as expected:
             message = f'{where}["{key}"]: expected {expected}, got {value!r}.'
             mistakes.append(SettingMistake(key=key, message=message))
     if not mistakes:
-        candidate = Settings(**_with_statement_timeout(vars(base) | values))
+        candidate = replace(base, **values)
+        if "statement_timeout" not in values:
+            candidate = _with_shorter_statements(candidate)
         mistakes = list(_contradictions(candidate, where))
         if not mistakes:
             return candidate
     raise ConfigurationError(mistakes=mistakes)
 
 
-def _with_statement_timeout(values: dict[str, Any]) -> dict[str, Any]:
-    """Shorten the default STATEMENT_TIMEOUT if a short WORKER_TIMEOUT needs it, and STATEMENT_TIMEOUT is not set."""
-    longest = values.get("worker_timeout", math.inf) / STATEMENTS_PER_TIMEOUT
-    if "statement_timeout" in values or longest >= Settings.statement_timeout:
-        return values
-    return values | {"statement_timeout": longest}
+def _with_shorter_statements(settings: Settings) -> Settings:
+    """Shorten the default STATEMENT_TIMEOUT if a short WORKER_TIMEOUT needs it."""
+    longest = settings.worker_timeout / STATEMENTS_PER_TIMEOUT
+    if settings.statement_timeout <= longest or settings.statement_timeout != Settings().statement_timeout:
+        return settings
+    return replace(settings, statement_timeout=longest)
 
 
 def _unknown_key(key: object, where: str) -> SettingMistake:
     name = str(key)
-    # Late import: only a mistake needs suggestions.
-    from django_graphile_worker.suggestions import did_you_mean
-
-    known = sorted(_Setting.converters)
+    known = sorted(_CONVERTERS)
     way_out = did_you_mean(name.upper(), known) or f"Known keys: {', '.join(known)}."
     message = f"{where}: expected a known key, got {key!r}. {way_out}"
     return SettingMistake(key=name, message=message, is_unknown_key=True)

@@ -6,12 +6,11 @@ which stop a task. Each message says what was expected, what was found, and how 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from django.core.exceptions import ImproperlyConfigured
-
-from django_graphile_worker.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,7 +23,8 @@ class GraphileWorkerError(Exception):
     exit_code = 1
 
 
-class SettingMistake(Frozen):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingMistake:
     """A mistake in ``settings.GRAPHILE_WORKER``: the key, and what is wrong with its value."""
 
     key: str
@@ -219,19 +219,19 @@ class BatchFailure(GraphileWorkerError):  # noqa: N818 - like PermanentFailure, 
         return f"{len(self.failures)} of {self.count} items failed"
 
     def __str__(self) -> str:
-        causes = [f"[{index}] {_one_line(error)}" for index, error in list(self.failures.items())[:_MOST_CAUSES]]
+        causes = [f"[{index}] {_one_line(error)}" for index, error in list(self.failures.items())[:_MAX_CAUSES]]
         more = len(self.failures) - len(causes)
         return f"{self.share}: {'; '.join(causes)}{f'; and {more} more' if more else ''}"
 
 
-_MOST_CAUSES = 3
-_LONGEST_CAUSE = 200
+_MAX_CAUSES = 3
+_MAX_CAUSE_LENGTH = 200
 
 
 def _one_line(error: BaseException) -> str:
     """Return ``ValueError: no such order``; the methods of an exception may raise anything."""
     try:
-        text = " ".join(str(error)[:_LONGEST_CAUSE].split())
+        text = " ".join(str(error)[:_MAX_CAUSE_LENGTH].split())
     except BaseException:
         text = "<its text could not be read>"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

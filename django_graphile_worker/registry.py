@@ -11,7 +11,7 @@ from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError,
 from django_graphile_worker.expiry import valid_expires
 from django_graphile_worker.job_options import JobKeyModeOption, Unique, valid_identifier
 from django_graphile_worker.jobs import JobDefaults
-from django_graphile_worker.setting_types import LONGEST_DURATION, SHORTEST_TIMEOUT, is_exception_class
+from django_graphile_worker.setting_types import MAX_DURATION, MIN_TIMEOUT, is_exception_class
 from django_graphile_worker.signatures import innermost, is_generator_function, source_of
 from django_graphile_worker.task_permissions import valid_schedulable
 from django_graphile_worker.task_type import Task
@@ -244,7 +244,7 @@ def _valid_every(every: object, cron: tuple[str, ...]) -> timedelta | None:
     if every is None:
         return None
     interval = to_delay(every, name="@task(every=...)", expected="a timedelta or a number of seconds")
-    if not timedelta(seconds=1) <= interval <= timedelta(seconds=LONGEST_DURATION):
+    if not timedelta(seconds=1) <= interval <= timedelta(seconds=MAX_DURATION):
         raise InvalidJobError(f"@task(every=...): expected 1 second to ten years, got {every!r}.")
     if cron:
         raise InvalidTypeError("@task: expected cron or every, got both. Make a Schedule for one of them.")
@@ -270,7 +270,7 @@ def valid_keep_result(keep: object, *, name: str = "@task(keep_result=...)") -> 
     if keep is None or isinstance(keep, bool):
         return keep
     seconds = to_delay(keep, name=name, expected="a timedelta, a number of seconds, True or False").total_seconds()
-    if not 1 <= seconds <= LONGEST_DURATION:
+    if not 1 <= seconds <= MAX_DURATION:
         raise InvalidJobError(f"{name}: expected 1 second to ten years, got {keep!r}. To keep no result: False.")
     return seconds
 
@@ -283,9 +283,9 @@ def valid_timeout(timeout: object, *, name: str = "@task(timeout=...)") -> float
     if timeout is True:
         raise InvalidTypeError(f"{name}: expected {expected}, got True.")
     seconds = to_delay(timeout, name=name, expected=expected).total_seconds()
-    if not SHORTEST_TIMEOUT <= seconds <= LONGEST_DURATION:
+    if not MIN_TIMEOUT <= seconds <= MAX_DURATION:
         raise InvalidJobError(
-            f"{name}: expected {SHORTEST_TIMEOUT:g} seconds to ten years, got {timeout!r}. For no time limit: False."
+            f"{name}: expected {MIN_TIMEOUT:g} seconds to ten years, got {timeout!r}. For no time limit: False."
         )
     return seconds
 

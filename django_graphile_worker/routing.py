@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from django.apps import apps
@@ -11,7 +12,6 @@ from django.utils.connection import ConnectionDoesNotExist
 
 from django_graphile_worker import conf
 from django_graphile_worker.exceptions import ConfigurationError, InvalidTypeError
-from django_graphile_worker.frozen import Frozen
 
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 APP_LABEL = "graphile_worker"
 
 
-class Place(Frozen):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
     """A worker schema in a database."""
 
     # The alias of the database.

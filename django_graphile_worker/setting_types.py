@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-LONGEST_DURATION = timedelta(days=3650).total_seconds()
+from django_graphile_worker.limits import checked_overrides
+
+MAX_DURATION = timedelta(days=3650).total_seconds()
 # The shortest time limit of a task, in seconds.
-SHORTEST_TIMEOUT = 0.1
+MIN_TIMEOUT = 0.1
 LARGEST_NUMBER = 2**31 - 1
 
 ForbiddenFlags = tuple[str, ...] | Callable[[], Iterable[str]] | str
@@ -65,7 +67,7 @@ def whole_number(smallest: int, largest: int = LARGEST_NUMBER) -> Convert:
     return convert
 
 
-def duration(smallest: float = 0.0, largest: float = LONGEST_DURATION) -> Convert:
+def duration(smallest: float = 0.0, largest: float = MAX_DURATION) -> Convert:
     """Return a converter of seconds, or of a timedelta, to seconds."""
 
     def convert(value: Any) -> float:
@@ -73,7 +75,7 @@ def duration(smallest: float = 0.0, largest: float = LONGEST_DURATION) -> Conver
         is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
         if not is_number or not math.isfinite(seconds) or not smallest <= seconds <= largest:
             least = f"of at least {smallest:g} seconds" if smallest else "of zero or more"
-            most = "ten years" if largest == LONGEST_DURATION else f"{largest:g} seconds (not milliseconds)"
+            most = "ten years" if largest == MAX_DURATION else f"{largest:g} seconds (not milliseconds)"
             raise ExpectationError(f"a number of seconds or a timedelta, {least} and at most {most}")
         return float(seconds)
 
@@ -153,7 +155,7 @@ def limits(value: Any) -> tuple[tuple[str, tuple[tuple[str, Any], ...]], ...]:
     if value == {}:
         return ()
     # Late import: most projects override no limits.
-    from django_graphile_worker.limits import InvalidEntryError, checked_overrides
+    from django_graphile_worker.limits import InvalidEntryError
 
     try:
         return checked_overrides(value)

@@ -7,13 +7,13 @@ import inspect
 import itertools
 import types
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from inspect import Parameter
 from typing import Any
 
 from asgiref.sync import iscoroutinefunction
 
 from django_graphile_worker.exceptions import InvalidTypeError
-from django_graphile_worker.frozen import Frozen
 
 _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 _OPEN = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
@@ -23,7 +23,8 @@ _HELPERS_NAMES = frozenset({"helpers", "helper", "context", "ctx"})
 _HELPERS_TYPES = frozenset({"Helpers", "Any", "object"})
 
 
-class Signature(Frozen):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signature:
     """The parameters that a worker fills."""
 
     payload: Parameter | None = None

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from django.utils.module_loading import import_string
 
+from django_graphile_worker.conf import chosen_backends
 from django_graphile_worker.exceptions import ConfigurationError
-from django_graphile_worker.task_backends import chosen_backends
 from django_graphile_worker.task_labels import DEFAULT_LABEL
 
 

@@ -47,9 +47,9 @@ def at_least(smallest: float, kind: type[int] | type[float]) -> Any:
 
 def poll_interval(text: str) -> float:
     number = float(at_least(0.01, float)(text))
-    if number > conf.LONGEST_POLL_INTERVAL:
+    if number > conf.MAX_POLL_INTERVAL:
         raise ArgumentTypeError(
-            f"{text} seconds are too long, the limit is {conf.LONGEST_POLL_INTERVAL:g}. Are they milliseconds, as in "
+            f"{text} seconds are too long, the limit is {conf.MAX_POLL_INTERVAL:g}. Are they milliseconds, as in "
             f"graphile-worker? Then it is {number / 1000:g}"
         )
     return number

@@ -14,6 +14,7 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from django_graphile_worker import conf, registry, simulation
+from django_graphile_worker.conf import chosen_backends
 from django_graphile_worker.crontab.describe import Phrases
 from django_graphile_worker.exceptions import PayloadError
 from django_graphile_worker.models.tables import TimestampField, table
@@ -28,7 +29,6 @@ from django_graphile_worker.sql.events import add as add_event
 from django_graphile_worker.sql.schedules import changes, firing
 from django_graphile_worker.sql.schedules.changes import FOREVER
 from django_graphile_worker.sql.schedules.runs import Run, runs_of_schedules
-from django_graphile_worker.task_backends import chosen_backends
 
 # The fields of a definition.
 DEFINED = (

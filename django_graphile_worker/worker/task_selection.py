@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 from typing import Any
 
-from django_graphile_worker.conf import Settings
+from django_graphile_worker.conf import Settings, chosen_backends
 from django_graphile_worker.registry import Registry, Task
-from django_graphile_worker.task_backends import chosen_backends
 from django_graphile_worker.task_labels import label_of
 
 # Returns the task with this identifier, if this worker runs it; raises what the import of its module raises.

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from django_graphile_worker import conf
-from django_graphile_worker.conf import Settings
+from django_graphile_worker.conf import Settings, chosen_backends
 from django_graphile_worker.exceptions import ConfigurationError
+from django_graphile_worker.worker.task_selection import task_finder
 
 SCHEMA_EXPECTED = (
     "a schema name of letters, digits and underscores that does not begin with a digit (at most 63 characters)"
@@ -280,3 +281,25 @@ def test_named_installations__with_mistakes_are_refused_with_the_way_out(
     assert len(mistakes) == len(messages), mistakes
     for message, mistake in zip(messages, mistakes, strict=True):
         assert re.search(message, mistake), mistake
+
+
+@pytest.mark.parametrize(
+    ("setting", "chosen"),
+    [
+        (None, {}),
+        ({}, {}),
+        ([], {}),
+        ({"default": None}, {}),
+        ({"default": {"BACKEND": "django.tasks.backends.immediate.ImmediateBackend"}}, {}),
+        ({"default": {"BACKEND": "django_tasks.backends.dummy.DummyBackend"}}, {}),
+        ({"default": {"BACKEND": "shop.Backend"}, "other": {}}, {"default": "shop.Backend"}),
+    ],
+)
+def test_backends_of_the_framework__do_not_count(settings: Any, setting: Any, chosen: dict[str, str]) -> None:
+    settings.TASKS = setting
+    try:
+        assert chosen_backends() == chosen
+        # A backend that is not ours, or that cannot be imported, finds no tasks.
+        assert task_finder(None) is None  # type: ignore[arg-type]
+    finally:
+        del settings.TASKS

@@ -70,11 +70,6 @@ def test_a_value_is_a_dataclass_for_the_functions_of_dataclasses() -> None:
     assert not is_dataclass(Frozen)
 
 
-@pytest.mark.parametrize("kind", [Settings, JobDefaults, JobSpec])
-def test_no_start_makes_the_methods_that_values_share(kind: type[Frozen]) -> None:
-    assert {"__eq__", "__hash__", "__repr__"} & set(vars(kind)) == set()
-
-
 def test_a_value_of_a_subclass_has_the_fields_of_its_parent_too() -> None:
     class Place(Point):
         name: str

@@ -11,6 +11,7 @@ from typing import Any
 from django.db import connections
 
 from django_graphile_worker import registry
+from django_graphile_worker.conf import chosen_backends
 from django_graphile_worker.exceptions import ConfigurationError
 from django_graphile_worker.importing.celery_beat.rows import KINDS, BeatRow, beat_row
 from django_graphile_worker.importing.celery_beat.task_table import Target, TaskTable
@@ -20,7 +21,6 @@ from django_graphile_worker.models import Schedule, changed_by
 from django_graphile_worker.models.schedules import find_task
 from django_graphile_worker.schedules.validation import mistakes_in
 from django_graphile_worker.sql import celery_beat
-from django_graphile_worker.task_backends import chosen_backends
 
 # Who changed a schedule that the import made, as long as no person has changed it since.
 IMPORTED_BY = "import_celery_beat"
