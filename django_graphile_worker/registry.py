@@ -1,35 +1,250 @@
-"""``@task``, and the registry of tasks by identifier."""
+"""``@task``, the tasks of this process by identifier, the identifiers of Django tasks, and permissions of tasks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import functools
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
+from types import GenericAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
+
+from asgiref.sync import markcoroutinefunction
 
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError, to_delay
 from django_graphile_worker.expiry import valid_expires
 from django_graphile_worker.job_options import JobKeyModeOption, Unique, valid_identifier
-from django_graphile_worker.jobs import JobDefaults
+from django_graphile_worker.jobs import Job, JobDefaults, JobOptions
+from django_graphile_worker.limits import Key, Limit, TaskLimit, task_limits
 from django_graphile_worker.setting_types import MAX_DURATION, MIN_TIMEOUT, is_exception_class
-from django_graphile_worker.signatures import innermost, is_generator_function, source_of
-from django_graphile_worker.task_permissions import valid_schedulable
-from django_graphile_worker.task_type import Task
+from django_graphile_worker.signatures import innermost, is_async_function, is_generator_function, source_of
+from django_graphile_worker.suggestions import TASK_ATTRIBUTES, TASK_OPTIONS, did_you_mean
 
-if TYPE_CHECKING:
-    from typing import Concatenate
-
-    from django_graphile_worker.limits import Key, Limit, TaskLimit
-    from django_graphile_worker.task_type import Payload, TaskDecorator
-
-__all__ = ["Backoff", "Registry", "Task", "task", "tasks"]
+# How long a task with keep_result=True keeps its results if the setting KEEP_RESULTS is None.
+DEFAULT_RESULT_SECONDS = 86_400.0
 
 P = ParamSpec("P")
+Q = ParamSpec("Q")
 R = TypeVar("R")
 
 # A number means seconds.
 Backoff = timedelta | float | Callable[..., Any]
 Exceptions = type[BaseException] | Iterable[type[BaseException]]
+
+# A Django task has no serial queue. Its label, which Django calls a queue name, is a part of the task identifier,
+# ``shop.tasks.send@emails``, so that a worker that runs only some labels claims only some tasks, which costs nothing.
+# The label ``default`` is left out.
+DEFAULT_LABEL = "default"
+SEPARATOR = "@"
+# The longest codename that Django stores.
+MAX_CODENAME_LENGTH = 100
+_CODENAME_PREFIX = "schedule:"
+
+if TYPE_CHECKING:
+    import typing_extensions
+
+    # The type of the first parameter. It has a default, so that Task[[Receipt], None] is valid.
+    Payload = typing_extensions.TypeVar("Payload", default=Any)
+else:
+    Payload = TypeVar("Payload")
+
+
+class _Dataclass(Protocol):
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+
+class _PydanticModel(Protocol):
+    def model_dump_json(self) -> str: ...
+
+
+class _MsgspecStruct(Protocol):
+    __struct_fields__: ClassVar[tuple[str, ...]]
+
+
+# Types to which an annotation can convert a JSON object; add_job() takes their instances, and dicts.
+Model = TypeVar("Model", bound=_Dataclass | _PydanticModel | _MsgspecStruct)
+
+
+class RunReports(Protocol):
+    """What a worker tells about the runs of a Django task."""
+
+    def is_end_heard(self, *, succeeded: bool) -> bool:
+        """Return whether ``finish()`` has anything to do."""
+
+    def forget(self, job_id: int, attempts: int) -> None:
+        """Note that a run ended, and its job did not."""
+
+    def finish(self, job_id: int, attempts: int, payload_text: str, *, succeeded: bool) -> None:
+        """Note that the database has stored the end of a job."""
+
+
+class TaskDecorator(Protocol):
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[Payload, Q], R], /
+    ) -> Task[Concatenate[Payload, Q], R, Payload]: ...
+    @overload
+    def __call__(self, function: Callable[Q, R], /) -> Task[Q, R, None]: ...
+
+
+class Task(Generic[P, R, Payload]):
+    """A registered function. Calling the task calls the function."""
+
+    __name__: str
+    __qualname__: str
+
+    # The labels that workers run if they are not told others; empty for all. Only Django tasks have labels.
+    default_labels: tuple[str, ...] = ()
+    # Reports runs to the framework of Django Tasks; None for all other tasks.
+    events: RunReports | None = None
+
+    if not TYPE_CHECKING:
+        # Only type checkers support the default of Payload: at run time, Python 3.11 would require all three arguments.
+        def __class_getitem__(cls, arguments: Any) -> GenericAlias:
+            return GenericAlias(cls, arguments)
+
+        def __getattr__(self, name: str) -> Any:
+            own = [known for known in dir(type(self)) if not known.startswith("_")]
+            way_out = did_you_mean(name, own, TASK_ATTRIBUTES) if not name.startswith("_") else ""
+            message = f"The task {vars(self).get('identifier', '?')!r} has no attribute {name!r}. {way_out}".rstrip()
+            raise AttributeError(message, name=name, obj=self)
+
+    def __init__(
+        self,
+        function: Callable[P, R],
+        identifier: str,
+        *,
+        defaults: JobDefaults,
+        atomic: bool = False,
+        backoff: timedelta | Callable[..., Any] | None = None,
+        give_up_on: tuple[type[BaseException], ...] = (),
+        retry_for: tuple[type[BaseException], ...] = (),
+        cron: tuple[str, ...] = (),
+        every: timedelta | None = None,
+        keep_result: float | bool | None = None,
+        keeps_payload: bool = False,
+        timeout: float | bool | None = None,
+        expires: float | None = None,
+        limits: tuple[TaskLimit, ...] = (),
+        schedulable: bool | str = False,
+    ) -> None:
+        self.function = function
+        self.identifier = identifier
+        self._defaults = defaults
+        self.is_async = is_async_function(function)
+        self.atomic = atomic
+        self.backoff = backoff
+        # Exceptions that are not retried; and if there are any, the only exceptions that are retried.
+        self.give_up_on = give_up_on
+        self.retry_for = retry_for
+        self.cron = cron
+        self.every = every
+        # Seconds; True for the setting KEEP_RESULTS or a day, False for never, None for the setting.
+        self.keep_result = keep_result
+        # Whether the payload is kept with the result.
+        self.keeps_payload = keeps_payload
+        # Seconds; False for no time limit, None for the setting TIMEOUT.
+        self.timeout = timeout
+        # Seconds after run_at by which a job must have been started; None for no such time.
+        self.expires = expires
+        # How many of its jobs run at once or start in a time, sorted by name.
+        self.limits = limits
+        # Whether users may schedule it in the admin, or the permission that lets them.
+        self.schedulable = schedulable
+        # The import that ran the decorator: reloading a module makes another one.
+        self.module_spec = getattr(innermost(function), "__globals__", {}).get("__spec__")
+        functools.update_wrapper(self, function)
+        if self.is_async:
+            markcoroutinefunction(self)
+
+    @overload
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    @overload
+    def __call__(self, *, payload: Payload, **kwargs: Any) -> R: ...
+    def __call__(self, *args: Any, **kwargs: Any) -> R:
+        return self.function(*args, **kwargs)
+
+    @overload
+    def add_job(self, payload: Payload | None = None, **options: Unpack[JobOptions]) -> Job: ...
+    @overload
+    def add_job(self: Task[P, R, Model], payload: Mapping[str, Any], **options: Unpack[JobOptions]) -> Job: ...
+    @overload
+    def add_job(self: Task[P, R, Model | None], payload: Mapping[str, Any], **options: Unpack[JobOptions]) -> Job: ...
+    @overload
+    def add_job(
+        self: Task[P, R, list[Model]], payload: Sequence[Model | Mapping[str, Any]], **options: Unpack[JobOptions]
+    ) -> Job: ...
+    def add_job(self, payload: Any = None, *mistaken: Any, **options: Any) -> Job:
+        """Add a job for this task, with the task's defaults. The options are those of ``add_job()``."""
+        # Late import: the API imports this module.
+        from django_graphile_worker.api.add import add_job
+
+        return add_job(self, payload, *mistaken, **options)
+
+    @overload
+    async def aadd_job(self, payload: Payload | None = None, **options: Unpack[JobOptions]) -> Job: ...
+    @overload
+    async def aadd_job(self: Task[P, R, Model], payload: Mapping[str, Any], **options: Unpack[JobOptions]) -> Job: ...
+    @overload
+    async def aadd_job(
+        self: Task[P, R, Model | None], payload: Mapping[str, Any], **options: Unpack[JobOptions]
+    ) -> Job: ...
+    @overload
+    async def aadd_job(
+        self: Task[P, R, list[Model]], payload: Sequence[Model | Mapping[str, Any]], **options: Unpack[JobOptions]
+    ) -> Job: ...
+    async def aadd_job(self, payload: Any = None, *mistaken: Any, **options: Any) -> Job:
+        """Asynchronous variant of ``add_job()``."""
+        # Late import: the API imports this module.
+        from django_graphile_worker.api.add import aadd_job
+
+        return await aadd_job(self, payload, *mistaken, **options)
+
+    def result_seconds(self, default: float | None) -> float | None:
+        """Return for how many seconds results are kept, None if they are not; the default is the setting."""
+        if self.keep_result is None:
+            return default
+        if self.keep_result is True:
+            return DEFAULT_RESULT_SECONDS if default is None else default
+        return self.keep_result or None
+
+    def time_limit(self, default: float | None) -> float | None:
+        """Return for how many seconds a run may last, None for no limit; the default is the setting TIMEOUT."""
+        return default if self.timeout is None else self.timeout or None
+
+    @property
+    def defaults(self) -> JobDefaults:
+        """What a job gets where whoever adds it, or its schedule, says nothing."""
+        return self._defaults
+
+    def key_fields(self, payload: Any) -> Any:
+        """Return the value whose fields the template of a limit names: the payload, as JSON values."""
+        return payload
+
+    def key_from(self, function: Callable[..., Any], payload: Any) -> Any:
+        """Call the key function of a limit."""
+        return function(payload)
+
+    @property
+    def place(self) -> str:
+        """The place of the function in messages: ``module:qualname (file:line)``."""
+        module, qualified_name = self.origin
+        filename, line = source_of(self.function)
+        return f"{module}:{qualified_name} ({filename}:{line})"
+
+    @property
+    def origin(self) -> tuple[str, str]:
+        function = innermost(self.function)
+        name = getattr(function, "__qualname__", type(function).__qualname__)
+        return str(getattr(function, "__module__", "")), str(name)
+
+    def __reduce__(self) -> str:
+        # Like a function, a task is pickled and copied by its name.
+        return str(getattr(self, "__qualname__", self.identifier))
+
+    def __repr__(self) -> str:
+        return f"<Task {self.identifier!r}: {':'.join(self.origin)}>"
 
 
 class Registry:
@@ -204,9 +419,6 @@ def _refuse_unknown_options(given: Iterable[str]) -> None:
     unknown = sorted(set(given) - set(defaults))
     if not unknown:
         return
-    # Late import: only a mistake needs suggestions.
-    from django_graphile_worker.suggestions import TASK_OPTIONS, did_you_mean
-
     options = ["identifier", *defaults, "atomic", "backoff", "give_up_on", "retry_for", "cron", "every"]
     options += ["keep_result", "timeout", "expires", "limit", "fair", "schedulable"]
     way_out = did_you_mean(unknown[0], options, TASK_OPTIONS) or f"Known options: {', '.join(options)}."
@@ -300,14 +512,17 @@ def valid_task_expires(expires: object, *, name: str = "@task(expires=...)") -> 
     return duration.total_seconds() if isinstance(duration, timedelta) else None
 
 
-def task_limits(limit: object, fair: object, identifier: str) -> tuple[TaskLimit, ...]:
-    """Return the limits of a task, sorted by name; raise for values that cannot be used."""
-    if limit is None and fair is None:
-        return ()
-    # Late import: most projects have no limits.
-    from django_graphile_worker.limits import task_limits
-
-    return task_limits(limit, fair, identifier)
+def valid_schedulable(value: object, *, name: str = "@task(schedulable=...)") -> bool | str:
+    """Return True, False or the name of a permission; raise InvalidTypeError for any other value."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        app, separator, codename = value.partition(".")
+        if separator and app.isidentifier() and codename and codename == codename.strip():
+            return str.__str__(value)
+    raise InvalidTypeError(
+        f"{name}: expected True, False, or a permission like 'billing.schedule_reports', got {value!r}."
+    )
 
 
 def _is_same_function(known: Task[Any, Any], new: Task[Any, Any]) -> bool:
@@ -325,3 +540,35 @@ def _is_valid_identifier(value: str) -> bool:
     except InvalidJobError:
         return False
     return True
+
+
+def identifier_for(path: str, label: str) -> str:
+    """Return the task identifier of a function's path and a label."""
+    return path if label == DEFAULT_LABEL else f"{path}{SEPARATOR}{label}"
+
+
+def split_identifier(identifier: str) -> tuple[str, str]:
+    """Return the path and the label of a task identifier; an identifier that is no path has the label ``default``."""
+    path, separator, label = identifier.partition(SEPARATOR)
+    if separator and label and is_path(path):
+        return path, label
+    return identifier, DEFAULT_LABEL
+
+
+def label_of(identifier: str) -> str:
+    return split_identifier(identifier)[1]
+
+
+def is_path(text: str) -> bool:
+    """Return whether a text can be the path of a function in a module: names with dots between them."""
+    module, _, name = text.rpartition(".")
+    return bool(module) and all(part.isidentifier() for part in (*module.split("."), name))
+
+
+def schedule_codename(identifier: str) -> str:
+    """Return the codename of the permission to schedule a task. A long identifier is cut, and ends with its digest."""
+    codename = f"{_CODENAME_PREFIX}{identifier}"
+    if len(codename) <= MAX_CODENAME_LENGTH:
+        return codename
+    digest = hashlib.sha256(identifier.encode()).hexdigest()[:16]
+    return f"{codename[: MAX_CODENAME_LENGTH - len(digest) - 1]}~{digest}"

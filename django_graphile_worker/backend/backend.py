@@ -27,8 +27,8 @@ from django_graphile_worker.backend.task_class import GraphileTask, as_graphile_
 from django_graphile_worker.backend.task_results import enqueued_result, stored_result, with_values
 from django_graphile_worker.exceptions import PayloadError
 from django_graphile_worker.jobs import Job, JobSpec
+from django_graphile_worker.registry import is_path, split_identifier
 from django_graphile_worker.sql.results import StoredTask, stored_task
-from django_graphile_worker.task_labels import is_path, split_identifier
 from django_graphile_worker.text import quoted
 
 P = ParamSpec("P")

@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from django_graphile_worker.backend.compat import Task, task_backends
-from django_graphile_worker.task_labels import is_path
+from django_graphile_worker.registry import is_path
 
 
 def find_django_task(path: str) -> Task[..., Any] | None:

@@ -25,9 +25,8 @@ from django_graphile_worker.backend.task_class import (
 from django_graphile_worker.exceptions import PayloadError
 from django_graphile_worker.job_options import Unique, valid_unique
 from django_graphile_worker.jobs import JobDefaults
+from django_graphile_worker.registry import identifier_for, label_of, split_identifier, valid_schedulable
 from django_graphile_worker.signatures import is_async_function, source_of
-from django_graphile_worker.task_labels import identifier_for, label_of, split_identifier
-from django_graphile_worker.task_permissions import valid_schedulable
 
 if TYPE_CHECKING:
     from collections.abc import Callable

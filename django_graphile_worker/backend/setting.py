@@ -8,7 +8,7 @@ from django.utils.module_loading import import_string
 
 from django_graphile_worker.conf import chosen_backends
 from django_graphile_worker.exceptions import ConfigurationError
-from django_graphile_worker.task_labels import DEFAULT_LABEL
+from django_graphile_worker.registry import DEFAULT_LABEL
 
 
 def has_backends() -> bool:

@@ -17,9 +17,15 @@ from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError,
 from django_graphile_worker.expiry import Expires, valid_expires
 from django_graphile_worker.job_options import JobKeyModeOption, Unique, valid_unique
 from django_graphile_worker.jobs import JobDefaults
-from django_graphile_worker.registry import Exceptions, task_limits, valid_exceptions, valid_keep_result, valid_timeout
+from django_graphile_worker.registry import (
+    Exceptions,
+    task_limits,
+    valid_exceptions,
+    valid_keep_result,
+    valid_schedulable,
+    valid_timeout,
+)
 from django_graphile_worker.suggestions import did_you_mean
-from django_graphile_worker.task_permissions import valid_schedulable
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -11,8 +11,8 @@ from django_graphile_worker.backend.compat import Task, TaskError, TaskResult, T
 from django_graphile_worker.backend.discovery import find_django_task
 from django_graphile_worker.backend.result_ids import result_id
 from django_graphile_worker.backend.task_class import GraphileTask
+from django_graphile_worker.registry import split_identifier
 from django_graphile_worker.sql.results import StoredAttempt, StoredTask
-from django_graphile_worker.task_labels import split_identifier
 
 P = ParamSpec("P")
 R = TypeVar("R")

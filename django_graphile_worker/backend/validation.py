@@ -13,7 +13,7 @@ from django_graphile_worker.backend.compat import TASK_MAX_PRIORITY, TASK_MIN_PR
 from django_graphile_worker.backend.discovery import is_ours
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError
 from django_graphile_worker.job_options import valid_identifier, valid_run_at
-from django_graphile_worker.task_labels import identifier_for
+from django_graphile_worker.registry import identifier_for
 
 
 def validate_priority(task: Task[..., Any]) -> None:

@@ -19,10 +19,10 @@ from django.db.migrations.state import ProjectState
 
 from django_graphile_worker import conf, registry
 from django_graphile_worker.operations.schema_operations import SchemaOperation, check_no_job_is_lost, concerns
+from django_graphile_worker.registry import schedule_codename
 from django_graphile_worker.routing import APP_LABEL, places_in
 from django_graphile_worker.sql.install import catalog
 from django_graphile_worker.sql.install.installer import WORKER_SCHEMA
-from django_graphile_worker.task_permissions import schedule_codename
 
 
 def install_without_migrations(sender: AppConfig, using: str, **kwargs: Any) -> None:

@@ -7,8 +7,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from django_graphile_worker.conf import Settings, chosen_backends
-from django_graphile_worker.registry import Registry, Task
-from django_graphile_worker.task_labels import label_of
+from django_graphile_worker.registry import Registry, Task, label_of
 
 # Returns the task with this identifier, if this worker runs it; raises what the import of its module raises.
 FindTask = Callable[[str], Task[Any, Any] | None]

@@ -19,7 +19,18 @@ from django_graphile_worker import task
 from django_graphile_worker.checks.tasks import check_tasks
 from django_graphile_worker.exceptions import GraphileWorkerError, InvalidJobError, InvalidTypeError
 from django_graphile_worker.job_options import JobKeyMode
-from django_graphile_worker.registry import Registry, Task, tasks
+from django_graphile_worker.registry import (
+    MAX_CODENAME_LENGTH,
+    Registry,
+    Task,
+    identifier_for,
+    is_path,
+    label_of,
+    schedule_codename,
+    split_identifier,
+    tasks,
+    valid_schedulable,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -474,3 +485,64 @@ def test_keep_result_of_another_kind__is_refused(given: Any, message: str) -> No
     with pytest.raises((InvalidTypeError, InvalidJobError)) as refused:
         task(keep_result=given)
     assert str(refused.value).startswith(f"@task(keep_result=...): {message}")
+
+
+@pytest.mark.parametrize(
+    ("path", "label", "identifier"),
+    [
+        ("shop.tasks.send", "default", "shop.tasks.send"),
+        ("shop.tasks.send", "emails", "shop.tasks.send@emails"),
+        ("shop.tasks.send", "a@b", "shop.tasks.send@a@b"),
+    ],
+)
+def test_identifier__tells_the_path_and_the_label(path: str, label: str, identifier: str) -> None:
+    assert identifier_for(path, label) == identifier
+    assert split_identifier(identifier) == (path, label)
+    assert label_of(identifier) == label
+
+
+@pytest.mark.parametrize("identifier", ["send", "billing:send", "mail@home", "shop.tasks.send@", "", "@emails"])
+def test_identifier_of_another_task__has_no_label(identifier: str) -> None:
+    assert split_identifier(identifier) == (identifier, "default")
+
+
+@pytest.mark.parametrize("text", ["send", "", ".", "a.", ".b", "a..b", "a b.c", "a.1", "os.path;x"])
+def test_is_path__refuses_what_no_function_can_have(text: str) -> None:
+    assert not is_path(text)
+
+
+@pytest.mark.parametrize("value", [True, False, "billing.schedule_reports", "billing.schedule.reports"])
+def test_valid_schedulable__takes_yes_no_and_permissions(value: bool | str) -> None:
+    assert valid_schedulable(value) == value
+
+
+@pytest.mark.parametrize("value", [None, 1, "", "schedule_reports", ".codename", "billing.", "a b.c", b"billing.x"])
+def test_valid_schedulable__refuses_what_is_no_permission(value: object) -> None:
+    with pytest.raises(InvalidTypeError, match=r"expected True, False, or a permission like 'billing\.schedule"):
+        valid_schedulable(value)
+
+
+def test_task__is_not_schedulable_unless_it_says_so() -> None:
+    with tasks.isolated():
+
+        @task
+        def plain(payload: object) -> None: ...
+
+        @task(schedulable=True)
+        def open_to_users(payload: object) -> None: ...
+
+        @task(schedulable="billing.schedule_reports")
+        def with_a_permission(payload: object) -> None: ...
+
+    found = (plain.schedulable, open_to_users.schedulable, with_a_permission.schedulable)
+    assert found == (False, True, "billing.schedule_reports")
+
+
+def test_schedule_codename__names_the_task() -> None:
+    assert schedule_codename("billing:send") == "schedule:billing:send"
+
+
+def test_schedule_codename__of_long_identifiers_fits_and_differs() -> None:
+    names = {schedule_codename("a" * number) for number in range(80, 129)}
+    assert len(names) == 49
+    assert max(map(len, names)) == MAX_CODENAME_LENGTH

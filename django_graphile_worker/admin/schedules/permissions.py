@@ -15,7 +15,7 @@ from django.http import HttpRequest
 from django_graphile_worker import registry
 from django_graphile_worker.admin.pages import PageAdmin
 from django_graphile_worker.models import Schedule
-from django_graphile_worker.task_permissions import schedule_codename
+from django_graphile_worker.registry import schedule_codename
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

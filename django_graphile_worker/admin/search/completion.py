@@ -13,11 +13,11 @@ from django_graphile_worker.admin.databases import Session
 from django_graphile_worker.admin.search.conditions import descriptions
 from django_graphile_worker.admin.search.name_lookup import DatabaseNames
 from django_graphile_worker.admin.search.search_query import LONGEST_QUERY, SearchTerm
+from django_graphile_worker.registry import label_of
 from django_graphile_worker.sql.inspection import lock_holders
 from django_graphile_worker.sql.inspection.job_search.counts import Count, count_list, count_states
 from django_graphile_worker.sql.inspection.job_search.criteria import STATES, Criteria, State, like_pattern
 from django_graphile_worker.sql.inspection.known_names import matching
-from django_graphile_worker.task_labels import label_of
 
 MOST = 8
 # Of each kind of names, if no condition is typed.

@@ -10,12 +10,12 @@ from functools import cached_property
 
 from django_graphile_worker.admin.databases import Session
 from django_graphile_worker.redaction import redact_text
+from django_graphile_worker.registry import label_of
 from django_graphile_worker.sql.inspection import names
 from django_graphile_worker.sql.inspection.job_search.criteria import Subquery, like_pattern
 from django_graphile_worker.sql.inspection.known_names import matching
 from django_graphile_worker.sql.inspection.known_names.matching import Look
 from django_graphile_worker.sql.inspection.known_names.visible import VisibleNames, visible_names
-from django_graphile_worker.task_labels import label_of
 
 NO_LOOK = Look((), True)
 

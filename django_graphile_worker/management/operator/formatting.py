@@ -11,12 +11,12 @@ from django.core.management.color import Style
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.management.operator import times
 from django_graphile_worker.management.operator.tables import Cell
+from django_graphile_worker.registry import label_of
 from django_graphile_worker.sql.codecs import flags_from
 from django_graphile_worker.sql.inspection.job_detail import JobDetail
 from django_graphile_worker.sql.inspection.job_search.counts import Count
 from django_graphile_worker.sql.inspection.job_search.criteria import State
 from django_graphile_worker.sql.inspection.job_search.search import JobRow
-from django_graphile_worker.task_labels import label_of
 from django_graphile_worker.text import shown
 
 

@@ -12,9 +12,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from django_graphile_worker.registry import Task
+from django_graphile_worker.registry import Task, is_path, split_identifier
 from django_graphile_worker.sql import tasks as task_names
-from django_graphile_worker.task_labels import is_path, split_identifier
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.task_selection import FindTask
 

@@ -14,7 +14,7 @@ from django_graphile_worker.backend.runnable import RunnableTask
 from django_graphile_worker.exceptions import PayloadError
 from django_graphile_worker.limits import keys_of
 from django_graphile_worker.models import Job, Schedule
-from django_graphile_worker.task_labels import identifier_for
+from django_graphile_worker.registry import identifier_for
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

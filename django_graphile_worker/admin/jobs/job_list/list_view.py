@@ -31,11 +31,11 @@ from django_graphile_worker.admin.saved_views.saved_views import visible_views
 from django_graphile_worker.admin.search.conditions import examples
 from django_graphile_worker.admin.search.job_search import SearchQuery
 from django_graphile_worker.admin.search.search_query import SearchTerm, join_terms
+from django_graphile_worker.registry import DEFAULT_LABEL, label_of
 from django_graphile_worker.sql.inspection import payload_texts
 from django_graphile_worker.sql.inspection.job_search import search
 from django_graphile_worker.sql.inspection.job_search.counts import Count, count_states
 from django_graphile_worker.sql.inspection.job_search.criteria import Criteria, State
-from django_graphile_worker.task_labels import DEFAULT_LABEL, label_of
 
 # A tab shows "1,000+" for more jobs.
 MOST_COUNTED = 1_000

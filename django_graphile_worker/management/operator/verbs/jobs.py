@@ -15,10 +15,10 @@ from django_graphile_worker.management.operator.formatting import job_row_as_dic
 from django_graphile_worker.management.operator.known_names import chosen_criteria
 from django_graphile_worker.management.operator.tables import Cell, Column
 from django_graphile_worker.management.operator.verb import Options, Verb
+from django_graphile_worker.registry import DEFAULT_LABEL, label_of, split_identifier
 from django_graphile_worker.sql.inspection.job_search import search
 from django_graphile_worker.sql.inspection.job_search.criteria import STATES, State
 from django_graphile_worker.sql.inspection.job_search.search import JobRow
-from django_graphile_worker.task_labels import DEFAULT_LABEL, label_of, split_identifier
 
 DEFAULT_LIMIT = 50
 # On a terminal with at least this many columns, a time is shown as a date and relative to now.

@@ -15,11 +15,11 @@ from django_graphile_worker.management.operator.formatting import job_row_as_dic
 from django_graphile_worker.management.operator.tables import Cell
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.payloads import decode_leniently
+from django_graphile_worker.registry import DEFAULT_LABEL, label_of, split_identifier
 from django_graphile_worker.run_flags import schedule_in, without_run_flags
 from django_graphile_worker.sql.codecs import flags_from
 from django_graphile_worker.sql.inspection.job_detail import JobDetail, job_detail
 from django_graphile_worker.sql.inspection.job_search.criteria import State
-from django_graphile_worker.task_labels import DEFAULT_LABEL, label_of, split_identifier
 from django_graphile_worker.text import escaped
 
 

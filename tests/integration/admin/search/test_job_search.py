@@ -21,12 +21,12 @@ from django_graphile_worker.admin.search.job_search import parse_search
 from django_graphile_worker.admin.search.name_lookup import DatabaseNames
 from django_graphile_worker.admin.search.search_criteria import ANY_OF, number_range
 from django_graphile_worker.admin.search.search_query import SearchTerm
+from django_graphile_worker.registry import label_of
 from django_graphile_worker.sql.inspection.job_search import search
 from django_graphile_worker.sql.inspection.job_search.counts import count_list, count_states
 from django_graphile_worker.sql.inspection.job_search.criteria import STATES, Criteria, State
 from django_graphile_worker.sql.job_actions import collecting, stored_actions
 from django_graphile_worker.sql.schema import statement
-from django_graphile_worker.task_labels import label_of
 from tests.support.factories import make_job, minutes_ago
 from tests.support.limits import make_key, park_job
 
