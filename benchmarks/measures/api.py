@@ -27,7 +27,7 @@ from benchmarks import results  # noqa: E402
 from benchmarks.results import Metric, Table  # noqa: E402
 from benchmarks.session import Session  # noqa: E402
 from django_graphile_worker import JobSpec, add_job, add_jobs, conf  # noqa: E402
-from django_graphile_worker.sql.schema import table  # noqa: E402
+from django_graphile_worker.sql.statements import table  # noqa: E402
 from testproject import databases  # noqa: E402
 
 PAYLOAD = {"to": "a@example.com", "order": 4711, "lines": [1, 2, 3]}

@@ -15,9 +15,9 @@ from django_graphile_worker.jobs import Job
 from django_graphile_worker.registry import tasks
 from django_graphile_worker.routing import Place, place_of, queue_connection
 from django_graphile_worker.sql import row_security
-from django_graphile_worker.sql.cursor import Cursor
 from django_graphile_worker.sql.errors import not_permitted, translated
 from django_graphile_worker.sql.result_keeping import ResultKeeping, keeping
+from django_graphile_worker.sql.statements import Cursor
 
 
 class QueueConnection(NamedTuple):

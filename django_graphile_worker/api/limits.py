@@ -13,7 +13,6 @@ from django_graphile_worker.exceptions import InvalidJobError
 from django_graphile_worker.limits import LimitDefinition, LimitNumbers, definitions
 from django_graphile_worker.registry import tasks
 from django_graphile_worker.routing import Place, place_of
-from django_graphile_worker.sql.cursor import Cursor
 from django_graphile_worker.sql.limits import (
     LimitOverride,
     delete_override,
@@ -21,6 +20,7 @@ from django_graphile_worker.sql.limits import (
     reopen_limit,
     store_override,
 )
+from django_graphile_worker.sql.statements import Cursor
 from django_graphile_worker.suggestions import did_you_mean
 
 

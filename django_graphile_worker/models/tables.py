@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy as _
 from django_graphile_worker import conf
 from django_graphile_worker.exceptions import ReadOnlyModelError
 from django_graphile_worker.payloads import decode_leniently
-from django_graphile_worker.sql import schema
+from django_graphile_worker.sql import statements
 from django_graphile_worker.sql.codecs import as_text, within_python_years
 from django_graphile_worker.sql.workers import worker_of_column
 
@@ -74,7 +74,7 @@ class _InWorkers(_OfWorker, models.lookups.In):
 
 def table(name: str) -> str:
     """Return the db_table of a table in the worker schema; migrations call it too."""
-    return schema.table(name, conf.schema_of_models())
+    return statements.table(name, conf.schema_of_models())
 
 
 class ReadOnlyQuerySet(models.QuerySet[Any]):

@@ -10,7 +10,7 @@ Jobs:         ``adding``, ``jobs``, ``parked_jobs``, ``progress``, ``tasks`` (ta
 Their end:    ``results``, ``history``, ``result_keeping`` (what is kept)
 Workers:      ``workers``, ``control`` (what is asked of them), ``pauses``, ``events``
 The database: ``session``, ``row_security``, ``grants``, ``migrations_ledger``, ``errors``
-Statements:   ``schema``, ``search_path``, ``codecs``, ``conditions``, ``function_calls``, ``cursor`` (a type)
+Statements:   ``statements``, ``codecs``, ``conditions``, ``function_calls``
 Other code:   ``simulation`` (tests of projects), ``celery_beat`` (tables of django-celery-beat)
 
 Subjects of several modules have folders. ``statistics`` has the counts of runs and the samples of the backlog, ``cron``
@@ -19,12 +19,12 @@ reads the jobs for the admin and the commands, ``install`` makes the schema, ``d
 run.
 
 To add a statement: write the text with ``:SCHEMA`` for the schema, a tag comment such as ``/* gw:claim */`` at its
-beginning, and a type for each parameter; send it through ``schema.statement``, which makes it safe under any
-search_path (``search_path`` explains why). The function takes the caller's cursor and the name of the schema, opens no
+beginning, and a type for each parameter; send it through ``statements.statement``, which makes it safe under any
+search_path. The function takes the caller's cursor and the name of the schema, opens no
 transaction and commits nothing. A condition that several statements share belongs in ``conditions``, the conversion of
 a value in ``codecs``. A statement that ends a claim names the claim: the job's id and the whole ``locked_by``.
 
-Imports ``jobs``, ``payloads``, ``crontab``, ``exceptions`` and ``frozen``; nothing of the API, the worker or the admin.
+Imports ``jobs``, ``payloads``, ``crontab`` and ``exceptions``; nothing of the API, the worker or the admin.
 """
 
 from __future__ import annotations

@@ -26,10 +26,10 @@ from django_graphile_worker.sql.codecs import within_python_years as readable
 from django_graphile_worker.sql.function_calls import MOMENT, call_statements, moment
 from django_graphile_worker.sql.jobs import JOB_COLUMNS, get_jobs, job_from, jobs_from
 from django_graphile_worker.sql.parked_jobs import is_infinite, with_true_times
-from django_graphile_worker.sql.schema import statement
+from django_graphile_worker.sql.statements import statement
 
 if TYPE_CHECKING:
-    from django_graphile_worker.sql.cursor import Cursor, Row
+    from django_graphile_worker.sql.statements import Cursor, Row
 
 # A spec, and its payload as JSON text.
 Entry = tuple[JobSpec, str]

@@ -7,17 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from django_graphile_worker.frozen import Frozen
+from django_graphile_worker.jobs import Job
 from django_graphile_worker.sql.jobs import JOB_COLUMNS, jobs_from
+from django_graphile_worker.sql.releases import HeldJob
 from django_graphile_worker.sql.result_keeping import KEEPING, NOTHING_KEPT, ResultKeeping
-from django_graphile_worker.sql.schema import statement
-
-if TYPE_CHECKING:
-    from django_graphile_worker.jobs import Job
-    from django_graphile_worker.sql.cursor import Cursor, Row
-    from django_graphile_worker.sql.releases import HeldJob
+from django_graphile_worker.sql.statements import Cursor, Row, statement
 
 # What a call made of a job, as _private_cancel_jobs says it.
 REMOVED, STOPPING, UNSTOPPABLE, ENDED, UNKNOWN = FATES = ("removed", "stopping", "unstoppable", "ended", "unknown")

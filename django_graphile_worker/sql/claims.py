@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.sql.codecs import flags_from, int_array, time_reader
-from django_graphile_worker.sql.schema import statement
+from django_graphile_worker.sql.statements import statement
 from django_graphile_worker.sql.workers import worker_of
 
 # The columns in the order of the fields of Claim, with the summary where a claim has its token.

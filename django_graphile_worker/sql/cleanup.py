@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.sql.conditions import IS_PERMANENTLY_FAILED
-from django_graphile_worker.sql.schema import statement
-
-if TYPE_CHECKING:
-    from django_graphile_worker.sql.cursor import Cursor
+from django_graphile_worker.sql.statements import Cursor, statement
 
 # How many failed jobs one statement deletes.
 MOST_DELETED = 10_000

@@ -11,15 +11,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.conf import settings
 from django.core.signals import setting_changed
 from django.dispatch import receiver
 from django.utils import timezone
 
-if TYPE_CHECKING:
-    from django_graphile_worker.jobs import Job
+from django_graphile_worker.jobs import Job
 
 FIRST = "timestamptz '0001-01-02 00:00:00+00'"
 LAST = "timestamptz '9999-12-30 23:59:59.999999+00'"

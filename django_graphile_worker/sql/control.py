@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.sql.codecs import int_array, text_array
-from django_graphile_worker.sql.schema import statement
+from django_graphile_worker.sql.statements import statement
 
 # The channel that workers listen to. The payload is the name of the schema.
 CONTROL_CHANNEL = "jobs:control"

@@ -8,17 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from datetime import datetime
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django_graphile_worker.frozen import Frozen
-from django_graphile_worker.sql.schema import statement
+from django_graphile_worker.sql.statements import Cursor, statement
 from django_graphile_worker.text import storable_text
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from django_graphile_worker.sql.cursor import Cursor
 
 INFORMATION, WARNING, ERROR = 1, 2, 3
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django_graphile_worker.sql.claims import Claim, in_order
 from django_graphile_worker.sql.codecs import text_array
-from django_graphile_worker.sql.schema import statement
+from django_graphile_worker.sql.statements import statement
 
 if TYPE_CHECKING:
     from typing import Protocol

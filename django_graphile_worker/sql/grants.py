@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from types import MappingProxyType
 
-from django_graphile_worker.sql.schema import ddl, literal, quoted
+from django_graphile_worker.sql.statements import ddl, literal, quoted
 
 # The files of ddl by the purpose of the role.
 FILES = MappingProxyType(

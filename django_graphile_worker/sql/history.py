@@ -10,7 +10,7 @@ from datetime import datetime
 from enum import IntEnum
 from typing import Any
 
-from django_graphile_worker.sql.schema import statement
+from django_graphile_worker.sql.statements import statement
 
 # Partitions are made for today and this many days ahead: if no worker can make them for a day, nothing is missed.
 DAYS_AHEAD = 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.payloads import decode_leniently
@@ -13,11 +12,8 @@ from django_graphile_worker.sql.function_calls import recorded_call_statements
 from django_graphile_worker.sql.history import HistoryOutcome
 from django_graphile_worker.sql.parked_jobs import with_true_times
 from django_graphile_worker.sql.result_keeping import NOTHING_KEPT, ResultKeeping
-from django_graphile_worker.sql.schema import statement
+from django_graphile_worker.sql.statements import Cursor, Row, statement
 from django_graphile_worker.sql.workers import worker_of
-
-if TYPE_CHECKING:
-    from django_graphile_worker.sql.cursor import Cursor, Row
 
 JOB_COLUMNS = f"""
     job.id, job.task_id, job.job_queue_id, job.payload::text, job.priority, {readable("job.run_at")},

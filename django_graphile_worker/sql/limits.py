@@ -13,17 +13,14 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from django_graphile_worker.expiry import expiry_in
 from django_graphile_worker.limits import LimitDefinition, LimitNumbers, Rate
 from django_graphile_worker.sql.claims import Claim, claims_of_rows
 from django_graphile_worker.sql.codecs import boolean_array, int_array, nullable_array, nullable_text_array, text_array
-from django_graphile_worker.sql.schema import statement
+from django_graphile_worker.sql.statements import Cursor, statement
 from django_graphile_worker.sql.workers import wake_workers
-
-if TYPE_CHECKING:
-    from django_graphile_worker.sql.cursor import Cursor
 
 # The numbers of all limits, made by `parameters_of`.
 PARAMETERS = """%(limit_names)s::text[], %(concurrencies)s::int[], %(rate_counts)s::int[],

@@ -9,14 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import MAXYEAR, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from django_graphile_worker.jobs import Job
 from django_graphile_worker.sql.codecs import within_python_years as readable
-from django_graphile_worker.sql.schema import statement
-
-if TYPE_CHECKING:
-    from django_graphile_worker.jobs import Job
-    from django_graphile_worker.sql.cursor import Cursor
+from django_graphile_worker.sql.statements import Cursor, statement
 
 # For statements that call a row of the table of jobs "job".
 JOIN_PARKED = """left join :SCHEMA._private_limited_jobs as parked

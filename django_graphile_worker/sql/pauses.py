@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from django_graphile_worker.pause_type import Pause, PauseKind
 from django_graphile_worker.sql.codecs import within_python_years as readable
 from django_graphile_worker.sql.function_calls import MOMENT, moment
-from django_graphile_worker.sql.schema import statement
-
-if TYPE_CHECKING:
-    from django_graphile_worker.sql.cursor import Cursor
+from django_graphile_worker.sql.statements import Cursor, statement
 
 
 def _event(event: str, kind: str, name: str, by: str) -> str:

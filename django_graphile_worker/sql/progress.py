@@ -8,13 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from django_graphile_worker.sql.codecs import int_array, text_array
-from django_graphile_worker.sql.schema import statement
-
-if TYPE_CHECKING:
-    from django_graphile_worker.sql.cursor import Cursor
+from django_graphile_worker.sql.statements import Cursor, statement
 
 # Rows that one call of forget_ended() looks at.
 ROWS_PER_STEP = 2_000

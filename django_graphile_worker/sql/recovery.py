@@ -16,7 +16,7 @@ from django_graphile_worker.sql.cancellations import CancelledJob, end_claims_of
 from django_graphile_worker.sql.codecs import with_naive_times, within_python_years
 from django_graphile_worker.sql.jobs import JOB_COLUMNS, jobs_from
 from django_graphile_worker.sql.result_keeping import KEEPING, NOTHING_KEPT, ResultKeeping
-from django_graphile_worker.sql.schema import statement
+from django_graphile_worker.sql.statements import statement
 from django_graphile_worker.sql.workers import is_lease_over
 
 # After this many seconds the lock of a worker that is not registered is stale, as in graphile-worker itself.

@@ -28,7 +28,7 @@ from django_graphile_worker.sql.codecs import (
     text_array,
 )
 from django_graphile_worker.sql.result_keeping import KEEPING, NOTHING_KEPT, ResultKeeping
-from django_graphile_worker.sql.schema import statement
+from django_graphile_worker.sql.statements import statement
 from django_graphile_worker.sql.workers import locked_by_worker
 
 COMPLETE_JOBS = """/* gw:complete */

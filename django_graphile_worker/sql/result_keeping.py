@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from django_graphile_worker.conf import Settings
 from django_graphile_worker.frozen import Frozen
-
-if TYPE_CHECKING:
-    from django_graphile_worker.conf import Settings
-    from django_graphile_worker.registry import Task
+from django_graphile_worker.registry import Task
 
 
 class ResultKeeping(Frozen):

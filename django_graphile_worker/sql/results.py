@@ -11,17 +11,14 @@ import json
 from collections.abc import Sequence
 from datetime import datetime
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from django_graphile_worker.payloads import decode_leniently
 from django_graphile_worker.sql.codecs import int_array
 from django_graphile_worker.sql.codecs import within_python_years as readable
 from django_graphile_worker.sql.result_keeping import CANCELLED, OPERATOR_ERROR
-from django_graphile_worker.sql.schema import statement
+from django_graphile_worker.sql.statements import Cursor, statement
 from django_graphile_worker.sql.workers import worker_of
-
-if TYPE_CHECKING:
-    from django_graphile_worker.sql.cursor import Cursor
 
 
 class ResultStatus(IntEnum):

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from django_graphile_worker.sql.schema import statement
-from django_graphile_worker.sql.search_path import qualified
-
-if TYPE_CHECKING:
-    from django_graphile_worker.sql.cursor import Cursor
+from django_graphile_worker.sql.statements import Cursor, qualified, statement
 
 # Row-level security is on for these tables, and there are no policies unless an owner created some. To a role that is
 # not exempt and that no policy allows to read, the tables look empty, which is worse than an error.

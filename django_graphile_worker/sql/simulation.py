@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.sql.jobs import JOB_COLUMNS, jobs_from
-from django_graphile_worker.sql.schema import statement
-
-if TYPE_CHECKING:
-    from django_graphile_worker.sql.cursor import Cursor
+from django_graphile_worker.sql.statements import Cursor, statement
 
 ALL_JOBS = f"/* gw:all_jobs */ select {JOB_COLUMNS} from :SCHEMA._private_jobs as job order by job.id"
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from django_graphile_worker.sql.codecs import text_array
-from django_graphile_worker.sql.schema import statement
+from django_graphile_worker.sql.statements import statement
 
 # In the order of names, so that two workers that start together cannot deadlock. Only missing names, so that no value
 # of the sequence is used up.

@@ -27,14 +27,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from django_graphile_worker.sql.codecs import int_array
-from django_graphile_worker.sql.schema import statement
-from django_graphile_worker.sql.search_path import qualified
-
-if TYPE_CHECKING:
-    from django_graphile_worker.sql.cursor import Cursor
+from django_graphile_worker.sql.statements import Cursor, qualified, statement
 
 # How many names one search finds, and how many are deleted while the lock is held.
 MAX_FOUND = 100_000

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from django_graphile_worker.sql.schema import quoted, statement
+from django_graphile_worker.sql.statements import quoted, statement
 
 # The id of every worker of this package begins with this prefix. So a claim that commits after its worker was removed
 # from the register is still recognised as the claim of a dead worker.

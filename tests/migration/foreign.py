@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django_graphile_worker.sql.schema import ddl
+from django_graphile_worker.sql.statements import ddl
 from tests.support.worker_sql import WorkerSql
 
 FUNCTIONS = """

@@ -14,7 +14,7 @@ from django.db.utils import OperationalError
 
 from django_graphile_worker.operations.repair import repair
 from django_graphile_worker.sql.install import indexes
-from django_graphile_worker.sql.schema import ddl
+from django_graphile_worker.sql.statements import ddl
 from tests.migration.conftest import Site
 from tests.migration.foreign import make_foreign_schema
 from tests.support.worker_sql import WorkerSql

@@ -18,10 +18,10 @@ from django_graphile_worker import conf
 from django_graphile_worker.api.connection import open_queue
 from django_graphile_worker.management.operator import tables, times
 from django_graphile_worker.routing import place_of
-from django_graphile_worker.sql.cursor import Cursor
 from django_graphile_worker.sql.errors import sqlstate
 from django_graphile_worker.sql.inspection import limits
 from django_graphile_worker.sql.schedules import from_code
+from django_graphile_worker.sql.statements import Cursor
 from django_graphile_worker.text import escaped
 
 QUERY_CANCELED = "57014"

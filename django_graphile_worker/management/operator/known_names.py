@@ -10,10 +10,10 @@ from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.verb import Options
 from django_graphile_worker.management.operator.worker_states import tasks_of
 from django_graphile_worker.registry import label_of
-from django_graphile_worker.sql.cursor import Cursor
 from django_graphile_worker.sql.inspection import names
 from django_graphile_worker.sql.inspection.job_search.criteria import Criteria, State
 from django_graphile_worker.sql.inspection.lock_holders import holders
+from django_graphile_worker.sql.statements import Cursor
 
 
 def chosen_criteria(cursor: Cursor, console: Console, options: Options, *, schema: str) -> Criteria | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from django_graphile_worker.sql.schema import literal, quoted
+from django_graphile_worker.sql.statements import literal, quoted
 
 
 def add_job_call(

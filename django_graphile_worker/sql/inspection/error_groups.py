@@ -10,7 +10,7 @@ from django_graphile_worker.sql.conditions import HAS_FAILED
 from django_graphile_worker.sql.inspection.job_search import search
 from django_graphile_worker.sql.inspection.job_search.criteria import Criteria, State, Subquery
 from django_graphile_worker.sql.inspection.job_search.orders import order_of
-from django_graphile_worker.sql.schema import statement
+from django_graphile_worker.sql.statements import statement
 
 MOST_GROUPS = 100
 # How many jobs are counted in all groups together; the fewer groups there are, the higher each group is counted.

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.sql.codecs import json_object, text_array
 from django_graphile_worker.sql.codecs import within_python_years as readable
-from django_graphile_worker.sql.schema import statement
+from django_graphile_worker.sql.statements import statement
 
 # Alarms are read from at most this many events.
 MOST_ALARMING = 500

@@ -9,7 +9,7 @@ from django_graphile_worker.sql.codecs import within_python_years as readable
 from django_graphile_worker.sql.conditions import IS_LOCKED
 from django_graphile_worker.sql.inspection.job_search.criteria import Subquery
 from django_graphile_worker.sql.inspection.lock_holders import MOST_LOCKS
-from django_graphile_worker.sql.schema import statement
+from django_graphile_worker.sql.statements import statement
 
 # The names and the progress are read only for the jobs that are shown.
 HELD_JOBS = f"""/* gw:held-jobs */

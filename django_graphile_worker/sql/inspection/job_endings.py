@@ -8,7 +8,7 @@ from typing import Any
 from django_graphile_worker.sql.history import HistoryOutcome
 from django_graphile_worker.sql.inspection.history_search import past_attempts
 from django_graphile_worker.sql.inspection.history_search.past_attempts import PastAttempt
-from django_graphile_worker.sql.schema import statement
+from django_graphile_worker.sql.statements import statement
 
 # A role that may only read tables may not read the sequence.
 LAST_ID = """/* gw:last-job-id */

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.sql.codecs import within_python_years as readable
-from django_graphile_worker.sql.schema import statement
+from django_graphile_worker.sql.statements import statement
 
 # How many of the lanes and jobs that wait for a key, and of the jobs that run, are looked at.
 MOST_LANES = 200

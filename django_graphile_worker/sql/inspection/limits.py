@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from django_graphile_worker.sql.search_path import qualified
+from django_graphile_worker.sql.statements import qualified
 
 # The date style is fixed because page tokens hold times as text. The planner's settings are fixed because its
 # statistics are outdated right after thousands of jobs were added. Each range is selected in an order that only its own

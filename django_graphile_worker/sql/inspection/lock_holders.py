@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from django_graphile_worker.sql.codecs import json_object
 from django_graphile_worker.sql.codecs import within_python_years as readable
-from django_graphile_worker.sql.schema import statement
+from django_graphile_worker.sql.statements import statement
 from django_graphile_worker.sql.workers import RUST_TIMEOUT, is_lease_over, locked_by_worker
 
 MOST_WORKERS = 500

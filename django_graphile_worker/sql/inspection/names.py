@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from django_graphile_worker.sql.schema import statement
+from django_graphile_worker.sql.statements import statement
 
 MOST_NAMES = 2_000
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from django_graphile_worker.sql.conditions import IS_LOCKED
 from django_graphile_worker.sql.inspection.lock_holders import MOST_LOCKS
-from django_graphile_worker.sql.schema import statement
+from django_graphile_worker.sql.statements import statement
 from django_graphile_worker.sql.workers import WORKER_PREFIX
 
 # Node's worker leaves its name in the jobs that it holds. While it waits, its session shows the text of its LISTEN,

@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 
 from django_graphile_worker.sql.conditions import IS_DUE, IS_PERMANENTLY_FAILED, IS_RETRYING
 from django_graphile_worker.sql.inspection.job_search.level_walks import MOST_LEVELS, MOST_TASKS, PARTS
-from django_graphile_worker.sql.schema import statement
-from django_graphile_worker.sql.search_path import qualified
+from django_graphile_worker.sql.statements import qualified, statement
 
 # How many jobs of each kind are counted for each task.
 MOST_COUNTED = 200

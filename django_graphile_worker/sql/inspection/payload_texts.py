@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from django_graphile_worker.sql.schema import statement
+from django_graphile_worker.sql.statements import statement
 
 # To cut a payload, PostgreSQL reads it whole. So a payload whose stored value has more bytes than this is not read at
 # all. A compressed value may be ninety times as long as what is stored.

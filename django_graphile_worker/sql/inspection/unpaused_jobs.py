@@ -12,7 +12,7 @@ from django_graphile_worker.sql.inspection.job_search.counts import OldestReady
 from django_graphile_worker.sql.inspection.job_search.criteria import Criteria, State
 from django_graphile_worker.sql.inspection.job_search.index_walks import walk
 from django_graphile_worker.sql.inspection.job_search.level_walks import PARTS
-from django_graphile_worker.sql.schema import statement
+from django_graphile_worker.sql.statements import statement
 
 # No index passes over the jobs of a paused queue or flag. So many jobs of a task and priority are examined at most: a
 # job behind more paused jobs than that is not found.

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from django_graphile_worker.sql.conditions import IS_ALIVE
 from django_graphile_worker.sql.inspection.job_search.level_walks import PARTS
-from django_graphile_worker.sql.schema import statement
+from django_graphile_worker.sql.statements import statement
 
 MOST_NAMED = 20
 # For each task, one job is looked up in an index. The limit keeps that fast if a program has filled the table with

@@ -7,15 +7,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from django_graphile_worker.exceptions import SchemaError
 from django_graphile_worker.sql.row_security import hidden_tables
-from django_graphile_worker.sql.schema import statement
-from django_graphile_worker.sql.search_path import qualified
-
-if TYPE_CHECKING:
-    from django_graphile_worker.sql.cursor import Cursor
+from django_graphile_worker.sql.statements import Cursor, qualified, statement
 
 # The public functions, and the names and types of their arguments.
 FUNCTIONS = MappingProxyType(

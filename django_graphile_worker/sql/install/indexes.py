@@ -11,14 +11,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from django_graphile_worker.sql.schema import ddl, quoted, statement
-from django_graphile_worker.sql.search_path import qualified
-
-if TYPE_CHECKING:
-    from django_graphile_worker.sql.cursor import Cursor
-    from django_graphile_worker.sql.install.catalog import Execute
+from django_graphile_worker.sql.install.catalog import Execute
+from django_graphile_worker.sql.statements import Cursor, ddl, qualified, quoted, statement
 
 # The size in bytes from which a table is large. An index of a smaller table takes tens of milliseconds.
 LARGE = 16 * 1024 * 1024

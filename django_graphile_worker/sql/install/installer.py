@@ -9,20 +9,14 @@ import re
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import Any
 
 from django_graphile_worker.exceptions import SchemaError
 from django_graphile_worker.sql.install import catalog
 from django_graphile_worker.sql.install.catalog import Execute, Function, Ledger, Part
 from django_graphile_worker.sql.migrations_ledger import LEDGER, error_of
-from django_graphile_worker.sql.schema import ddl, quoted, statement
-from django_graphile_worker.sql.search_path import qualified
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from django_graphile_worker.sql.cursor import Cursor
-
+from django_graphile_worker.sql.statements import Cursor, ddl, qualified, quoted, statement
 
 # The oldest major version of PostgreSQL on which the functions of this package run.
 OLDEST_POSTGRESQL = 15

@@ -31,8 +31,7 @@ from django_graphile_worker.sql.result_keeping import (
     RECORD_OPERATOR,
     ResultKeeping,
 )
-from django_graphile_worker.sql.schema import statement
-from django_graphile_worker.sql.search_path import qualified
+from django_graphile_worker.sql.statements import qualified, statement
 
 # How many ids a step names.
 MOST_NAMED = 1_000

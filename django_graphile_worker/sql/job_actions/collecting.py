@@ -17,8 +17,7 @@ from django_graphile_worker.sql.inspection.job_search.criteria import STATES, Cr
 from django_graphile_worker.sql.inspection.job_search.level_walks import LIMITS
 from django_graphile_worker.sql.inspection.job_search.orders import order_of
 from django_graphile_worker.sql.job_actions.stored_actions import Owner
-from django_graphile_worker.sql.schema import statement
-from django_graphile_worker.sql.search_path import qualified
+from django_graphile_worker.sql.statements import qualified, statement
 
 # How many jobs a step changes.
 STEP = 10_000

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from django_graphile_worker.sql.schema import statement
+from django_graphile_worker.sql.statements import statement
 
 OWN = "where id = %(action_id)s::pg_catalog.uuid and action = %(action)s::text and made_by = %(made_by)s::text"
 STEPS = ":SCHEMA._private_action_steps where action_id = %(action_id)s::pg_catalog.uuid"

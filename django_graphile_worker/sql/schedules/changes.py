@@ -6,8 +6,7 @@ import json
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from django_graphile_worker.sql.schema import statement
-from django_graphile_worker.sql.search_path import qualified
+from django_graphile_worker.sql.statements import qualified, statement
 
 # The end of a pause that has no end: the last time of the year 9999 that any time zone has.
 FOREVER = datetime(9999, 12, 30, 23, 59, 59, 999999, tzinfo=UTC)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from django_graphile_worker.schedules.times import MOMENT, Definition, Former
 from django_graphile_worker.sql.codecs import int_array, microseconds_of, moment_of, text_array
 from django_graphile_worker.sql.conditions import IS_PERMANENTLY_FAILED
-from django_graphile_worker.sql.schema import statement
+from django_graphile_worker.sql.statements import statement
 
 # How late a schedule is before workers that do not know its task move it on.
 LEFT_TO_OTHERS = timedelta(minutes=1)

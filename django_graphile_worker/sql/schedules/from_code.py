@@ -21,8 +21,7 @@ from django_graphile_worker.crontab.items import flags_of_run
 from django_graphile_worker.sql.codecs import microseconds_of, moment_of, text_array, within_python_years
 from django_graphile_worker.sql.schedules.changes import set_now
 from django_graphile_worker.sql.schedules.firing import ADD_JOBS, BOUNDED_WAIT, DueSchedule, clock
-from django_graphile_worker.sql.schema import statement
-from django_graphile_worker.sql.search_path import qualified
+from django_graphile_worker.sql.statements import qualified, statement
 
 CLOCK = f"/* gw:cron:clock */ select {microseconds_of('coalesce(%(now)s::timestamptz, pg_catalog.clock_timestamp())')}"
 

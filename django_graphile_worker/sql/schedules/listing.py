@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from django_graphile_worker.sql.codecs import int_array, microseconds_of, moment_of, text_array
 from django_graphile_worker.sql.inspection.job_search.criteria import Subquery
 from django_graphile_worker.sql.results import ResultStatus
-from django_graphile_worker.sql.schema import statement
+from django_graphile_worker.sql.statements import statement
 
 # Ticks that were missed so many seconds ago, or later, are counted.
 MISSED_WITHIN = 24 * 3600

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from django_graphile_worker.run_flags import LONGEST_KEEP
 from django_graphile_worker.sql.codecs import int_array, time_reader
 from django_graphile_worker.sql.results import ResultStatus
-from django_graphile_worker.sql.schema import statement
+from django_graphile_worker.sql.statements import statement
 
 
 class RunOutcome(StrEnum):

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from django_graphile_worker.sql.codecs import within_python_years as readable
-from django_graphile_worker.sql.schema import statement
+from django_graphile_worker.sql.statements import statement
 
 # So many entries of an index are counted. What has more is estimated.
 MOST_COUNTED = 100_000

@@ -9,7 +9,7 @@ from datetime import datetime
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
-from django_graphile_worker.sql.schema import statement
+from django_graphile_worker.sql.statements import statement
 
 # The kinds of names that are counted. All jobs together have no name.
 ALL, TASK, QUEUE, WORKER = "all", "task", "queue", "worker"

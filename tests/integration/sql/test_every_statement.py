@@ -25,7 +25,7 @@ from django_graphile_worker.sql.inspection.job_search.criteria import Criteria
 from django_graphile_worker.sql.inspection.known_names import matching, visible
 from django_graphile_worker.sql.job_actions import bulk_steps
 from django_graphile_worker.sql.schedules import listing
-from django_graphile_worker.sql.schema import statement
+from django_graphile_worker.sql.statements import statement
 from django_graphile_worker.testing import clear_queue
 from tests.integration.test_planted_objects import QUERIES, VERBS, a_bit_of_everything
 from tests.support import admin_pages as pages

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from django_graphile_worker.sql.claims import group_by_token
-from django_graphile_worker.sql.schema import ddl
+from django_graphile_worker.sql.statements import ddl
 from tests.support.slot import make_claim
 
 

@@ -27,7 +27,7 @@ from django_graphile_worker.sql.inspection.history_search.criteria import (
 )
 from django_graphile_worker.sql.inspection.history_search.spans import find_beginning
 from django_graphile_worker.sql.inspection.job_search.search import PLACES
-from django_graphile_worker.sql.schema import statement
+from django_graphile_worker.sql.statements import statement
 
 # How many rows are read for a page, if there are conditions beside the index.
 MOST_EXAMINED = 5_000

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from django_graphile_worker.sql.schema import statement
+from django_graphile_worker.sql.statements import statement
 
 # Seconds.
 FIRST_SPAN = 1.0

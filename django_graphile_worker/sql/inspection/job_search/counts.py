@@ -15,7 +15,7 @@ from django_graphile_worker.sql.inspection.job_search.orders import Walk
 from django_graphile_worker.sql.inspection.job_search.priority_walk import walk_by_priority
 from django_graphile_worker.sql.inspection.job_search.segments import segments
 from django_graphile_worker.sql.inspection.job_search.walk_choice import is_narrowed
-from django_graphile_worker.sql.schema import statement
+from django_graphile_worker.sql.statements import statement
 
 # "5,000+" is as useful to a reader as the exact number.
 MOST_COUNTED = 5_000

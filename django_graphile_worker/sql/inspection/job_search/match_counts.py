@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from django_graphile_worker.sql.schema import statement
+from django_graphile_worker.sql.statements import statement
 
 ESTIMATE = "/* gw:estimate-matching */ explain (format json) select from :SCHEMA._private_jobs"
 

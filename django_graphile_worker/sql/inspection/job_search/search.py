@@ -19,7 +19,7 @@ from django_graphile_worker.sql.inspection.job_search.segmented_search import Fo
 from django_graphile_worker.sql.inspection.job_search.segments import segments
 from django_graphile_worker.sql.inspection.job_search.walk_choice import AVAILABLE
 from django_graphile_worker.sql.parked_jobs import JOIN_PARKED, TRUE_RUN_AT
-from django_graphile_worker.sql.schema import statement
+from django_graphile_worker.sql.statements import statement
 
 # How many rows a page reads if the criteria need the rows: from a single range of an index, or from each of many.
 MOST_EXAMINED = 5_000

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from django_graphile_worker.run_flags import without_run_flags
 from django_graphile_worker.sql.conditions import HAS_FAILED
 from django_graphile_worker.sql.inspection.job_search.walk_choice import MOST_QUEUES
-from django_graphile_worker.sql.schema import statement
+from django_graphile_worker.sql.statements import statement
 
 MOST_TASKS = 2_000
 # How many names of queues and how many job keys a look reads.

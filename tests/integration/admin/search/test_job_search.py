@@ -26,7 +26,7 @@ from django_graphile_worker.sql.inspection.job_search import search
 from django_graphile_worker.sql.inspection.job_search.counts import count_list, count_states
 from django_graphile_worker.sql.inspection.job_search.criteria import STATES, Criteria, State
 from django_graphile_worker.sql.job_actions import collecting, stored_actions
-from django_graphile_worker.sql.schema import statement
+from django_graphile_worker.sql.statements import statement
 from tests.support.factories import make_job, minutes_ago
 from tests.support.limits import make_key, park_job
 

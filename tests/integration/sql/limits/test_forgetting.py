@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from django_graphile_worker.sql.limits import FORGET_KEYS, FORGET_LANES, MAX_FORGOTTEN
-from django_graphile_worker.sql.schema import statement
+from django_graphile_worker.sql.statements import statement
 from tests.support.buffers import MeasuringCursor
 from tests.support.limited_jobs import LimitedJobs
 

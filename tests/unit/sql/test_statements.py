@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from psycopg import sql
 
-from django_graphile_worker.sql import schema
-from django_graphile_worker.sql.schema import ddl, statement, table
+from django_graphile_worker.sql import statements
+from django_graphile_worker.sql.statements import ddl, statement, table
 
 HOSTILE = ['x"; drop schema public; --', "it's", "back\\slash", "%s", ":SCHEMA", "ünïcode", "Mixed"]
 
@@ -17,8 +17,8 @@ def test_a_statement_gets_the_schema_as_an_identifier_and_as_a_string() -> None:
 def test_no_name_ends_its_quotes() -> None:
     # The settings refuse such names already; the quotes are the second defence.
     for name in HOSTILE:
-        assert schema.quoted(name) == sql.Identifier(name).as_string(None)
-        assert schema.literal(name) == sql.Literal(name).as_string(None)
+        assert statements.quoted(name) == sql.Identifier(name).as_string(None)
+        assert statements.literal(name) == sql.Literal(name).as_string(None)
         assert table("jobs", name) == sql.Identifier(name, "jobs").as_string(None)
 
 

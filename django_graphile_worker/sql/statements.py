@@ -1,4 +1,4 @@
-"""Safety from the session's search_path: statements call only PostgreSQL's own functions, types and operators.
+"""Prepares the texts of statements: ``statement`` names the worker schema in them, and makes them safe.
 
 Django's connections have the site's search_path, mostly ``"$user", public``. PostgreSQL searches pg_catalog before
 these schemas, but prefers a function in them that fits the arguments better: a role that may create objects in
@@ -14,6 +14,22 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from importlib.resources import files
+from typing import Any, Protocol
+
+Row = tuple[Any, ...]
+
+
+class Cursor(Protocol):
+    """The methods that the cursors of Django and of psycopg have in common."""
+
+    def execute(self, statement: Any, parameters: Any = None, /) -> Any: ...
+    def fetchone(self) -> Any: ...
+    def fetchall(self) -> list[Any]: ...
+
+    @property
+    def rowcount(self) -> int: ...
+
 
 _FUNCTIONS = """
     array_agg array_length array_position bool_and bool_or btrim cardinality clock_timestamp concat concat_ws count
@@ -71,3 +87,39 @@ def _has_several_arguments(text: str, start: int) -> bool:
         if depth == 1 and character == ",":
             return True
     return False
+
+
+def quoted(name: str) -> str:
+    """Return the name as a quoted identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(text: str) -> str:
+    """Return the text as a string constant that means the same under every server setting."""
+    escaped = text.replace("'", "''")
+    if "\\" in escaped:
+        return " E'" + escaped.replace("\\", "\\\\") + "'"
+    return "'" + escaped + "'"
+
+
+def table(name: str, schema: str) -> str:
+    """Return a model's db_table: Django does not quote a name that is already quoted."""
+    return f"{quoted(schema)}.{quoted(name)}"
+
+
+@lru_cache(maxsize=512)
+def statement(text: str, schema: str) -> str:
+    """Return the statement with the schema in it, safe under any search_path."""
+    return with_schema(qualified(text), schema)
+
+
+def with_schema(text: str, schema: str) -> str:
+    """Return the text with the schema in it: for :SCHEMA as an identifier, for :'SCHEMA' as a string."""
+    return text.replace(":'SCHEMA'", literal(schema)).replace(":SCHEMA", quoted(schema))
+
+
+@lru_cache(maxsize=64)
+def ddl(filename: str, schema: str) -> str:
+    """Return the text of a file of sql/ddl with the schema in it."""
+    text = files(__package__).joinpath("ddl", filename).read_text(encoding="utf-8")
+    return with_schema(text, schema)
