@@ -17,9 +17,9 @@ from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError,
 from django_graphile_worker.expiry import Expires, valid_expires
 from django_graphile_worker.job_options import JobKeyModeOption, Unique, valid_unique
 from django_graphile_worker.jobs import JobDefaults
+from django_graphile_worker.limits import task_limits
 from django_graphile_worker.registry import (
     Exceptions,
-    task_limits,
     valid_exceptions,
     valid_keep_result,
     valid_schedulable,
