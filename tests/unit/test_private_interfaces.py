@@ -7,7 +7,6 @@ database is in tests/integration, those of the parts of the worker are in tests/
 
 from __future__ import annotations
 
-import argparse
 import atexit
 import subprocess
 import sys
@@ -33,30 +32,6 @@ def test_atexit__runs_the_exit_functions_when_asked() -> None:
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (ended.stdout.split("\n"), ended.returncode) == (["second", "first", "still here", ""], 3)
-
-
-class _SubParsers(argparse._SubParsersAction):  # type: ignore[type-arg]
-    asked = 0
-
-    def _get_subactions(self) -> Any:
-        self.asked += 1
-        return super()._get_subactions()
-
-
-def test_argparse__asks_for_the_parser_of_a_verb_and_for_the_lines_of_the_help() -> None:
-    """``_SubParsersAction`` has its parsers in ``_name_parser_map``; the help calls ``_get_subactions()``."""
-    parser = argparse.ArgumentParser()
-    action = parser.add_subparsers(action=_SubParsers, metavar="verb")
-    assert isinstance(action, _SubParsers)
-    action.add_parser("known", help="told in the help").set_defaults(found="known")
-    assert list(action._name_parser_map) == ["known"]
-    action.choices = ["known", "late"]  # type: ignore[assignment]
-    action._name_parser_map["late"] = argparse.ArgumentParser()
-    action._name_parser_map["late"].set_defaults(found="late")
-    assert parser.parse_args(["late"]).found == "late"
-    assert action.asked == 0
-    assert "told in the help" in parser.format_help()
-    assert action.asked > 0
 
 
 class _Command(BaseCommand):

@@ -6,13 +6,11 @@ import argparse
 import re
 import textwrap
 from collections.abc import Sequence
-from functools import partial
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
 from django.core.management.base import CommandParser, DjangoHelpFormatter
 
 from django_graphile_worker.management.operator.arguments import did_you_mean
-from django_graphile_worker.management.operator.lazy_parsers import LazyParsers
 from django_graphile_worker.management.operator.verb import Verb, VerbGroup
 
 
@@ -25,13 +23,12 @@ def add_verbs(
 ) -> None:
     """Add a parser for each verb. ``prefix`` is the name of the group, with a space, if the verbs belong to a group."""
     _suggest_verbs(parser, verbs)
-    added = parser.add_subparsers(action=LazyParsers, dest=dest, metavar="verb", required=is_required, title="verbs")
-    parsers = cast(LazyParsers, added)
+    parsers = parser.add_subparsers(dest=dest, metavar="verb", required=is_required, title="verbs")
     for verb in verbs:
-        parsers.add_later((verb.name, *verb.aliases), partial(_add_verb, parsers, verb, prefix))
+        _add_verb(parsers, verb, prefix)
 
 
-def _add_verb(parsers: LazyParsers, verb: Verb, prefix: str) -> None:
+def _add_verb(parsers: Any, verb: Verb, prefix: str) -> None:
     added = parsers.add_parser(
         verb.name,
         aliases=verb.aliases,
