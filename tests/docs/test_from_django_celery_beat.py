@@ -6,8 +6,7 @@ import dataclasses
 import re
 from pathlib import Path
 
-from django_graphile_worker.importing.celery_beat.rows import KINDS, BeatRow
-from django_graphile_worker.importing.celery_beat.task_table import Target, read_table
+from django_graphile_worker.celery_beat.translation import KINDS, BeatRow, Target, read_table
 from tests.docs.pages import page
 
 PAGE = "guides/from-django-celery-beat.md"

@@ -9,8 +9,8 @@ from django.core.management.base import CommandError, CommandParser
 from django.db import DEFAULT_DB_ALIAS
 
 from django_graphile_worker import conf
-from django_graphile_worker.importing.celery_beat.importer import Choices, Imported, import_rows, read_rows
-from django_graphile_worker.importing.celery_beat.task_table import read_table
+from django_graphile_worker.celery_beat.importer import Choices, Imported, import_rows, read_rows
+from django_graphile_worker.celery_beat.translation import read_table
 from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.routing import place_of

@@ -101,7 +101,7 @@ def test_forbidden_flags__are_added_to_a_callables_that_no_child_can_be_sent(
 
         monkeypatch.setattr(run_plan, "run_until_stopped", remember)
         sent = pickle.loads(pickle.dumps(plans[0]))
-        run_plan.run_as_child(StopState(), {"plan": sent})
+        run_plan.run_as_child(StopState(), {"plan": sent, "supervisor": None})
     assert runners[0].parts.forbidden_flags() == ("site", "other")
     assert runners[0].settings.processes == 2
 

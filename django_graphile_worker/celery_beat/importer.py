@@ -11,12 +11,18 @@ from typing import Any
 from django.db import connections
 
 from django_graphile_worker import registry
+from django_graphile_worker.celery_beat.translation import (
+    KINDS,
+    BeatRow,
+    Target,
+    TaskTable,
+    Translation,
+    Unsupported,
+    beat_row,
+    translate,
+)
 from django_graphile_worker.conf import chosen_backends
 from django_graphile_worker.exceptions import ConfigurationError
-from django_graphile_worker.importing.celery_beat.rows import KINDS, BeatRow, beat_row
-from django_graphile_worker.importing.celery_beat.task_table import Target, TaskTable
-from django_graphile_worker.importing.celery_beat.translation import Translation, translate
-from django_graphile_worker.importing.celery_beat.unsupported import Unsupported
 from django_graphile_worker.models import Schedule, changed_by
 from django_graphile_worker.models.schedules import find_task
 from django_graphile_worker.schedules.validation import mistakes_in
@@ -112,7 +118,7 @@ class _Importer:
 
     def _translation(self, row: BeatRow, existing: Schedule | None) -> Translation:
         target = self.table.target(row.task)
-        found = translate(row, target, now=self.now, is_django_task=is_django_task)
+        found = translate(row, target, now=self.now, is_django_task=_is_django_task(target.task))
         found.values["missed"] = self.choices.missed
         if found.is_computed_time and existing is not None and existing.run_at is not None:
             found.values["run_at"] = existing.run_at
@@ -157,7 +163,7 @@ def _kept(existing: Schedule) -> str:
     return "a schedule of this name exists that was not imported; --overwrite replaces it"
 
 
-def is_django_task(name: str) -> bool:
+def _is_django_task(name: str) -> bool:
     """Return whether a task is one of Django Tasks, whose payload has ``args`` and ``kwargs``."""
     if not chosen_backends():
         return False

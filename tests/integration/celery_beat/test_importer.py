@@ -15,10 +15,9 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from django_graphile_worker import registry, task
+from django_graphile_worker.celery_beat.importer import IMPORTED_BY, Choices, Imported, import_rows, read_rows
+from django_graphile_worker.celery_beat.translation import KINDS, Target
 from django_graphile_worker.crontab.times import local_minutes
-from django_graphile_worker.importing.celery_beat.importer import IMPORTED_BY, Choices, Imported, import_rows, read_rows
-from django_graphile_worker.importing.celery_beat.rows import KINDS
-from django_graphile_worker.importing.celery_beat.task_table import Target
 from django_graphile_worker.models import Schedule, changed_by
 from django_graphile_worker.schedules.times import Definition, latest_time, times_after
 from tests.support import celery_beat
