@@ -1,17 +1,23 @@
-"""The values that the options of a job may have; without Django and psycopg."""
+"""The options of a job: one table of them, which all layers read, and the checks of their values.
+
+``OPTIONS`` says of each option how its value is checked, how it is stored, and how it is given on a command line and in
+a form. A new option is a row of the table, its type in ``SpecOptions`` and a field of ``JobSpec``; what the option does
+is up to the code that reads it. No access to the database is needed here.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import MAXYEAR, MINYEAR, UTC, datetime, timedelta
-from enum import StrEnum
+from enum import Enum, StrEnum, auto
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
+
+from django.utils.translation import gettext_lazy
 
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError, to_delay
-from django_graphile_worker.expiry import PREFIX as EXPIRY_PREFIX
-from django_graphile_worker.expiry import refuse_malformed_flag
+from django_graphile_worker.job_flags import EXPIRY_PREFIX, expiry_flag, refuse_malformed_flag
 from django_graphile_worker.text import quoted
 
 MAX_IDENTIFIER_LENGTH = 128
@@ -32,6 +38,7 @@ class JobKeyMode(StrEnum):
     UNSAFE_DEDUPE = "unsafe_dedupe"
 
 
+MODES = frozenset(mode.value for mode in JobKeyMode)
 # A mode, or its name, as callers may write it.
 JobKeyModeOption = JobKeyMode | Literal["replace", "preserve_run_at", "unsafe_dedupe"]
 
@@ -63,6 +70,62 @@ class Unique:
     def for_payload(self, payload: Any) -> Unique:
         """Return the option for one job: with the text that the function of the key returns."""
         return Unique(self.key(payload), self.for_) if callable(self.key) else self
+
+
+# By when a job must have been started: a time, a duration or a number of seconds from run_at on, False for never.
+Expires = datetime | timedelta | float | bool
+
+
+class SpecOptions(TypedDict, total=False):
+    """The options of a job, as the arguments of ``JobSpec``."""
+
+    queue_name: str | None
+    run_at: datetime | timedelta | None
+    max_attempts: int | None
+    job_key: str | None
+    job_key_mode: JobKeyModeOption | None
+    priority: int | None
+    flags: Iterable[str] | None
+    expires: Expires | None
+    unique: Unique | str | bool | None
+
+
+class JobOptions(SpecOptions, total=False):
+    """The keyword arguments of ``add_job()``."""
+
+    using: str | None
+    installation: str | None
+
+
+class DefaultOptions(TypedDict, total=False):
+    """The options that ``@task`` takes for all jobs of a task."""
+
+    queue_name: str | None
+    max_attempts: int | None
+    job_key: str | Callable[[Any], str | None] | None
+    job_key_mode: JobKeyModeOption | None
+    priority: int | None
+    flags: Iterable[str] | None
+    unique: Unique | str | bool | None
+
+
+_EXPECTED_EXPIRY = "an aware datetime, a timedelta or a number of seconds from run_at on, or False for never"
+
+
+def valid_expires(value: object, *, name: str = "expires") -> datetime | timedelta | bool | None:
+    """Return a time, a duration, False for never or None; raise for any other value."""
+    if value is None or value is False or isinstance(value, datetime):
+        return value
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            value = timedelta(seconds=value)
+        except (OverflowError, ValueError):
+            raise InvalidJobError(f"{name}: expected a duration of up to a million years, got {value!r}.") from None
+    if not isinstance(value, timedelta):
+        raise InvalidTypeError(f"{name}: expected {_EXPECTED_EXPIRY}, got {value!r} ({type(value).__name__}).")
+    if value <= timedelta(0):
+        raise InvalidJobError(f"{name}: expected a duration above zero, got {value!r}.")
+    return value
 
 
 def valid_unique(value: object) -> Unique | None:
@@ -111,10 +174,10 @@ def valid_max_attempts(value: object) -> int | None:
 def valid_job_key_mode(value: object) -> JobKeyMode | None:
     if value is None or type(value) is JobKeyMode:
         return value
-    if isinstance(value, str) and value in _JOB_KEY_MODES:
-        return JobKeyMode(value)
     expected = "job_key_mode: expected 'replace', 'preserve_run_at' or 'unsafe_dedupe'"
     if isinstance(value, str):
+        if value in MODES:
+            return JobKeyMode(value)
         raise InvalidJobError(f"{expected}, got {value!r}.")
     raise InvalidTypeError(f"{expected}, got {value!r} ({type(value).__name__}).")
 
@@ -188,4 +251,194 @@ def _refuse_unstorable(name: str, text: str) -> None:
             )
 
 
-_JOB_KEY_MODES = frozenset(mode.value for mode in JobKeyMode)
+class Kind(Enum):
+    """What the values of an option are: command lines, forms and tests take them accordingly."""
+
+    TEXT = auto()
+    NUMBER = auto()
+    # A time, or a duration from another time on.
+    TIME = auto()
+    CHOICE = auto()
+    # Several texts.
+    TEXTS = auto()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobOption:
+    """An option of a job, and what each layer needs to know of it."""
+
+    name: str
+    kind: Kind
+    # Returns the value as JobSpec has it, and None for None; raises InvalidJobError or InvalidTypeError.
+    check: Callable[[Any], Any]
+    # The limits of a number, the length of a text, and the choices with what each of them means.
+    smallest: int | None = None
+    largest: int | None = None
+    max_length: int | None = None
+    choices: tuple[tuple[str, Any], ...] = ()
+    # Whether @task() takes it for all jobs of a task.
+    is_of_tasks: bool = False
+
+    # The type of the argument with this name that the SQL function add_job() has; None if it has none.
+    sql_type: str | None = None
+    # An option that is stored as a flag of the job: the flag for a value and the time at which the job is due.
+    flag: Callable[[Any, datetime], str] | None = None
+    # The attribute of a Job that tells the option; None if nothing of the job does.
+    attribute: str | None = None
+    # What a job has for which the option was left out.
+    default: Any = None
+
+    # On a command line: --argument METAVAR.
+    argument: str
+    metavar: str
+    help: str
+    # In a form of the admin; both are translated when they are shown.
+    label: Any
+    help_text: Any = ""
+
+
+OPTIONS: dict[str, JobOption] = {
+    option.name: option
+    for option in (
+        JobOption(
+            name="queue_name",
+            kind=Kind.TEXT,
+            check=valid_queue_name,
+            max_length=MAX_QUEUE_NAME_LENGTH,
+            is_of_tasks=True,
+            sql_type="pg_catalog.text",
+            attribute="queue_name",
+            argument="queue",
+            metavar="QUEUE",
+            help="Add the job to this queue, which runs one job at a time.",
+            label=gettext_lazy("Queue"),
+            help_text=gettext_lazy("The jobs of a queue run one after another. Default: the queue of the task."),
+        ),
+        JobOption(
+            name="run_at",
+            kind=Kind.TIME,
+            check=valid_run_at,
+            sql_type="pg_catalog.timestamptz",
+            attribute="run_at",
+            argument="run-at",
+            metavar="TIME",
+            help="Run at this time: +5m, or a time like 2026-05-01T12:00 (default: now).",
+            label=gettext_lazy("Run at"),
+            help_text=gettext_lazy("Default: now."),
+        ),
+        JobOption(
+            name="max_attempts",
+            kind=Kind.NUMBER,
+            check=valid_max_attempts,
+            smallest=1,
+            largest=LARGEST_MAX_ATTEMPTS,
+            is_of_tasks=True,
+            sql_type="pg_catalog.int4",
+            attribute="max_attempts",
+            default=DEFAULT_MAX_ATTEMPTS,
+            argument="max-attempts",
+            metavar="N",
+            help="Allow at most N attempts.",
+            label=gettext_lazy("Maximum attempts"),
+        ),
+        JobOption(
+            name="job_key",
+            kind=Kind.TEXT,
+            check=valid_job_key,
+            max_length=MAX_JOB_KEY_LENGTH,
+            is_of_tasks=True,
+            sql_type="pg_catalog.text",
+            attribute="key",
+            argument="key",
+            metavar="KEY",
+            help="Replace the waiting job with this key, if there is one.",
+            label=gettext_lazy("Job key"),
+            help_text=gettext_lazy("At most one job has a key."),
+        ),
+        JobOption(
+            name="job_key_mode",
+            kind=Kind.CHOICE,
+            check=valid_job_key_mode,
+            choices=(
+                (JobKeyMode.REPLACE.value, gettext_lazy("replace: the new job replaces the waiting job")),
+                (
+                    JobKeyMode.PRESERVE_RUN_AT.value,
+                    gettext_lazy("preserve_run_at: the new job replaces the waiting job, and keeps its time"),
+                ),
+                (
+                    JobKeyMode.UNSAFE_DEDUPE.value,
+                    gettext_lazy("unsafe_dedupe: no job is added if any job has the key, even a running or failed job"),
+                ),
+            ),
+            is_of_tasks=True,
+            sql_type="pg_catalog.text",
+            argument="key-mode",
+            metavar="MODE",
+            help="Choose which values a waiting job with the key keeps.",
+            label=gettext_lazy("Job key mode"),
+            help_text=gettext_lazy(
+                "What happens if a job with this key exists. Warning: with unsafe_dedupe the work may never be done: "
+                "a job that is running or has failed is kept instead of the new job."
+            ),
+        ),
+        JobOption(
+            name="priority",
+            kind=Kind.NUMBER,
+            check=valid_priority,
+            smallest=SMALLEST_PRIORITY,
+            largest=LARGEST_PRIORITY,
+            is_of_tasks=True,
+            sql_type="pg_catalog.int4",
+            attribute="priority",
+            default=0,
+            argument="priority",
+            metavar="N",
+            help="Set the priority; lower numbers run first.",
+            label=gettext_lazy("Priority"),
+            help_text=gettext_lazy("Lower numbers run first."),
+        ),
+        JobOption(
+            name="flags",
+            kind=Kind.TEXTS,
+            check=valid_flags,
+            is_of_tasks=True,
+            sql_type="pg_catalog.text[]",
+            attribute="flags",
+            default=frozenset(),
+            argument="flag",
+            metavar="FLAG",
+            help="Set this flag; may be given several times.",
+            label=gettext_lazy("Flags"),
+            help_text=gettext_lazy("Separated by commas."),
+        ),
+        JobOption(
+            name="expires",
+            kind=Kind.TIME,
+            check=valid_expires,
+            flag=expiry_flag,
+            attribute="expires_at",
+            argument="expires",
+            metavar="TIME",
+            help="Do not start the job after this time: +1h, counted from --run-at, or a time like 2026-05-01T12:00.",
+            label=gettext_lazy("Expires"),
+            help_text=gettext_lazy("The job is not started after this time."),
+        ),
+        JobOption(
+            name="unique",
+            kind=Kind.TEXT,
+            check=valid_unique,
+            max_length=MAX_JOB_KEY_LENGTH,
+            is_of_tasks=True,
+            argument="unique",
+            metavar="KEY",
+            help="Add no job while another job of the task with this unique key waits or runs.",
+            label=gettext_lazy("Unique key"),
+            help_text=gettext_lazy("No job is added while another job of the task with this key waits or runs."),
+        ),
+    )
+}
+# In the order of the arguments of the SQL function add_job().
+SQL_OPTIONS = tuple(
+    OPTIONS[name] for name in ("queue_name", "run_at", "max_attempts", "job_key", "priority", "flags", "job_key_mode")
+)
+FLAG_OPTIONS = tuple(option for option in OPTIONS.values() if option.flag is not None)

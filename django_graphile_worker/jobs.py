@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Never, Protocol, Self, TypedDict
+from typing import TYPE_CHECKING, Any, Protocol, Self, Unpack
 
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError
-from django_graphile_worker.expiry import Expires, as_time, own_expiry, valid_expires
-from django_graphile_worker.frozen import Frozen
+from django_graphile_worker.job_flags import as_time, own_expiry
 from django_graphile_worker.job_options import (
+    OPTIONS,
+    DefaultOptions,
     JobKeyMode,
-    JobKeyModeOption,
+    JobOptions,
+    SpecOptions,
     Unique,
     known_identifier,
-    valid_flags,
-    valid_job_key,
-    valid_job_key_mode,
-    valid_max_attempts,
-    valid_priority,
-    valid_queue_name,
-    valid_run_at,
-    valid_unique,
 )
+from django_graphile_worker.suggestions import JOB_OPTIONS, did_you_mean
 
 KEY_AND_UNIQUE = "A job has either a job_key or unique. A key of its own: unique='...'."
 
 
-class Job(Frozen):
+@dataclass(frozen=True, kw_only=True)
+class Job:
     """A job as it was when it was read from the database."""
 
     id: int
@@ -65,6 +62,16 @@ class Job(Frozen):
         """Return the job as one that was there before."""
         return self.of_checked_values(vars(self) | {"_existed": True})
 
+    @classmethod
+    def of_checked_values(cls, values: dict[str, Any]) -> Self:
+        """Return a job that owns the dict, in a quarter of the constructor's time.
+
+        The dict has every field, but for a payload that is decoded later its JSON as ``_json``.
+        """
+        job = object.__new__(cls)
+        object.__setattr__(job, "__dict__", values)
+        return job
+
     # Hidden from type checkers, which would accept every attribute.
     if not TYPE_CHECKING:
 
@@ -76,27 +83,11 @@ class Job(Frozen):
             return values.setdefault("payload", json.loads(values["_json"]))
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self._in_order}
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def __repr__(self) -> str:
         # Messages and logs show it, so it has neither the payload nor the last error: both may have secrets.
         return f"<{type(self).__name__} {self.id}: {self.task_identifier}>"
-
-
-class JobOptions(TypedDict, total=False):
-    """The keyword arguments of ``add_job()``."""
-
-    queue_name: str | None
-    run_at: datetime | timedelta | None
-    max_attempts: int | None
-    job_key: str | None
-    job_key_mode: JobKeyModeOption | None
-    priority: int | None
-    flags: Iterable[str] | None
-    expires: Expires | None
-    unique: Unique | str | bool | None
-    using: str | None
-    installation: str | None
 
 
 class RemovedJob(Job):
@@ -117,42 +108,35 @@ class RemovedJob(Job):
     __hash__ = Job.__hash__
 
 
-class JobDefaults(Frozen):
-    """The defaults of a task's jobs, which the arguments of a call override."""
+@dataclass(frozen=True, init=False)
+class JobDefaults:
+    """The options of a task's jobs, which the arguments of a call override."""
 
-    queue_name: str | None
-    max_attempts: int | None
-    job_key: str | Callable[[Any], str | None] | None
-    job_key_mode: JobKeyMode | None
-    priority: int | None
-    flags: tuple[str, ...] | None
-    unique: Unique | None
+    queue_name: str | None = None
+    max_attempts: int | None = None
+    job_key: str | Callable[[Any], str | None] | None = None
+    job_key_mode: JobKeyMode | None = None
+    priority: int | None = None
+    flags: tuple[str, ...] | None = None
+    unique: Unique | None = None
 
-    def __init__(
-        self,
-        *,
-        queue_name: str | None = None,
-        max_attempts: int | None = None,
-        job_key: str | Callable[[Any], str | None] | None = None,
-        job_key_mode: JobKeyModeOption | None = None,
-        priority: int | None = None,
-        flags: Iterable[str] | None = None,
-        unique: Unique | str | bool | None = None,
-    ) -> None:
-        super().__init__(
-            queue_name=valid_queue_name(queue_name),
-            max_attempts=valid_max_attempts(max_attempts),
-            job_key=job_key if callable(job_key) else valid_job_key(job_key),
-            job_key_mode=valid_job_key_mode(job_key_mode),
-            priority=valid_priority(priority),
-            flags=valid_flags(flags),
-            unique=valid_unique(unique),
-        )
+    def __init__(self, **options: Unpack[DefaultOptions]) -> None:
+        for name, value in options.items():
+            # The key that a function returns is checked with each job.
+            is_function = name == "job_key" and callable(value)
+            object.__setattr__(self, name, value if is_function else OPTIONS[name].check(value))
         if self.unique is not None and self.job_key is not None:
             raise InvalidJobError(KEY_AND_UNIQUE)
 
     def job_key_for(self, payload: Any) -> str | None:
         return self.job_key(payload) if callable(self.job_key) else self.job_key
+
+    def options_for(self, payload: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the options of a job with this payload: those that are given, and the defaults of all others."""
+        options = vars(self) | {name: value for name, value in given.items() if value is not None}
+        if callable(options.get("job_key")):
+            options["job_key"] = self.job_key_for(payload)
+        return options
 
 
 class TaskLike(Protocol):
@@ -165,11 +149,12 @@ class TaskLike(Protocol):
     def defaults(self) -> JobDefaults: ...
 
 
-class JobSpec(Frozen):
+@dataclass(frozen=True, init=False)
+class JobSpec:
     """A job to be added. If ``identifier`` is a task, the job gets the task's defaults."""
 
     identifier: str
-    payload: Any
+    payload: Any = None
     queue_name: str | None = None
     run_at: datetime | timedelta | None = None
     max_attempts: int | None = None
@@ -180,63 +165,30 @@ class JobSpec(Frozen):
     expires: datetime | timedelta | bool | None = None
     unique: Unique | None = None
 
-    def __init__(
-        self,
-        identifier: str | TaskLike,
-        payload: Any = None,
-        *,
-        queue_name: str | None = None,
-        run_at: datetime | timedelta | None = None,
-        max_attempts: int | None = None,
-        job_key: str | None = None,
-        job_key_mode: JobKeyModeOption | None = None,
-        priority: int | None = None,
-        flags: Iterable[str] | None = None,
-        expires: Expires | None = None,
-        unique: Unique | str | bool | None = None,
-        **mistaken: Never,
-    ) -> None:
-        if mistaken:
-            raise unknown_option(next(iter(mistaken)))
+    def __init__(self, identifier: str | TaskLike, payload: Any = None, **options: Unpack[SpecOptions]) -> None:
+        given: dict[str, Any] = {**options}
         if not isinstance(identifier, str):
-            defaults = _defaults_of(identifier)
-            identifier = identifier.identifier
-            queue_name = defaults.queue_name if queue_name is None else queue_name
-            max_attempts = defaults.max_attempts if max_attempts is None else max_attempts
-            job_key = defaults.job_key_for(payload) if job_key is None else job_key
-            job_key_mode = defaults.job_key_mode if job_key_mode is None else job_key_mode
-            priority = defaults.priority if priority is None else priority
-            flags = defaults.flags if flags is None else flags
-            unique = defaults.unique if unique is None else unique
-        # A million specs may be made in a row: no call for an option that is left out, and not Frozen's constructor. A
-        # spec without options gets no dict, which halves the work of the garbage collector.
-        object.__setattr__(self, "identifier", known_identifier(identifier))
-        object.__setattr__(self, "payload", payload)
-        if not (queue_name is None and priority is None and flags is None and max_attempts is None):
-            vars(self).update(
-                queue_name=valid_queue_name(queue_name),
-                priority=valid_priority(priority),
-                flags=valid_flags(flags),
-                max_attempts=valid_max_attempts(max_attempts),
-            )
-        if not (run_at is None and expires is None and job_key is None and job_key_mode is None):
-            vars(self).update(
-                run_at=valid_run_at(run_at),
-                expires=valid_expires(expires),
-                job_key=valid_job_key(job_key),
-                job_key_mode=valid_job_key_mode(job_key_mode),
-            )
-        if unique is not None and (option := valid_unique(unique)):
-            if job_key is not None:
+            defaults, identifier = _defaults_of(identifier), identifier.identifier
+            given = defaults.options_for(payload, given)
+        # A million specs may be made in a row. What is left out stays the value of the class, which saves time and
+        # memory.
+        set_value = object.__setattr__
+        set_value(self, "identifier", known_identifier(identifier))
+        set_value(self, "payload", payload)
+        for name, value in given.items():
+            option = OPTIONS.get(name)
+            if option is None:
+                raise unknown_option(name)
+            if value is not None:
+                set_value(self, name, option.check(value))
+        if self.unique is not None:
+            if self.job_key is not None:
                 raise InvalidJobError(KEY_AND_UNIQUE)
-            vars(self)["unique"] = option.for_payload(payload)
+            set_value(self, "unique", self.unique.for_payload(payload))
 
 
 def unknown_option(name: str) -> InvalidTypeError:
     """Return the error for an unknown option, with the option that is probably meant."""
-    # Late import: only a mistake needs suggestions.
-    from django_graphile_worker.suggestions import JOB_OPTIONS, did_you_mean
-
     if name in ("using", "installation"):
         return InvalidTypeError(
             f"JobSpec: expected the options of a job, got {name!r}. Pass it to add_jobs(specs, {name}=...)."

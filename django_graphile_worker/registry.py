@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, ParamSpec
 from asgiref.sync import markcoroutinefunction
 
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError, to_delay
-from django_graphile_worker.expiry import valid_expires
-from django_graphile_worker.job_options import JobKeyModeOption, Unique, valid_identifier
-from django_graphile_worker.jobs import Job, JobDefaults, JobOptions
+from django_graphile_worker.job_options import OPTIONS, DefaultOptions, JobOptions, valid_expires, valid_identifier
+from django_graphile_worker.jobs import Job, JobDefaults
 from django_graphile_worker.limits import Key, Limit, TaskLimit, task_limits
 from django_graphile_worker.setting_types import MAX_DURATION, MIN_TIMEOUT, is_exception_class
 from django_graphile_worker.signatures import innermost, is_async_function, is_generator_function, source_of
@@ -323,13 +322,6 @@ def task(function: Callable[P, R], /) -> Task[P, R, None]: ...
 def task(
     identifier: str | None = None,
     *,
-    queue_name: str | None = None,
-    priority: int | None = None,
-    max_attempts: int | None = None,
-    flags: Iterable[str] | None = None,
-    job_key: str | Callable[[Any], str | None] | None = None,
-    job_key_mode: JobKeyModeOption | None = None,
-    unique: Unique | str | bool | None = None,
     atomic: bool = False,
     backoff: Backoff | None = None,
     give_up_on: Exceptions = (),
@@ -342,6 +334,7 @@ def task(
     limit: Limit | Sequence[Limit] | None = None,
     fair: Key | None = None,
     schedulable: bool | str = False,
+    **defaults: Unpack[DefaultOptions],
 ) -> TaskDecorator: ...
 
 
@@ -415,7 +408,7 @@ def _register(function: Callable[P, R], identifier: str | None, defaults: JobDef
 
 
 def _refuse_unknown_options(given: Iterable[str]) -> None:
-    defaults = list(JobDefaults.__annotations__)
+    defaults = [option.name for option in OPTIONS.values() if option.is_of_tasks]
     unknown = sorted(set(given) - set(defaults))
     if not unknown:
         return

@@ -9,8 +9,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 from django_graphile_worker import conf
+from django_graphile_worker.job_flags import RUNS_KEPT, schedule_flag
 from django_graphile_worker.job_options import valid_job_key
-from django_graphile_worker.run_flags import RUNS_KEPT, schedule_flag
 from django_graphile_worker.schedules.times import Definition, times_after
 from django_graphile_worker.sql.schedules.firing import TickJob
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime, timedelta
 from itertools import chain, islice
-from typing import Any, Literal, Never, overload
+from typing import Any, Literal, Never, Unpack, overload
 
 from django.db import transaction
 
@@ -15,8 +14,7 @@ from django_graphile_worker.api.connection import open_place
 from django_graphile_worker.api.entries import entries, entry_of, prepared, prepared_stream
 from django_graphile_worker.api.simulated import after_adding, stamped
 from django_graphile_worker.exceptions import InvalidTypeError
-from django_graphile_worker.expiry import Expires
-from django_graphile_worker.job_options import JobKeyModeOption, Unique
+from django_graphile_worker.job_options import SpecOptions
 from django_graphile_worker.jobs import Job, JobSpec, TaskLike, too_many_arguments
 from django_graphile_worker.routing import Place, place_of
 from django_graphile_worker.sql.adding import add_batch, add_batch_blindly, batches
@@ -32,40 +30,23 @@ def add_job(
     identifier: str | TaskLike,
     payload: Any = None,
     *mistaken_payloads: Never,
-    queue_name: str | None = None,
-    run_at: datetime | timedelta | None = None,
-    max_attempts: int | None = None,
-    job_key: str | None = None,
-    job_key_mode: JobKeyModeOption | None = None,
-    priority: int | None = None,
-    flags: Iterable[str] | None = None,
-    expires: Expires | None = None,
-    unique: Unique | str | bool | None = None,
     using: str | None = None,
     installation: str | None = None,
-    **mistaken: Never,
+    **options: Unpack[SpecOptions],
 ) -> Job:
     """Add a job in the current transaction, and return it.
 
     ``using`` is the alias of a database, ``installation`` the alias of an installation in
-    ``settings.GRAPHILE_WORKER``. Without them the job is added to the installation ``default``.
+    ``settings.GRAPHILE_WORKER``. Without them the job is added to the installation ``default``. The other options are
+    those of the job, as ``JobSpec`` takes them.
     """
     if mistaken_payloads:
         raise too_many_arguments()
-    spec = JobSpec(
-        identifier,
-        payload,
-        queue_name=queue_name,
-        run_at=run_at,
-        max_attempts=max_attempts,
-        job_key=job_key,
-        job_key_mode=job_key_mode,
-        priority=priority,
-        flags=flags,
-        expires=expires,
-        unique=unique,
-        **mistaken,
-    )
+    return add_spec(JobSpec(identifier, payload, **options), using=using, installation=installation)
+
+
+def add_spec(spec: JobSpec, *, using: str | None, installation: str | None) -> Job:
+    """Add one job in the current transaction, and return it."""
     place = place_of(using, installation)
     (spec,) = prepared([spec], place)
     spec, payload = entry_of(spec, place)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any, cast
@@ -15,7 +15,7 @@ from django_graphile_worker import registry, signals, simulation
 from django_graphile_worker.api.simulated import refuse_unknown_task
 from django_graphile_worker.api.times import aware
 from django_graphile_worker.exceptions import InvalidTypeError, PayloadError
-from django_graphile_worker.expiry import flag_for
+from django_graphile_worker.job_options import FLAG_OPTIONS, JobOption
 from django_graphile_worker.jobs import JobSpec
 from django_graphile_worker.payloads import encode
 from django_graphile_worker.routing import Place
@@ -87,8 +87,9 @@ def entry_of(spec: JobSpec, place: Place) -> Entry:
         run_at = aware(spec.run_at)
         if run_at is not spec.run_at:
             spec = dataclasses.replace(spec, run_at=run_at)
-    if spec.expires is not None:
-        spec = _with_expiry(spec, spec.expires)
+    stored_as_flags = [option for option in FLAG_OPTIONS if getattr(spec, option.name) is not None]
+    if stored_as_flags:
+        spec = _with_flags(spec, stored_as_flags)
     text = "{}" if spec.payload is None else encode(spec.payload, max_size=place.settings.max_payload_size)
     if registry.tasks.has_limits:
         _refuse_unkeyed(spec.identifier, text)
@@ -105,13 +106,19 @@ def _refuse_unkeyed(identifier: str, payload_text: str) -> None:
     refuse_unkeyed(task, payload_text)
 
 
-def _with_expiry(spec: JobSpec, expires: datetime | timedelta | bool) -> JobSpec:
-    """Return the spec with the flag that says when the job expires."""
-    if isinstance(expires, datetime):
-        expires = _in_zone(aware(expires, name="expires"))
+def _with_flags(spec: JobSpec, options: Sequence[JobOption]) -> JobSpec:
+    """Return the spec with flags in place of these options."""
     now = datetime.now(UTC) if simulation.now is None else simulation.now()
-    run_at = spec.run_at if isinstance(spec.run_at, datetime) else now + (spec.run_at or timedelta(0))
-    return dataclasses.replace(spec, flags=(*(spec.flags or ()), flag_for(expires, _in_zone(run_at))), expires=None)
+    run_at = _in_zone(spec.run_at) if isinstance(spec.run_at, datetime) else now + (spec.run_at or timedelta(0))
+    flags = list(spec.flags or ())
+    for option in options:
+        value = getattr(spec, option.name)
+        if isinstance(value, datetime):
+            value = _in_zone(aware(value, name=option.name))
+        assert option.flag is not None
+        flags.append(option.flag(value, run_at))
+    stored: dict[str, Any] = {option.name: None for option in options}
+    return dataclasses.replace(spec, **stored, flags=tuple(flags))
 
 
 def _in_zone(moment: Any) -> datetime:

@@ -9,7 +9,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from django.core.checks import CheckMessage
 
-from django_graphile_worker.api.add import add_job
+from django_graphile_worker.api.add import add_spec
 from django_graphile_worker.api.connection import open_place
 from django_graphile_worker.backend import checks, validation
 from django_graphile_worker.backend.call import Call
@@ -72,21 +72,7 @@ class GraphileWorkerBackend(BaseTaskBackend):
         """Add a job for this call in the current transaction."""
         call, spec = self.prepare(task, args, kwargs)
         options = self.checked_options
-        job = add_job(
-            spec.identifier,
-            spec.payload,
-            queue_name=spec.queue_name,
-            run_at=spec.run_at,
-            max_attempts=spec.max_attempts,
-            job_key=spec.job_key,
-            job_key_mode=spec.job_key_mode,
-            unique=spec.unique,
-            priority=spec.priority,
-            flags=spec.flags,
-            expires=spec.expires,
-            using=options.database,
-            installation=options.installation,
-        )
+        job = add_spec(spec, using=options.database, installation=options.installation)
         return self.added(task, call, job)
 
     def prepare(self, task: Task[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Call, JobSpec]:

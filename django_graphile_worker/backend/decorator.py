@@ -23,8 +23,7 @@ from django_graphile_worker.backend.task_class import (
     Timeout,
     refuse_unknown_options,
 )
-from django_graphile_worker.expiry import Expires
-from django_graphile_worker.job_options import JobKeyModeOption, Unique
+from django_graphile_worker.job_options import Expires, JobKeyModeOption, Unique
 from django_graphile_worker.registry import Exceptions
 
 if TYPE_CHECKING:

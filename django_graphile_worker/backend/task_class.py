@@ -14,8 +14,7 @@ from django.utils.module_loading import import_string
 
 from django_graphile_worker.backend.compat import InvalidTask, Task
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError, to_delay
-from django_graphile_worker.expiry import Expires, valid_expires
-from django_graphile_worker.job_options import JobKeyModeOption, Unique, valid_unique
+from django_graphile_worker.job_options import Expires, JobKeyModeOption, Unique, valid_expires, valid_unique
 from django_graphile_worker.jobs import JobDefaults
 from django_graphile_worker.limits import task_limits
 from django_graphile_worker.registry import (

@@ -19,8 +19,8 @@ from django_graphile_worker.crontab.times import (
     parse_time_phrase,
     pattern_times,
 )
+from django_graphile_worker.job_flags import LONGEST_KEEP, RUNS_KEPT, crontab_flag
 from django_graphile_worker.job_options import JobKeyModeOption
-from django_graphile_worker.run_flags import LONGEST_KEEP, RUNS_KEPT, crontab_flag
 
 Match = str | Callable[[datetime], bool]
 # The search for the next time of a callable calls it for each minute, so it ends after this period.

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import groupby
 from json.encoder import encode_basestring as quoted
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django_graphile_worker import simulation
 from django_graphile_worker.exceptions import SchemaError
-from django_graphile_worker.job_options import DEFAULT_MAX_ATTEMPTS, JobKeyMode, Unique
+from django_graphile_worker.job_options import DEFAULT_MAX_ATTEMPTS, SQL_OPTIONS, JobKeyMode, Kind, Unique
 from django_graphile_worker.jobs import Job, JobSpec
 from django_graphile_worker.payloads import decode, decode_leniently
 from django_graphile_worker.sql.codecs import text_array
@@ -37,23 +38,27 @@ Entry = tuple[JobSpec, str]
 _NO_FLAGS: frozenset[str] = frozenset()
 
 
+# The options that the type job_spec has, in the order of its columns.
+_SPEC_OPTIONS = tuple(option for option in SQL_OPTIONS if option.name != "job_key_mode")
+_spec_values = attrgetter(*(option.name for option in _SPEC_OPTIONS))
+_NO_VALUES = (None,) * len(_SPEC_OPTIONS)
+
+_AS_JSON: dict[Kind, Callable[[Any], str]] = {
+    Kind.TEXT: quoted,
+    Kind.NUMBER: str,
+    Kind.TIME: lambda moment: f'"{moment.isoformat()}"',
+    Kind.TEXTS: lambda texts: f"[{','.join(map(quoted, texts))}]",
+}
+
+
 def element(spec: JobSpec, payload: str) -> str:
     """Return a spec as JSON, with its payload unchanged, and without the options that the spec leaves out."""
-    parts = [f'"i":{quoted(spec.identifier)}', f'"p":{payload}']
-    if spec.queue_name is not None:
-        parts.append(f'"q":{quoted(spec.queue_name)}')
-    if isinstance(spec.run_at, timedelta):
-        parts.append(f'"d":{spec.run_at.total_seconds()!r}')
-    elif spec.run_at is not None:
-        parts.append(f'"t":"{spec.run_at.isoformat()}"')
-    if spec.max_attempts is not None:
-        parts.append(f'"m":{spec.max_attempts}')
-    if spec.job_key is not None:
-        parts.append(f'"k":{quoted(spec.job_key)}')
-    if spec.priority is not None:
-        parts.append(f'"r":{spec.priority}')
-    if spec.flags is not None:
-        parts.append(f'"f":[{",".join(map(quoted, spec.flags))}]')
+    parts = [f'"identifier":{quoted(spec.identifier)}', f'"payload":{payload}']
+    for option, value in zip(_SPEC_OPTIONS, _spec_values(spec), strict=True):
+        if isinstance(value, timedelta):
+            parts.append(f'"delay":{value.total_seconds()!r}')
+        elif value is not None:
+            parts.append(f'"{option.name}":{_AS_JSON[option.kind](value)}')
     return "{" + ",".join(parts) + "}"
 
 
@@ -120,7 +125,8 @@ class Added(NamedTuple):
 
 WIDTH = len(Added._fields)
 
-_ARGUMENTS = f", %s::json, %s::text, {MOMENT}, %s::int, %s::text, %s::int, %s::text[], %s::text"
+_PLACEHOLDERS = [MOMENT if option.kind is Kind.TIME else f"%s::{option.sql_type}" for option in SQL_OPTIONS]
+_ARGUMENTS = ", %s::json, " + ", ".join(_PLACEHOLDERS)
 
 ADD_JOB = call_statements("add_job", added_columns("now()"), "add_job", first="%s::text", rest=_ARGUMENTS)
 
@@ -176,20 +182,15 @@ def _add_unless_known(cursor: Cursor, spec: JobSpec, payload: str, *, schema: st
     return job.as_existing() if job.revision > 0 else job
 
 
-def _parameters(spec: JobSpec, payload: str) -> tuple[Any, ...]:
-    flags = None if spec.flags is None else list(spec.flags)
-    mode = "replace" if spec.job_key_mode is None else spec.job_key_mode.value
-    return (
-        spec.identifier,
-        payload,
-        spec.queue_name,
-        *moment(spec.run_at),
-        spec.max_attempts,
-        spec.job_key,
-        spec.priority,
-        flags,
-        mode,
-    )
+def _parameters(spec: JobSpec, payload: str) -> list[Any]:
+    """Return the parameters of _ARGUMENTS, with the task identifier before them."""
+    parameters: list[Any] = [spec.identifier, payload]
+    for option, value in zip(_SPEC_OPTIONS, _spec_values(spec), strict=True):
+        if option.kind is Kind.TIME:
+            parameters += moment(value)
+        else:
+            parameters.append(list(value) if isinstance(value, tuple) else value)
+    return [*parameters, str(spec.job_key_mode or JobKeyMode.REPLACE)]
 
 
 def added_job(spec: JobSpec, payload: str, row: Added, now: datetime) -> Job:
@@ -282,22 +283,28 @@ def _can_join(mode: JobKeyMode | None, present: JobKeyMode | None) -> bool:
 
 
 # A payload is a line: the encoder escapes line breaks.
-_PLAIN_SPECS = r"""array(
-    select (spec.identifier, spec.payload::json, null, null, null, null, null, null):::SCHEMA.job_spec
+_PLAIN_SPECS = rf"""array(
+    select (spec.identifier, spec.payload::json{", null" * len(_SPEC_OPTIONS)}):::SCHEMA.job_spec
     from rows from (unnest(%s::pg_catalog.text[]), string_to_table(%s::pg_catalog.text, E'\n'))
         with ordinality as spec(identifier, payload, place)
     order by spec.place
 )"""
-_SPECS = """(
-    select array_agg(
-        (spec.i, spec.p, spec.q, coalesce(spec.t, now() + spec.d * interval '1 second'),
-         spec.m, spec.k, spec.r, spec.f):::SCHEMA.job_spec
-        order by spec.place)
+
+
+def _specs() -> str:
+    """Return the specs of a JSON document, whose times may be delays from the database's now."""
+    columns = ", ".join(f"{option.name} {option.sql_type}" for option in _SPEC_OPTIONS)
+    names = ", ".join(option.name for option in _SPEC_OPTIONS)
+    values = names.replace("run_at", "coalesce(run_at, now() + delay * interval '1 second')")
+    return f"""(
+    select array_agg((identifier, payload, {values}):::SCHEMA.job_spec order by place)
     from rows from (json_to_recordset(%s::json)
-        as (i pg_catalog.text, p pg_catalog.json, q pg_catalog.text, t pg_catalog.timestamptz, d pg_catalog.float8,
-            m int, k pg_catalog.text, r int, f pg_catalog.text[]))
-        with ordinality as spec(i, p, q, t, d, m, k, r, f, place)
+        as (identifier pg_catalog.text, payload pg_catalog.json, {columns}, delay pg_catalog.float8))
+        with ordinality as spec(identifier, payload, {names}, delay, place)
 )"""
+
+
+_SPECS = _specs()
 
 _NOW_ONCE = "case when row_number() over () = 1 then now() end"
 
@@ -337,17 +344,7 @@ def add_batch_blindly(cursor: Cursor, batch: Batch, *, schema: str, notify: bool
 
 def _is_plain(batch: Batch) -> bool:
     """Return whether all specs are a task and a payload, without an option."""
-    return batch.mode is None and all(map(_has_no_option, batch.specs))
-
-
-def _has_no_option(spec: JobSpec) -> bool:
-    return (
-        spec.queue_name is None
-        and spec.run_at is None
-        and spec.max_attempts is None
-        and spec.priority is None
-        and not spec.flags
-    )
+    return batch.mode is None and all(_spec_values(spec) == _NO_VALUES for spec in batch.specs)
 
 
 def _columns(batch: Batch) -> tuple[str, str]:
@@ -430,9 +427,9 @@ def _unique_job(spec: JobSpec, payload: str, row: _AddedUnique, known: Mapping[i
 def _unique_element(spec: JobSpec, payload: str) -> str:
     """Return a spec as JSON, with the key under which it is unique, and the seconds for which ended jobs count."""
     assert spec.unique is not None
-    parts = [element(spec, payload)[:-1], f'"u":{quoted(_unique_key(spec.unique, payload))}']
+    parts = [element(spec, payload)[:-1], f'"unique_key":{quoted(_unique_key(spec.unique, payload))}']
     if spec.unique.window is not None:
-        parts.append(f'"w":{spec.unique.window!r}')
+        parts.append(f'"unique_for":{spec.unique.window!r}')
     return ",".join(parts) + "}"
 
 

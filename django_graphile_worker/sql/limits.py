@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from django_graphile_worker.expiry import expiry_in
+from django_graphile_worker.job_flags import expiry_in
 from django_graphile_worker.limits import LimitDefinition, LimitNumbers, Rate
 from django_graphile_worker.sql.claims import Claim, claims_of_rows
 from django_graphile_worker.sql.codecs import boolean_array, int_array, nullable_array, nullable_text_array, text_array

@@ -7,7 +7,7 @@ from datetime import datetime
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from django_graphile_worker.expiry import as_time
+from django_graphile_worker.job_flags import as_time
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.worker.job_stop import Stop
 

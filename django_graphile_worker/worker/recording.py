@@ -9,7 +9,7 @@ from time import monotonic
 
 from django_graphile_worker import payloads, redaction
 from django_graphile_worker.conf import Settings
-from django_graphile_worker.run_flags import keep_in
+from django_graphile_worker.job_flags import keep_in
 from django_graphile_worker.sql.releases import CompletedJobs, Failure, KeptResults, StoppedRun
 from django_graphile_worker.worker.outcomes import Cancelled, Failed, Interrupted, Recorded
 

@@ -8,8 +8,8 @@ from typing import Any
 from django.db import connection
 
 from django_graphile_worker import add_job, conf
+from django_graphile_worker.job_flags import schedule_flag
 from django_graphile_worker.models import Schedule
-from django_graphile_worker.run_flags import schedule_flag
 from django_graphile_worker.sql.schedules import runs
 from tests.support.factories import minutes_ago
 

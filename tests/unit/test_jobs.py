@@ -3,6 +3,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import enum
+import math
 import pickle
 from datetime import UTC, date, datetime, timedelta
 from types import SimpleNamespace
@@ -163,6 +164,24 @@ def test_a_value_of_the_wrong_type_is_refused(options: dict[str, Any], message: 
     assert str(refused.value) == message
 
 
+@pytest.mark.parametrize("wrong", ["1h", True, [5], date(2026, 6, 1)])
+def test_expires__refuses_wrong_types(wrong: Any) -> None:
+    with pytest.raises(InvalidTypeError, match=r"^expires: expected an aware datetime, a timedelta"):
+        JobSpec("send", expires=wrong)
+
+
+@pytest.mark.parametrize("wrong", [0, -1, timedelta(0), math.inf, math.nan])
+def test_expires__refuses_durations_that_are_none(wrong: Any) -> None:
+    with pytest.raises(InvalidJobError, match=r"^expires: expected a duration"):
+        JobSpec("send", expires=wrong)
+
+
+def test_flag_that_only_looks_like_an_expiry__is_refused() -> None:
+    with pytest.raises(InvalidJobError, match=r"expected 'expires:' to be followed by seconds since 1970"):
+        JobSpec("send", flags=["expires:x"])
+    assert JobSpec("send", flags=["expires:12"]).flags == ("expires:12",)
+
+
 def test_a_task_lends_its_defaults_to_the_spec() -> None:
     defaults = JobDefaults(
         queue_name="mail", max_attempts=3, job_key="k", job_key_mode=JobKeyMode.UNSAFE_DEDUPE, priority=5, flags=("x",)
@@ -196,10 +215,19 @@ def test_a_job_key_made_from_the_payload_is_checked_too() -> None:
         JobSpec(FakeTask("sync", defaults), {"user": 5})
 
 
+def test_a_job_key_of_the_call_goes_before_the_function_of_the_task() -> None:
+    defaults = JobDefaults(job_key=lambda payload: payload["user"])
+    assert JobSpec(FakeTask("sync", defaults), {}, job_key="mine").job_key == "mine"
+
+
 class TestAJobWhosePayloadIsDecodedLater:
     @staticmethod
     def values(**changes: Any) -> dict[str, Any]:
-        return dict.fromkeys(Job._in_order) | {"id": 1, "payload": {"n": [1]}, "flags": frozenset()} | changes
+        return (
+            dict.fromkeys(each.name for each in dataclasses.fields(Job))
+            | {"id": 1, "payload": {"n": [1]}, "flags": frozenset()}
+            | changes
+        )
 
     @pytest.fixture
     def later(self) -> Job:

@@ -8,7 +8,7 @@ import inspect
 import pickle
 import sys
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -546,3 +546,16 @@ def test_schedule_codename__of_long_identifiers_fits_and_differs() -> None:
     names = {schedule_codename("a" * number) for number in range(80, 129)}
     assert len(names) == 49
     assert max(map(len, names)) == MAX_CODENAME_LENGTH
+
+
+@pytest.mark.parametrize("wrong", [datetime(2026, 6, 1, tzinfo=UTC), True, False, "1h"])
+def test_expires__takes_a_duration_only(wrong: Any) -> None:
+    with pytest.raises(InvalidTypeError, match=r"^@task\(expires=\.\.\.\): expected"):
+        task(expires=wrong)
+
+
+def test_expires__is_kept_as_seconds() -> None:
+    @task(expires=timedelta(minutes=2))
+    def send(payload: Any) -> None: ...
+
+    assert send.expires == 120

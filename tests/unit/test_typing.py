@@ -81,9 +81,9 @@ untyped.add_job({}, queue="mail", countdown=3)  # call-overload
 named.add_job(5)  # call-overload
 batch.add_job("x")  # arg-type
 greet.add_job({"nam": "Ada"})  # arg-type
-add_job(send, {}, countdown=3)  # arg-type
+add_job(send, {}, countdown=3)  # call-arg
 add_job("send", job_key="k", job_key_mode="dedupe")  # arg-type
-JobSpec(send, {}, queue="mail")  # arg-type
+JobSpec(send, {}, queue="mail")  # call-arg
 task(max_retries=3)  # call-overload
 
 @django_task(max_attempts=3, backoff=timedelta(1), job_key="k", keep_result=True, queue_name="emails", atomic=True)

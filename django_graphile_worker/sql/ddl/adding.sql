@@ -449,9 +449,9 @@ begin
 
   -- The entries are locked in one order, so that two calls never wait for each other.
   insert into :SCHEMA._private_unique_jobs (identifier, unique_key)
-  select distinct given.i, given.u
-  from json_to_recordset(specs) as given(i text, u text)
-  order by given.i, given.u
+  select distinct given.identifier, given.unique_key
+  from json_to_recordset(specs) as given(identifier text, unique_key text)
+  order by given.identifier, given.unique_key
   on conflict on constraint unique_jobs_pkey do update set unique_key = excluded.unique_key;
 
   if is_silent then
@@ -459,29 +459,33 @@ begin
   end if;
   for spec in
     select given.*
-    from rows from (json_to_recordset(specs)
-      as (i text, p json, q text, t timestamptz, d float8, m int, r int, f text[], u text, w float8))
-      with ordinality as given(i, p, q, t, d, m, r, f, u, w, place)
+    from rows from (json_to_recordset(specs) as (
+        identifier text, payload json, queue_name text, run_at timestamptz, delay float8, max_attempts int, priority int,
+        flags text[], unique_key text, unique_for float8
+      )) with ordinality as given(
+        identifier, payload, queue_name, run_at, delay, max_attempts, priority, flags, unique_key, unique_for, place
+      )
     order by given.place
   loop
     -- Each statement has its own snapshot, so it sees the job that another transaction has committed meanwhile.
     select known.* into strict entry
     from only :SCHEMA._private_unique_jobs as known
-    where known.identifier = spec.i and known.unique_key = spec.u;
+    where known.identifier = spec.identifier and known.unique_key = spec.unique_key;
     select jobs.* into job from only :SCHEMA._private_jobs as jobs where jobs.id = entry.job_id;
     is_new := not case
       when entry.job_id is null then false
-      when job.id is null then coalesce(entry.added_at > present - spec.w * interval '1 second', false)
+      when job.id is null then coalesce(entry.added_at > present - spec.unique_for * interval '1 second', false)
       else job.locked_at is not null or job.attempts < job.max_attempts
     end;
     if is_new then
       job := :SCHEMA.add_job(
-        spec.i, spec.p, spec.q, coalesce(spec.t, now() + spec.d * interval '1 second'), spec.m, null, spec.r, spec.f
+        spec.identifier, spec.payload, spec.queue_name, coalesce(spec.run_at, now() + spec.delay * interval '1 second'),
+        spec.max_attempts, null, spec.priority, spec.flags
       );
       update only :SCHEMA._private_unique_jobs as known
       set job_id = job.id, added_at = present,
-        until = present + greatest(coalesce(spec.w, 0), 600) * interval '1 second'
-      where known.identifier = spec.i and known.unique_key = spec.u;
+        until = present + greatest(coalesce(spec.unique_for, 0), 600) * interval '1 second'
+      where known.identifier = spec.identifier and known.unique_key = spec.unique_key;
       entry.job_id := job.id;
       entry.added_at := present;
     end if;

@@ -12,7 +12,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from django_graphile_worker.run_flags import LONGEST_KEEP
+from django_graphile_worker.job_flags import LONGEST_KEEP
 from django_graphile_worker.sql.codecs import int_array, time_reader
 from django_graphile_worker.sql.results import ResultStatus
 from django_graphile_worker.sql.statements import statement

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from django_graphile_worker.expiry import expiry_in
+from django_graphile_worker.job_flags import expiry_in
 from django_graphile_worker.registry import Task
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.worker.execution.job_run import JobRun

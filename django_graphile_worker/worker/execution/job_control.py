@@ -6,8 +6,7 @@ from collections.abc import Callable
 from time import time
 from typing import TYPE_CHECKING
 
-from django_graphile_worker.expiry import PREFIX as EXPIRY_PREFIX
-from django_graphile_worker.run_flags import keep_in
+from django_graphile_worker.job_flags import EXPIRY_PREFIX, keep_in
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.worker.execution.job_run import JobRun
 

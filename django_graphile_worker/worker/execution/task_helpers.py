@@ -20,7 +20,8 @@ from django_graphile_worker.worker.execution.stops.abort import Abort
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from django_graphile_worker.jobs import JobOptions, TaskLike
+    from django_graphile_worker.job_options import JobOptions
+    from django_graphile_worker.jobs import TaskLike
     from django_graphile_worker.progress import Progress
 
 logger = logging.getLogger("django_graphile_worker.task")

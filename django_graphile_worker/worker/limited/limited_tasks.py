@@ -6,10 +6,9 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from django_graphile_worker.expiry import PREFIX as EXPIRY_PREFIX
+from django_graphile_worker.job_flags import EXPIRY_PREFIX, without_run_flags
 from django_graphile_worker.limits import Overrides, definitions, keys_of
 from django_graphile_worker.registry import Task
-from django_graphile_worker.run_flags import without_run_flags
 from django_graphile_worker.sql.codecs import flags_from
 from django_graphile_worker.sql.limits import Lane, UnsortedJob, parameters_of
 from django_graphile_worker.worker.fetching.task_directory import TaskDirectory

@@ -22,9 +22,9 @@ from django_graphile_worker.admin.jobs.states import flag_names
 from django_graphile_worker.admin.overview import health
 from django_graphile_worker.admin.pages import explain_database_errors
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError
+from django_graphile_worker.job_flags import without_run_flags
 from django_graphile_worker.models import Job
 from django_graphile_worker.payloads import RawPayload, decode_leniently
-from django_graphile_worker.run_flags import without_run_flags
 from django_graphile_worker.sql.inspection import job_detail, lock_holders, names
 from django_graphile_worker.sql.inspection.job_search.criteria import State
 

@@ -10,9 +10,9 @@ from django_graphile_worker import conf
 from django_graphile_worker.admin import formatting
 from django_graphile_worker.admin.jobs.detail.payload_tree import to_json
 from django_graphile_worker.admin.jobs.states import flag_names
+from django_graphile_worker.job_flags import without_run_flags
 from django_graphile_worker.payloads import RawPayload, decode_leniently
 from django_graphile_worker.redaction import HIDDEN
-from django_graphile_worker.run_flags import without_run_flags
 from django_graphile_worker.sql.inspection.add_job_call import add_job_call
 from django_graphile_worker.sql.inspection.job_detail import LONGEST_PAYLOAD, JobDetail
 from django_graphile_worker.sql.inspection.job_search.criteria import State

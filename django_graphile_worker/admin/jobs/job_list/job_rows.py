@@ -19,8 +19,8 @@ from django_graphile_worker.admin.jobs.states import flag_names, state_name
 from django_graphile_worker.admin.pages import PageAdmin
 from django_graphile_worker.admin.search.search_query import SearchTerm
 from django_graphile_worker.admin.shown_progress import ShownProgress, shown_progress
+from django_graphile_worker.job_flags import without_run_flags
 from django_graphile_worker.registry import DEFAULT_LABEL, split_identifier
-from django_graphile_worker.run_flags import without_run_flags
 from django_graphile_worker.sql.inspection.job_search import search
 from django_graphile_worker.sql.inspection.job_search.criteria import State
 

@@ -9,6 +9,7 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 from django.core.management.color import Style
 
+from django_graphile_worker.job_flags import schedule_in, without_run_flags
 from django_graphile_worker.management.operator import arguments, tables, times
 from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.formatting import job_row_as_dict, state_cell
@@ -16,7 +17,6 @@ from django_graphile_worker.management.operator.tables import Cell
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.payloads import decode_leniently
 from django_graphile_worker.registry import DEFAULT_LABEL, label_of, split_identifier
-from django_graphile_worker.run_flags import schedule_in, without_run_flags
 from django_graphile_worker.sql.codecs import flags_from
 from django_graphile_worker.sql.inspection.job_detail import JobDetail, job_detail
 from django_graphile_worker.sql.inspection.job_search.criteria import State

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any
 
 from django_graphile_worker.frozen import Frozen
-from django_graphile_worker.run_flags import without_run_flags
+from django_graphile_worker.job_flags import without_run_flags
 from django_graphile_worker.sql.inspection.job_search.criteria import Subquery
 from django_graphile_worker.sql.statements import statement
 

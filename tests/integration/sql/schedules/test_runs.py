@@ -9,7 +9,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from django_graphile_worker import conf
-from django_graphile_worker.run_flags import crontab_flag
+from django_graphile_worker.job_flags import crontab_flag
 from django_graphile_worker.sql.schedules import from_code, runs
 from django_graphile_worker.sql.schedules.firing import MOST_RUNS
 from django_graphile_worker.sql.schedules.runs import RunOutcome
