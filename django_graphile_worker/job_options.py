@@ -285,6 +285,8 @@ class JobOption:
     flag: Callable[[Any, datetime], str] | None = None
     # The attribute of a Job that tells the option; None if nothing of the job does.
     attribute: str | None = None
+    # The attribute of a Job from which a duration is counted.
+    counted_from: str | None = None
     # What a job has for which the option was left out.
     default: Any = None
 
@@ -320,6 +322,8 @@ OPTIONS: dict[str, JobOption] = {
             check=valid_run_at,
             sql_type="pg_catalog.timestamptz",
             attribute="run_at",
+            counted_from="updated_at",
+            default=timedelta(0),
             argument="run-at",
             metavar="TIME",
             help="Run at this time: +5m, or a time like 2026-05-01T12:00 (default: now).",
@@ -372,6 +376,7 @@ OPTIONS: dict[str, JobOption] = {
             ),
             is_of_tasks=True,
             sql_type="pg_catalog.text",
+            default=JobKeyMode.REPLACE,
             argument="key-mode",
             metavar="MODE",
             help="Choose which values a waiting job with the key keeps.",
@@ -417,6 +422,7 @@ OPTIONS: dict[str, JobOption] = {
             check=valid_expires,
             flag=expiry_flag,
             attribute="expires_at",
+            counted_from="run_at",
             argument="expires",
             metavar="TIME",
             help="Do not start the job after this time: +1h, counted from --run-at, or a time like 2026-05-01T12:00.",

@@ -7,12 +7,12 @@ test's clock (``simulated_time``). ``assertions`` compares what is in the queue.
 
 from __future__ import annotations
 
-from django_graphile_worker.testing.assertions.added_jobs import assert_enqueued_in
-from django_graphile_worker.testing.assertions.queued_jobs import (
+from django_graphile_worker.testing.assertions import (
     aassert_enqueued,
     aassert_not_enqueued,
     ajobs,
     assert_enqueued,
+    assert_enqueued_in,
     assert_not_enqueued,
     jobs,
 )

@@ -13,7 +13,8 @@ from django.core.management import load_command_class
 from django.core.management.base import BaseCommand
 
 import django_graphile_worker
-from django_graphile_worker import Job, add_job, conf, exceptions, models, signals, testing
+from django_graphile_worker import Job, conf, exceptions, models, signals, testing
+from django_graphile_worker.job_options import JobOptions
 from tests.docs.pages import CHECKOUT, code_words, headings, page, sections
 
 TESTING = "django_graphile_worker.testing."
@@ -96,8 +97,11 @@ def test_python_api_page__has_every_field_of_a_job() -> None:
 
 def test_python_api_page__has_every_argument_of_add_job() -> None:
     text = page("reference/python-api.md").partition("## Adding jobs")[2].partition("\n## ")[0]
-    arguments = [name for name in inspect.signature(add_job).parameters if not name.startswith("mistaken")]
-    assert _fields(text) == arguments
+    assert _fields(text) == ["identifier", "payload", *JobOptions.__annotations__]
+    signature = re.search(r"autofunction:: add_job\((.*)\)", text)
+    assert signature
+    named = [each.partition("=")[0] for each in signature[1].split(", ") if each != "*"]
+    assert named == _fields(text)
 
 
 def test_checks_page__has_every_id_once() -> None:

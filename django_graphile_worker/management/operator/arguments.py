@@ -16,6 +16,7 @@ from django.utils.dateparse import parse_datetime
 from django_graphile_worker import suggestions
 from django_graphile_worker.crontab.parser import Json5Error, parse_json5
 from django_graphile_worker.crontab.times import EXPECTED_TIME_PHRASE, parse_time_phrase
+from django_graphile_worker.job_options import JobOption, Kind
 from django_graphile_worker.text import quoted
 
 LARGEST_ID = 2**63 - 1
@@ -100,6 +101,21 @@ not_negative: Callable[[str], int] = _option("number", _not_negative)
 seconds: Callable[[str], float] = _option("seconds", _seconds)
 period: Callable[[str], timedelta] = _option("period", _period)
 run_at: Callable[[str], datetime | timedelta] = _option("time", _run_at)
+
+
+def of_option(option: JobOption) -> dict[str, Any]:
+    """Return how argparse takes an option of a job."""
+    match option.kind:
+        case Kind.CHOICE:
+            return {"choices": [value for value, _ in option.choices]}
+        case Kind.TEXTS:
+            return {"metavar": option.metavar, "action": "append"}
+        case Kind.NUMBER:
+            return {"metavar": option.metavar, "type": whole}
+        case Kind.TIME:
+            return {"metavar": option.metavar, "type": run_at}
+        case Kind.TEXT:
+            return {"metavar": option.metavar}
 
 
 def payload(text: str | None) -> Any:

@@ -12,31 +12,34 @@ from django.utils.text import format_lazy
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from django_graphile_worker.admin.jobs.forms import PayloadField, RunAtField, number_field, time_zone_help
+from django_graphile_worker.admin.jobs.forms import PayloadField, RunAtField, time_zone_help
 from django_graphile_worker.exceptions import GraphileWorkerError
-from django_graphile_worker.job_options import (
-    LARGEST_MAX_ATTEMPTS,
-    LARGEST_PRIORITY,
-    MAX_JOB_KEY_LENGTH,
-    MAX_QUEUE_NAME_LENGTH,
-    SMALLEST_PRIORITY,
-    JobKeyMode,
-    valid_flags,
-)
+from django_graphile_worker.job_options import OPTIONS, JobOption, Kind
 from django_graphile_worker.suggestions import closest
 
-MODES = [
-    ("", gettext_lazy("Default of the task, or replace")),
-    (JobKeyMode.REPLACE.value, gettext_lazy("replace: the new job replaces the waiting job")),
-    (
-        JobKeyMode.PRESERVE_RUN_AT.value,
-        gettext_lazy("preserve_run_at: the new job replaces the waiting job, and keeps its time"),
-    ),
-    (
-        JobKeyMode.UNSAFE_DEDUPE.value,
-        gettext_lazy("unsafe_dedupe: no job is added if any job has the key, even a running or failed job"),
-    ),
-]
+
+class FlagsField(forms.CharField):
+    """Texts separated by commas."""
+
+    def clean(self, value: Any) -> list[str]:
+        return [text.strip() for text in super().clean(value).split(",") if text.strip()]
+
+
+def option_field(option: JobOption) -> forms.Field:
+    """Return the field of a form for an option of a job."""
+    shared: dict[str, Any] = {"label": option.label, "required": False, "help_text": option.help_text}
+    match option.kind:
+        case Kind.NUMBER:
+            return forms.IntegerField(**shared, min_value=option.smallest, max_value=option.largest)
+        case Kind.TIME:
+            return RunAtField(**shared | {"help_text": format_lazy("{} {}", option.help_text, time_zone_help())})
+        case Kind.CHOICE:
+            default = format_lazy(gettext_lazy("Default of the task, or {default}"), default=option.default)
+            return forms.ChoiceField(**shared, choices=[("", default), *option.choices])
+        case Kind.TEXTS:
+            return FlagsField(**shared)
+        case Kind.TEXT:
+            return forms.CharField(**shared, max_length=option.max_length)
 
 
 class TaskInput(forms.TextInput):
@@ -83,40 +86,6 @@ class AddJobForm(forms.Form):
         strip=False,
         help_text=gettext_lazy("JSON. Default: {}"),
     )
-    queue_name = forms.CharField(
-        label=gettext_lazy("Queue"),
-        required=False,
-        max_length=MAX_QUEUE_NAME_LENGTH,
-        help_text=gettext_lazy("The jobs of a queue run one after another. Default: the queue of the task."),
-    )
-    run_at = RunAtField(
-        label=gettext_lazy("Run at"),
-        required=False,
-        help_text=format_lazy("{} {}", gettext_lazy("Default: now."), time_zone_help()),
-    )
-    priority = number_field(
-        gettext_lazy("Priority"),
-        SMALLEST_PRIORITY,
-        LARGEST_PRIORITY,
-        help_text=gettext_lazy("Lower numbers run first."),
-    )
-    max_attempts = number_field(gettext_lazy("Maximum attempts"), 1, LARGEST_MAX_ATTEMPTS)
-    job_key = forms.CharField(
-        label=gettext_lazy("Job key"),
-        required=False,
-        max_length=MAX_JOB_KEY_LENGTH,
-        help_text=gettext_lazy("At most one job has a key."),
-    )
-    job_key_mode = forms.ChoiceField(
-        label=gettext_lazy("Job key mode"),
-        required=False,
-        choices=MODES,
-        help_text=gettext_lazy(
-            "What happens if a job with this key exists. Warning: with unsafe_dedupe the work may never be done: "
-            "a job that is running or has failed is kept instead of the new job."
-        ),
-    )
-    flags = forms.CharField(label=gettext_lazy("Flags"), required=False, help_text=gettext_lazy("Separated by commas."))
 
     def __init__(
         self,
@@ -127,6 +96,7 @@ class AddJobForm(forms.Form):
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
+        self.fields |= {name: option_field(option) for name, option in OPTIONS.items()}
         if deletes is not None:
             # The id of a failed job: its duplicate can take its place.
             label = _("And delete #%(id)s") % {"id": deletes}
@@ -138,14 +108,17 @@ class AddJobForm(forms.Form):
             field.disabled = True
             del self.fields["payload"]
 
-    def clean_flags(self) -> list[str] | None:
-        names = [name.strip() for name in self.cleaned_data["flags"].split(",") if name.strip()]
-        try:
-            return list(valid_flags(names) or ()) or None
-        except GraphileWorkerError as error:
-            raise forms.ValidationError(str(error)) from None
+    def clean(self) -> dict[str, Any]:
+        """Check the options as add_job() does."""
+        cleaned: dict[str, Any] = super().clean() or {}
+        for name, option in OPTIONS.items():
+            value = cleaned.get(name)
+            try:
+                cleaned[name] = None if value in ("", []) else option.check(value)
+            except GraphileWorkerError as error:
+                self.add_error(name, str(error))
+        return cleaned
 
     def options(self) -> dict[str, Any]:
         """Return the keyword arguments of add_job."""
-        names = ("queue_name", "run_at", "max_attempts", "job_key", "job_key_mode", "priority", "flags")
-        return {name: self.cleaned_data[name] if self.cleaned_data[name] != "" else None for name in names}
+        return {name: self.cleaned_data[name] for name in OPTIONS}

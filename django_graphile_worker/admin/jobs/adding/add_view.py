@@ -23,6 +23,7 @@ from django_graphile_worker.admin.overview import health
 from django_graphile_worker.admin.pages import explain_database_errors
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError
 from django_graphile_worker.job_flags import without_run_flags
+from django_graphile_worker.job_options import OPTIONS
 from django_graphile_worker.models import Job
 from django_graphile_worker.payloads import RawPayload, decode_leniently
 from django_graphile_worker.sql.inspection import job_detail, lock_holders, names
@@ -122,7 +123,7 @@ class JobAddAdmin(JobDetailAdmin):
 def _given(request: HttpRequest) -> dict[str, Any]:
     """Return the fields that a link or the button “Describe task” has sent; they are not validated yet."""
     if request.method == "POST":
-        return {name: request.POST[name] for name in AddJobForm.base_fields if name in request.POST}
+        return {name: request.POST[name] for name in (*AddJobForm.base_fields, *OPTIONS) if name in request.POST}
     return {"task": request.GET["task"].replace("\x00", "")} if "task" in request.GET else {}
 
 

@@ -9,10 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from django.utils.translation import gettext as _
-
 from django_graphile_worker import registry, signatures
 from django_graphile_worker.admin import formatting
+from django_graphile_worker.job_options import OPTIONS, Unique
 
 # A longer docstring or signature is cut: the form is below it.
 LONGEST_TEXT = 2_000
@@ -92,16 +91,13 @@ def _payload_fields(function: Any) -> Iterator[tuple[str, str]]:
 
 def _defaults(task: Any) -> Iterator[tuple[str, str]]:
     """Yield the options that jobs of the task get if the form leaves them empty."""
-    given = task.defaults
-    if given.queue_name is not None:
-        yield _("Queue"), given.queue_name
-    if given.priority is not None:
-        yield _("Priority"), formatting.number(given.priority)
-    if given.max_attempts is not None:
-        yield _("Maximum attempts"), formatting.number(given.max_attempts)
-    if isinstance(given.job_key, str):
-        yield _("Job key"), given.job_key
-    if given.job_key_mode is not None:
-        yield _("Job key mode"), given.job_key_mode.value
-    if given.flags:
-        yield _("Flags"), ", ".join(given.flags)
+    for option in OPTIONS.values():
+        value = getattr(task.defaults, option.name) if option.is_of_tasks else None
+        if isinstance(value, Unique):
+            value = value.key
+        if isinstance(value, int):
+            yield option.label, formatting.number(value)
+        elif isinstance(value, str):
+            yield option.label, str(value)
+        elif isinstance(value, tuple) and value:
+            yield option.label, ", ".join(value)

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import pprint
-from collections.abc import Sequence
+from collections.abc import Mapping
 from datetime import datetime
+from typing import Any
 
 from django_graphile_worker import conf
 from django_graphile_worker.admin import formatting
 from django_graphile_worker.admin.jobs.detail.payload_tree import to_json
 from django_graphile_worker.admin.jobs.states import flag_names
 from django_graphile_worker.job_flags import without_run_flags
+from django_graphile_worker.job_options import OPTIONS
 from django_graphile_worker.payloads import RawPayload, decode_leniently
 from django_graphile_worker.redaction import HIDDEN
 from django_graphile_worker.sql.inspection.add_job_call import add_job_call
 from django_graphile_worker.sql.inspection.job_detail import LONGEST_PAYLOAD, JobDetail
 from django_graphile_worker.sql.inspection.job_search.criteria import State
-
-DEFAULT_MAX_ATTEMPTS = 25
 
 
 def add_job_code(job: JobDetail, *, sees_payload: bool) -> dict[str, str]:
@@ -34,12 +34,25 @@ def add_job_code(job: JobDetail, *, sees_payload: bool) -> dict[str, str]:
         json_text, python_text = to_json(value), pprint.pformat(value, width=88, sort_dicts=False)
     except (ValueError, RecursionError):
         return {}
-    # The code adds another job, which is not the run of a schedule.
-    run_at, flags = future_run_at(job), without_run_flags(flag_names(job.flags_text))
+    options, schema = _options(job), conf.current().schema
     return {
-        "python": _python(job, job.task_identifier, python_text, run_at, flags),
-        "sql": _sql(job, job.task_identifier, json_text, run_at, flags),
+        "python": _python(job.task_identifier, python_text, options),
+        "sql": add_job_call(job.task_identifier, json_text, options, schema=schema),
     }
+
+
+def _options(job: JobDetail) -> dict[str, Any]:
+    """Return the options that add the job again, without those that have their defaults."""
+    values = {
+        "queue_name": job.queue_name,
+        "run_at": future_run_at(job),
+        "max_attempts": job.max_attempts,
+        "job_key": job.key,
+        "priority": job.priority,
+        # The code adds another job, which is not the run of a schedule.
+        "flags": without_run_flags(flag_names(job.flags_text)) or OPTIONS["flags"].default,
+    }
+    return {name: value for name, value in values.items() if value is not None and value != OPTIONS[name].default}
 
 
 def future_run_at(job: JobDetail) -> datetime | None:
@@ -51,33 +64,14 @@ def future_run_at(job: JobDetail) -> datetime | None:
     return job.run_at if is_later else None
 
 
-def _sql(job: JobDetail, task: str, payload: str, run_at: datetime | None, flags: Sequence[str]) -> str:
-    return add_job_call(
-        task,
-        payload,
-        schema=conf.current().schema,
-        queue_name=job.queue_name,
-        run_at=run_at,
-        max_attempts=job.max_attempts,
-        job_key=job.key,
-        priority=job.priority,
-        flags=flags,
-    )
-
-
-def _python(job: JobDetail, task: str, payload: str, run_at: datetime | None, flags: Sequence[str]) -> str:
+def _python(task: str, payload: str, options: Mapping[str, Any]) -> str:
     arguments = [repr(task), payload]
-    options = {
-        "queue_name": job.queue_name,
-        "max_attempts": job.max_attempts if job.max_attempts != DEFAULT_MAX_ATTEMPTS else None,
-        "job_key": job.key,
-        "priority": job.priority or None,
-        "flags": flags or None,
-    }
-    arguments += [f"{name}={value!r}" for name, value in options.items() if value is not None]
     imports = ["from django_graphile_worker import add_job"]
-    if run_at is not None:
-        imports.insert(0, "from datetime import datetime")
-        arguments.append(f"run_at=datetime.fromisoformat({run_at.isoformat()!r})")
+    for name, value in options.items():
+        if isinstance(value, datetime):
+            imports.insert(0, "from datetime import datetime")
+            arguments.append(f"{name}=datetime.fromisoformat({value.isoformat()!r})")
+        else:
+            arguments.append(f"{name}={value!r}")
     body = ",\n".join("    " + argument.replace("\n", "\n    ") for argument in arguments)
     return "\n".join([*imports, "", f"add_job(\n{body},\n)"])

@@ -7,7 +7,7 @@ from django.core.management.base import CommandParser
 from django_graphile_worker import api, registry
 from django_graphile_worker.api.connection import open_queue
 from django_graphile_worker.api.entries import logged_names
-from django_graphile_worker.job_options import JobKeyMode
+from django_graphile_worker.job_options import OPTIONS
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.management.operator import arguments
 from django_graphile_worker.management.operator.console import Console
@@ -37,32 +37,9 @@ class Add(Verb):
             metavar="PAYLOAD",
             help="The payload as JSON or JSON5; - reads it from standard input (default: {}).",
         )
-        parser.add_argument("--queue", metavar="QUEUE", help="Add the job to this queue, which runs one job at a time.")
-        parser.add_argument(
-            "--run-at",
-            type=arguments.run_at,
-            metavar="TIME",
-            help="Run at this time: +5m, or a time like 2026-05-01T12:00 (default: now).",
-        )
-        parser.add_argument(
-            "--expires",
-            type=arguments.run_at,
-            metavar="TIME",
-            help="Do not start the job after this time: +1h, counted from --run-at, or a time like 2026-05-01T12:00.",
-        )
-        parser.add_argument("--max-attempts", type=arguments.positive, metavar="N", help="Allow at most N attempts.")
-        parser.add_argument("--key", metavar="KEY", help="Replace the waiting job with this key, if there is one.")
-        parser.add_argument(
-            "--key-mode",
-            choices=[mode.value for mode in JobKeyMode],
-            help="Choose which values a waiting job with the key keeps.",
-        )
-        parser.add_argument(
-            "--priority", type=arguments.whole, metavar="N", help="Set the priority; lower numbers run first."
-        )
-        parser.add_argument(
-            "--flag", action="append", metavar="FLAG", help="Set this flag; may be given several times."
-        )
+        for option in OPTIONS.values():
+            kind = arguments.of_option(option)
+            parser.add_argument(f"--{option.argument}", dest=option.name, help=option.help, **kind)
 
     def run(self, console: Console, options: Options) -> None:
         name = options["task"]
@@ -77,7 +54,7 @@ class Add(Verb):
         if console.is_json:
             console.dump(job_as_dict(job))
             return
-        console.say(console.style.SUCCESS(f"{_what_happened(job, options['key_mode'])} {job_line(job, console.now())}"))
+        console.say(console.style.SUCCESS(f"{_what_happened(job)} {job_line(job, console.now())}"))
 
     def _refuse_newer_schema(self, console: Console) -> None:
         with open_queue(**console.place) as queue:
@@ -87,20 +64,13 @@ class Add(Verb):
         return api.add_job(
             registry.tasks.get(options["task"]) or options["task"],
             arguments.payload(options["payload"]),
-            queue_name=options["queue"],
-            run_at=options["run_at"],
-            max_attempts=options["max_attempts"],
-            job_key=options["key"],
-            job_key_mode=options["key_mode"],
-            priority=options["priority"],
-            flags=options["flag"],
-            expires=options["expires"],
+            **{name: options[name] for name in OPTIONS},
             **console.place,
         )
 
 
-def _what_happened(job: Job, key_mode: str | None) -> str:
-    """Return a word for the effect of add_job(): a job that existed before has a revision."""
-    if not job.revision:
-        return "Added"
-    return "Already exists:" if key_mode == JobKeyMode.UNSAFE_DEDUPE else "Replaced"
+def _what_happened(job: Job) -> str:
+    """Return a word for the effect of add_job(): a job that was replaced has a revision."""
+    if job.existed:
+        return "Already exists:"
+    return "Replaced" if job.revision else "Added"

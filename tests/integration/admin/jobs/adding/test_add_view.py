@@ -8,6 +8,7 @@ from django_graphile_worker.models import Job
 from tests.support import admin_pages as pages
 from tests.support.admin_pages import log_entries, make_worker, messages
 from tests.support.factories import make_failed_job, make_job, minutes_ago
+from tests.support.stepped_worker import own_tasks
 
 
 def test_adds_with_every_option(admin_page: Client) -> None:
@@ -21,14 +22,28 @@ def test_adds_with_every_option(admin_page: Client) -> None:
         "job_key": "k",
         "job_key_mode": "preserve_run_at",
         "flags": "slow, remote",
+        "expires": "2040-01-02T04:04:05",
     }
     response = admin_page.post(pages.ADD, given, follow=True)
     job = Job.objects.get()
     assert messages(response) == [f"Added send_receipt #{job.pk}."]
     assert job.payload == {"order": 9007199254740993}
-    assert (job.priority, job.max_attempts, job.key, job.flags) == (-3, 7, "k", {"slow": True, "remote": True})
+    assert (job.priority, job.max_attempts, job.key) == (-3, 7, "k")
+    assert job.flags == {"slow": True, "remote": True, "expires:2209089845": True}
     assert job.run_at.isoformat() == "2040-01-02T03:04:05+00:00"
     assert log_entries() == [(f"send_receipt #{job.pk}", "Added in the admin.")]
+
+
+def test_adds_no_second_job_with_a_unique_key(admin_page: Client) -> None:
+    for _ in range(2):
+        admin_page.post(pages.ADD, {"task": "send_receipt", "payload": "{}", "unique": "shop 1"})
+    assert Job.objects.count() == 1
+
+
+def test_zero_overrides_the_default_of_the_task(admin_page: Client) -> None:
+    with own_tasks(lambda payload: None, identifier="eager", priority=-5):
+        admin_page.post(pages.ADD, {"task": "eager", "payload": "{}", "priority": "0"})
+    assert Job.objects.get().priority == 0
 
 
 def test_defaults_of_the_task_apply(admin_page: Client) -> None:

@@ -48,6 +48,11 @@ def test_add__writes_when_the_job_expires(expires: str, at: datetime) -> None:
     assert job.expires_at == at
 
 
+def test_add__adds_no_second_job_with_a_unique_key() -> None:
+    assert operate("add", "send_receipt", "--unique", "shop 1").out.startswith("Added ")
+    assert operate("add", "send_receipt", "--unique", "shop 1").out.startswith("Already exists: ")
+
+
 def test_add__refuses_a_time_that_it_cannot_read() -> None:
     with pytest.raises(CommandError, match="--expires"):
         operate("add", "send_receipt", "--expires", "soon")
@@ -133,7 +138,7 @@ def test_add__tells_of_the_job_without_looking_at_others(monkeypatch: pytest.Mon
     [
         (("--priority", "40000"), "priority: expected"),
         (("--priority", "high"), "expected a whole number"),
-        (("--max-attempts", "0"), "at least 1"),
+        (("--max-attempts", "0"), "from 1 to 32767"),
         (("--queue", "q" * 129), "queue_name: expected"),
         (("--key", ""), "job_key: expected"),
     ],

@@ -97,6 +97,18 @@ class TestAssertEnqueued(TestCase):
             text = message(assert_enqueued, "keyed", run_at=timedelta(hours=1))
         assert "run_at: expected datetime.timedelta(seconds=3600), got datetime.timedelta(seconds=7200)" in text
 
+    def test_expiry__is_a_time_or_counts_from_run_at(self) -> None:
+        add_job("mail", run_at=AT, expires=timedelta(hours=1))
+        assert_enqueued("mail", expires=timedelta(hours=1))
+        assert_enqueued("mail", expires=AT + timedelta(hours=1))
+        for expires in (timedelta(hours=2), AT, None, False):
+            assert_not_enqueued("mail", expires=expires)
+        add_job("sms")
+        assert_enqueued("sms", expires=None)
+        assert "expires: expected datetime.timedelta(seconds=60), got None" in message(
+            assert_enqueued, "sms", expires=timedelta(minutes=1)
+        )
+
     def test_payloads_of_other_kinds(self) -> None:
         add_job("none")
         add_job("list", [1, 2])
@@ -161,17 +173,20 @@ class TestAssertEnqueued(TestCase):
     def test_bad_arguments__are_refused(self) -> None:
         with pytest.raises(InvalidTypeError, match=r"expected values of a job \(payload, .*\), got 'que_name'"):
             assert_enqueued("mail", que_name="x")  # type: ignore[call-arg]
+        with pytest.raises(InvalidTypeError, match=r"expected values of a job \(payload, .*\), got 'unique'"):
+            assert_enqueued("mail", unique="x")
         with pytest.raises(InvalidTypeError, match="expected a task or a task identifier"):
             assert_enqueued(7)
         wrong: Any
         for name, wrong, got in [
-            ("run_at", "x", "a datetime, or a timedelta from now, got 'x' (str)"),
-            ("run_at", None, "a datetime, or a timedelta from now, got None (NoneType)"),
-            ("queue_name", 5, "a string or None, got 5 (int)"),
-            ("job_key", b"k", "a string or None, got b'k' (bytes)"),
-            ("priority", "high", "a whole number, got 'high' (str)"),
-            ("max_attempts", True, "a whole number, got True (bool)"),
-            ("flags", "slow", "a set of strings, got 'slow' (str)"),
+            ("run_at", "x", "an aware datetime, or a timedelta from the database's now, got 'x' (str)"),
+            ("run_at", None, "a value that a job can have, got None"),
+            ("queue_name", 5, "a string, got 5 (int)"),
+            ("job_key", b"k", "a string, got b'k' (bytes)"),
+            ("priority", "high", "a whole number from -32768 to 32767, got 'high' (str)"),
+            ("priority", False, "a value that a job can have, got False"),
+            ("max_attempts", True, "a whole number from 1 to 32767, got True (bool)"),
+            ("flags", "slow", "a list or set of strings, got 'slow' (str)"),
         ]:
             for check in (assert_enqueued, assert_not_enqueued):
                 with pytest.raises(InvalidTypeError, match=rf"^{name}: expected {re.escape(got)}\.$"):
