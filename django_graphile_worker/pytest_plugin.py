@@ -14,7 +14,7 @@ from django.apps import apps
 
 if TYPE_CHECKING:
     from django_graphile_worker.testing.ran_jobs import RanJob
-    from django_graphile_worker.testing.simulated_time.simulated_clock import Clock
+    from django_graphile_worker.testing.simulated_clock import Clock
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from django_graphile_worker.testing.clearing import clear_after_flush, clear_que
 from django_graphile_worker.testing.drain import arun_jobs, run_jobs
 from django_graphile_worker.testing.immediate_mode import immediate
 from django_graphile_worker.testing.ran_jobs import RanJob
-from django_graphile_worker.testing.simulated_time.simulated_clock import Clock, clock
+from django_graphile_worker.testing.simulated_clock import Clock, clock
 
 __all__ = [
     "Clock",

@@ -13,10 +13,10 @@ from django_graphile_worker.api.async_variants import async_variant
 from django_graphile_worker.exceptions import GraphileWorkerError, InvalidTypeError
 from django_graphile_worker.routing import Place, place_of
 from django_graphile_worker.sql.claims import Claim
+from django_graphile_worker.testing import simulated_clock
 from django_graphile_worker.testing.in_process import idle_workers
 from django_graphile_worker.testing.in_process.in_process_worker import running_job
 from django_graphile_worker.testing.ran_jobs import RanJob
-from django_graphile_worker.testing.simulated_time import simulated_clock
 from django_graphile_worker.testing.simulated_time.timelines import ClockTime, PresentTime, Timeline
 from django_graphile_worker.worker import django_connections
 from django_graphile_worker.worker.execution.error_text import OWN_FOLDERS

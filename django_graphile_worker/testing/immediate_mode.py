@@ -14,10 +14,10 @@ from django.db import DatabaseError, connections, transaction
 from django_graphile_worker import simulation
 from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.routing import Place
+from django_graphile_worker.testing import simulated_clock
 from django_graphile_worker.testing.drain import MOST_JOBS, Drain
 from django_graphile_worker.testing.in_process.in_process_worker import running_job
 from django_graphile_worker.testing.ran_jobs import RanJob
-from django_graphile_worker.testing.simulated_time import simulated_clock
 from django_graphile_worker.testing.simulated_time.timelines import PresentTime, StandingTime, Timeline
 from django_graphile_worker.text import shown
 from django_graphile_worker.worker import django_connections

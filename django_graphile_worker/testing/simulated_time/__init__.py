@@ -1,5 +1,5 @@
-"""The clock that a test moves, and the time that passes while jobs run.
+"""The time that passes while jobs run under the clock of a test.
 
-Start reading in ``simulated_clock.py``, which has ``clock()``. ``timelines.py`` moves it from job to job while
-``run_jobs()`` runs, and ``cron_ticks.py`` fires recurring tasks on the way. May import ``in_process``.
+``timelines.py`` moves the clock from job to job while ``run_jobs()`` runs, and ``cron_ticks.py`` fires recurring tasks
+on the way. May import ``in_process``.
 """
