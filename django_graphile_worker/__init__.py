@@ -172,8 +172,7 @@ if "django_graphile_worker.probe" not in sys.orig_argv:
     from django_graphile_worker.pause_type import Pause
     from django_graphile_worker.progress import Progress
     from django_graphile_worker.registry import Task, task
-    from django_graphile_worker.worker.execution.stops.abort import Abort
-    from django_graphile_worker.worker.execution.task_helpers import Helpers
+    from django_graphile_worker.worker.execution.helpers import Abort, Helpers
     from django_graphile_worker.worker.stop_request import StopRequest
 
     try:

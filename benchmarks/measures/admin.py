@@ -159,7 +159,7 @@ def measure_statistics(session: Session) -> None:
     # Late import: Django must be set up first.
     from django_graphile_worker.sql.claims import Claim
     from django_graphile_worker.worker.outcomes import Succeeded
-    from django_graphile_worker.worker.reporting.statistics_buffer import StatisticsBuffer
+    from django_graphile_worker.worker.reporting.statistics import StatisticsBuffer
 
     now = time.time()
     rows = []

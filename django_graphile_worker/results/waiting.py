@@ -36,7 +36,7 @@ from django_graphile_worker.sql import results as statements
 from django_graphile_worker.sql.errors import translated
 from django_graphile_worker.sql.results import ResultRow
 from django_graphile_worker.worker.database.connection import Database
-from django_graphile_worker.worker.fetching.wakeup import Wakeup
+from django_graphile_worker.worker.fetching.listener import Wakeup
 
 logger = logging.getLogger("django_graphile_worker.results")
 

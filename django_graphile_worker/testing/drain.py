@@ -19,7 +19,7 @@ from django_graphile_worker.testing.in_process.in_process_worker import running_
 from django_graphile_worker.testing.ran_jobs import RanJob
 from django_graphile_worker.testing.simulated_time.timelines import ClockTime, PresentTime, Timeline
 from django_graphile_worker.worker import django_connections
-from django_graphile_worker.worker.execution.error_text import OWN_FOLDERS
+from django_graphile_worker.worker.execution.retry import OWN_FOLDERS
 
 OnError = Literal["raise", "record"]
 
@@ -92,7 +92,7 @@ class Drain:
         __tracebackhide__ = True
         with _unprinted_log_of_jobs(), self._worker.working(self._now):
             try:
-                self._timeline.begin(self._worker.database, self._worker.events)
+                self._timeline.begin(self._worker.caller_database, self._worker.events)
                 self._run_all()
             finally:
                 self._timeline.end()

@@ -85,7 +85,7 @@ class Worker:
             embedded_checks.heed_test_guards([place.using for place in self._places])
             self._runners = build_runners(self._places)
             for runner in self._runners:
-                runner.on_refused = self._stop_soon
+                runner.worker.on_refused = self._stop_soon
         try:
             start_all(self._runners)
         except BaseException:

@@ -1,19 +1,31 @@
-"""The outcomes of a job's run, which the executor passes to the releaser."""
+"""The outcomes of a job's run, which the executor passes to the releaser, and the request to stop a run."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from django_graphile_worker.attempts import usual_backoff
 from django_graphile_worker.job_flags import as_time
 from django_graphile_worker.sql.claims import Claim
-from django_graphile_worker.worker.job_stop import Stop
 
 if TYPE_CHECKING:
     from django_graphile_worker.registry import Task
     from django_graphile_worker.sql.limits import KeyClosing
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The request to stop one run of a job. It concerns the job, and not the worker, which continues."""
+
+    kind: Literal["timeout", "cancelled"]
+    # Why, as text for people: the reason of a cancellation, or the time limit.
+    reason: str = ""
+    # Who requested it, as text for people; empty for a time limit.
+    by: str = ""
 
 
 class CancelledByWorker(BaseException):
@@ -146,6 +158,13 @@ class Failed(_Ended):
         self.queue_pause = queue_pause
         # The keys that the task wants closed.
         self.closings = closings
+
+    @property
+    def retry_in(self) -> float | None:
+        """Seconds until the next attempt; None if there is no next attempt."""
+        if self.permanent or self.claim.attempts >= self.claim.max_attempts:
+            return None
+        return self.delay if self.delay is not None else usual_backoff(self.claim.attempts)
 
 
 class Expired(_Ended):

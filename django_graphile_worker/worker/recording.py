@@ -16,7 +16,7 @@ from django_graphile_worker.worker.outcomes import Cancelled, Failed, Interrupte
 # A longer payload is left out of the history, in characters.
 LONGEST_HISTORY_PAYLOAD = 65_536
 # How many characters of results one statement takes, unless a single result is longer.
-MOST_CHARACTERS = 8 * 1_048_576
+MAX_CHARACTERS = 8 * 1_048_576
 
 _token = attrgetter("claim.token")
 
@@ -119,9 +119,9 @@ def in_one_statement(outcomes: Sequence[Recorded]) -> int:
     if values.count(None) == len(values):
         return len(outcomes)
     lengths = [len(value or "") for value in values]
-    if sum(lengths) <= MOST_CHARACTERS:
+    if sum(lengths) <= MAX_CHARACTERS:
         return len(outcomes)
-    return max(sum(total <= MOST_CHARACTERS for total in accumulate(lengths)), 1)
+    return max(sum(total <= MAX_CHARACTERS for total in accumulate(lengths)), 1)
 
 
 def _longer(keep: float | None, flags_text: str | None) -> float | None:

@@ -1,34 +1,38 @@
-"""The life of one worker: starts its parts in order, drains the jobs, shuts down.
+"""The life of one worker: starts its worker in order, drains the jobs, shuts down.
 
-``parts.py`` lists the parts, ``wiring.py`` connects them, and ``shutdown.py`` stops them in order.
+``database_worker.py`` has the worker, and ``shutdown.py`` stops them in order.
 """
 
 from __future__ import annotations
 
+import math
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from psycopg.errors import UniqueViolation
+import psycopg
+from django.db import connections
 
 from django_graphile_worker import signals
-from django_graphile_worker.exceptions import BreakingMigrationError, GraphileWorkerError
+from django_graphile_worker.exceptions import GraphileWorkerError, SchemaError
 from django_graphile_worker.registry import Registry
 from django_graphile_worker.registry import tasks as registered_tasks
 from django_graphile_worker.routing import Place
-from django_graphile_worker.worker.database.connection import POOLER_CONFUSION
-from django_graphile_worker.worker.fetching.installation_check import check_installation
-from django_graphile_worker.worker.fetching.slot_demand import SECOND_LOOK
+from django_graphile_worker.sql import row_security
+from django_graphile_worker.sql.errors import not_installed, not_permitted, translated
+from django_graphile_worker.worker.database.connection import POOLER_CONFUSION, Database
+from django_graphile_worker.worker.database_worker import DatabaseWorker
+from django_graphile_worker.worker.fetching.demand import SECOND_LOOK
+from django_graphile_worker.worker.service import Service, Trouble
 from django_graphile_worker.worker.shutdown import CLEANUP_TIMEOUT, LOOK_INTERVAL, Shutdown
 from django_graphile_worker.worker.stop_request import Ending
 from django_graphile_worker.worker.task_selection import selected_tasks, task_finder, unmatched_patterns
-from django_graphile_worker.worker.wiring import build_parts
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
     from django_graphile_worker.crontab import CronItem
-    from django_graphile_worker.worker.delayed_start import DelayedStart
 
 # How often in a row a draining worker fails to claim before it gives up: with the delays of service.Loop, after 10 to
 # 20 seconds, and longer if the database answers slowly.
@@ -62,15 +66,13 @@ class Runner:
     ) -> None:
         self.place = place
         self.settings = place.settings
-        # Called once, when this worker cannot continue with the schema: then the caller must stop the worker.
-        self.on_refused: Callable[[BreakingMigrationError], None] = lambda error: None
         # Set by begin(): this worker is one of several, which start side by side, or its database did not answer.
         self.delayed_start: DelayedStart | None = None
         # Whether another process takes the place of this process.
         self.is_retiring = False
         self._started_at = time.monotonic()
         self._registry = registry
-        self.parts = build_parts(
+        self.worker = DatabaseWorker(
             place,
             tasks=selected_tasks(registry, place.settings),
             find_task=task_finder(place.settings),
@@ -79,7 +81,6 @@ class Runner:
             every=every,
             version=version,
             sender=type(self),
-            on_refused=lambda error: self.on_refused(error),
         )
 
     @property
@@ -89,9 +90,6 @@ class Runner:
 
     def begin(self) -> DelayedStart:
         """Start the worker on another thread, as soon as its database answers."""
-        # Late import: most workers have one database, which answers at the first try.
-        from django_graphile_worker.worker.delayed_start import DelayedStart
-
         self.delayed_start = DelayedStart(
             start_worker=self._start_with_unused_id,
             give_up=lambda: self.shutdown("it has not begun"),
@@ -103,10 +101,10 @@ class Runner:
     def _start_with_unused_id(self) -> None:
         try:
             self.start()
-        except UniqueViolation:
+        except psycopg.errors.UniqueViolation:
             # An earlier try entered this id into the register, and then failed or lost the answer. For the other
             # workers, the worker of that try is dead.
-            self.parts.take_new_id()
+            self.worker.take_new_id()
             raise
 
     def end(self, reason: str, *, is_forced: Question = never) -> Ending:
@@ -118,44 +116,52 @@ class Runner:
         return Ending(was_released=True, was_cut_off=False)
 
     def start(self) -> None:
-        """Register the worker, then start its parts."""
-        parts = self.parts
+        """Register the worker, then start its worker."""
+        worker = self.worker
         self._prepare()
         self._report_started()
         self._prepare_history()
         # The part that claims starts first, so that the first job does not wait for the others.
-        parts.fetcher.start()
-        parts.executor.warm_up()
-        parts.releaser.warm_up()
-        parts.recovery.start(after=FIRST_RECOVERY)
+        worker.fetcher.start()
+        worker.executor.warm_up()
+        worker.releaser.warm_up()
+        worker.recovery.start(after=FIRST_RECOVERY)
         for service in (
-            parts.signal_sender,
-            parts.releaser,
-            parts.heartbeat,
-            *parts.outer_services(),
-            parts.statistics,
+            worker.signal_sender,
+            worker.releaser,
+            worker.heartbeat,
+            worker.retention,
+            worker.unserved_tasks,
+            worker.statistics,
         ):
             service.start()
+        if worker.cron is not None:
+            worker.cron.start()
+        if worker.limited is not None:
+            worker.limited.keeper.start()
+        if worker.every:
+            # It writes the schedules of the code. Otherwise it starts when a schedule is expected.
+            worker.scheduler.start()
 
     def drain(self, should_stop: Question = never) -> None:
         """Run all jobs that are runnable, then return."""
-        parts = self.parts
-        parts.is_draining = True
+        worker = self.worker
+        worker.is_draining = True
         self._prepare()
-        for service in (parts.heartbeat, parts.signal_sender, parts.releaser, parts.statistics):
+        for service in (worker.heartbeat, worker.signal_sender, worker.releaser, worker.statistics):
             service.start()
         self._report_started()
         # In a project that only drains, no other worker recovers the jobs of a worker that died.
-        parts.recovery.skips_watching = True
-        parts.recovery.attempt()
+        worker.recovery.skips_watching = True
+        worker.recovery.attempt()
         self._prepare_history()
         self._claim_until_empty(should_stop)
-        parts.events.write_noted(parts.claim_database)
-        if parts.keeps_anything:
-            parts.retention.finish_look(LOOK_AT_THE_END)
+        worker.events.write_noted(worker.claim_database)
+        if worker.keeps_anything:
+            worker.retention.finish_look(LOOK_AT_THE_END)
 
     def _claim_until_empty(self, should_stop: Question) -> None:
-        fetcher, claimer, failures = self.parts.fetcher, self.parts.claimer, 0
+        fetcher, claimer, failures = self.worker.fetcher, self.worker.claimer, 0
         while not should_stop() and failures < ATTEMPTS_TO_CLAIM:
             was_quiet = self._is_quiet
             delay = fetcher.attempt()
@@ -174,33 +180,33 @@ class Runner:
 
     def shutdown(self, reason: str, *, is_forced: Question = never) -> Ending:
         """Stop claiming, let jobs end, return the rest; a forced shutdown waits as little as possible."""
-        self.parts.is_stopping, self.parts.stop_reason = True, reason
-        self.parts.events.send(signals.worker_stopping, reason=reason)
+        self.worker.is_stopping, self.worker.stop_reason = True, reason
+        self.worker.events.send(signals.worker_stopping, reason=reason)
         try:
-            ending = Shutdown(self.parts, is_forced).run()
+            ending = Shutdown(self.worker, is_forced).run()
             if not ending.was_released:
                 error = GraphileWorkerError("The last results were not stored: their jobs run again.")
-                self.parts.events.send(signals.shutdown_failed, reason=reason, error=error)
+                self.worker.events.send(signals.shutdown_failed, reason=reason, error=error)
             duration = time.monotonic() - self._started_at
-            self.parts.events.send(signals.worker_stopped, reason=reason, duration=duration)
+            self.worker.events.send(signals.worker_stopped, reason=reason, duration=duration)
             return ending
         except Exception as error:
-            self.parts.events.send(signals.shutdown_failed, reason=reason, error=error)
+            self.worker.events.send(signals.shutdown_failed, reason=reason, error=error)
             raise
         finally:
-            self.parts.signal_sender.stop()
-            self.parts.signal_sender.join(CLEANUP_TIMEOUT)
+            self.worker.signal_sender.stop()
+            self.worker.signal_sender.join(CLEANUP_TIMEOUT)
 
     def retire(self, is_forced: Question = never) -> None:
         """Stop claiming, and return the jobs that have not begun. The jobs that run may end in their own time."""
-        self.is_retiring = self.parts.is_stopping = True
+        self.is_retiring = self.worker.is_stopping = True
         if self.delayed_start is None or self.delayed_start.has_begun:
-            Shutdown(self.parts, is_forced).stop_claiming()
+            Shutdown(self.worker, is_forced).stop_claiming()
 
     @property
     def has_retired(self) -> bool:
         """Whether no job runs any more that could still end: a coroutine cannot, while its event loop is blocked."""
-        return self.parts.slots.is_idle or self.parts.executor.event_loop.is_blocked
+        return self.worker.pool.is_idle or self.worker.executor.event_loop.is_blocked
 
     def _prepare(self) -> None:
         # Register before reading the names of tasks: a cleanup keeps the names that a registered worker uses.
@@ -208,7 +214,7 @@ class Runner:
             self._check_installation,
             self._refuse_newer_schema,
             self._register,
-            self.parts.directory.review,
+            self.worker.directory.review,
             self._read_control,
         ):
             try:
@@ -216,31 +222,31 @@ class Runner:
             except POOLER_CONFUSION:
                 # From now on the connection uses no prepared statements, so the second try can succeed.
                 prepare()
-        self.parts.executor.start()
+        self.worker.executor.start()
 
     def _prepare_history(self) -> None:
         if self.settings.history is not None:
             # One step: it makes the partitions of the history before the first job is recorded. A row on its way into
             # the default partition is refused at the moment at which the partition of its day comes into being.
-            self.parts.retention.attempt()
+            self.worker.retention.attempt()
 
     def _check_installation(self) -> None:
-        check_installation(self.parts.claim_database)
+        check_installation(self.worker.claim_database)
 
     def _refuse_newer_schema(self) -> None:
-        error = self.parts.schema_version.find_error(self.parts.claim_database)
+        error = self.worker.schema_version.find_error(self.worker.claim_database)
         if error is not None:
-            self.parts.schema_version.write_event(self.parts.claim_database, error)
+            self.worker.schema_version.write_event(self.worker.claim_database, error)
             raise error
 
     def _register(self) -> None:
         # On the connection that is already open: the heartbeat opens its own connection for its first beat, and no job
         # waits for that.
-        self.parts.heartbeat.register(self.parts.claim_database)
+        self.worker.heartbeat.register(self.worker.claim_database)
 
     def _read_control(self) -> None:
         # Before the first claim: what is paused must not run for a moment after a restart.
-        self.parts.control_reader.read(self.parts.claim_database)
+        self.worker.control_reader.read(self.worker.claim_database)
 
     def _wait(self, seconds: float, should_stop: Question) -> None:
         deadline = time.monotonic() + seconds
@@ -248,33 +254,93 @@ class Runner:
             self._look_again()
 
     def _wait_until_quiet_or_woken(self, should_stop: Question) -> None:
-        fetcher = self.parts.fetcher
-        slots = self.parts.slots
+        fetcher = self.worker.fetcher
+        pool = self.worker.pool
         while not self._is_quiet and not fetcher.was_woken() and not should_stop():
-            if slots.is_idle:
+            if pool.is_idle:
                 # No other outcome follows that could be released together with those that wait.
-                self.parts.releaser.end_pause()
-            slots.wait_for_change(SECOND_LOOK if slots.could_do_more else LOOK_INTERVAL)
+                self.worker.releaser.end_pause()
+            pool.wait_for_change(SECOND_LOOK if pool.could_do_more else LOOK_INTERVAL)
             fetcher.adjust_slots()
         fetcher.forget_wake()
 
     def _look_again(self) -> None:
-        self.parts.slots.wait_for_change(LOOK_INTERVAL)
+        self.worker.pool.wait_for_change(LOOK_INTERVAL)
 
     @property
     def _is_quiet(self) -> bool:
-        return self.parts.slots.is_idle and self.parts.releaser.pending_count == 0
+        return self.worker.pool.is_idle and self.worker.releaser.pending_count == 0
 
     def _report_not_started(self, action: str, error: BaseException, retry_in: float) -> None:
-        self.parts.events.send(signals.database_trouble, action=action, error=error, retry_in=retry_in)
+        self.worker.events.send(signals.database_trouble, action=action, error=error, retry_in=retry_in)
         # Send the signal on this thread: the signal sender has not started yet.
-        self.parts.signal_sender.step()
+        self.worker.signal_sender.step()
 
     def _report_started(self) -> None:
-        self.parts.events.send(
+        self.worker.events.send(
             signals.worker_started,
             concurrency=self.settings.concurrency,
-            tasks=tuple(sorted(self.parts.directory.tasks)),
+            tasks=tuple(sorted(self.worker.directory.tasks)),
         )
         for setting, patterns in unmatched_patterns(self._registry, self.settings).items():
-            self.parts.events.send(signals.tasks_not_found, setting=setting, patterns=patterns)
+            self.worker.events.send(signals.tasks_not_found, setting=setting, patterns=patterns)
+
+
+class DelayedStart(Service):
+    """The service that tries to start a worker until its database answers, and then ends.
+
+    The other workers of the process run meanwhile.
+    """
+
+    name = "start"
+
+    def __init__(self, *, start_worker: Callable[[], None], give_up: Callable[[], object], on_trouble: Trouble) -> None:
+        super().__init__(on_trouble=on_trouble)
+        self._start_worker = start_worker
+        # Called at the end if the worker has not started.
+        self._give_up = give_up
+        self._deciding = threading.Lock()
+        # Set when the worker has started: from then on the runner's caller shuts the worker down, not this service.
+        self.has_begun = False
+        self.has_tried = threading.Event()
+
+    def step(self) -> float:
+        self._start_worker()
+        with self._deciding:
+            self.has_begun = not self.is_stopping
+        self.stop()
+        return math.inf
+
+    def attempt(self) -> float:
+        delay = super().attempt()
+        self.has_tried.set()
+        return delay
+
+    def cancel(self) -> bool:
+        """Stop trying; return True if the worker has started."""
+        with self._deciding:
+            self.stop()
+            return self.has_begun
+
+    def close(self) -> None:
+        try:
+            if not self.has_begun:
+                self._give_up()
+        finally:
+            # Receivers of the signals about the trouble run on this thread, and may have opened connections.
+            connections.close_all()
+
+
+def check_installation(database: Database) -> None:
+    """Raise an error that describes what is wrong with the worker schema, if the worker cannot use it."""
+    alias, schema = database.alias, database.schema
+    try:
+        with database.cursor() as cursor:
+            are_installed, are_secured = row_security.worker_tables(cursor, schema=schema)
+            role, hidden = row_security.hidden_tables(cursor, schema=schema) if are_secured else ("", ())
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise translated(error, alias=alias, schema=schema) or error from error
+    if not are_installed:
+        raise SchemaError(not_installed(alias, schema))
+    if hidden:
+        raise SchemaError(not_permitted(alias, schema, f"got {role!r}, for which {', '.join(hidden)} appear empty"))

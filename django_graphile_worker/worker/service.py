@@ -1,7 +1,7 @@
 """The base classes of every long-lived part of a worker, which repeats one unit of work.
 
 ``Loop`` is the repetition. ``Service`` is a loop on a thread of its own, and the base class of nearly every part. The
-fetcher is a loop that the threads of the pool run in turns (``fetching.pool_loop``).
+fetcher is a loop that the threads of the pool run in turns (``fetching.fetcher``).
 """
 
 from __future__ import annotations

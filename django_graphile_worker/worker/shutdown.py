@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable
 
 from django_graphile_worker import signals
+from django_graphile_worker.worker.database_worker import DatabaseWorker
 from django_graphile_worker.worker.execution.job_run import RunningJob
-from django_graphile_worker.worker.parts import Parts
-from django_graphile_worker.worker.reporting.statistics_recorder import LAST_RECORD_TIMEOUT
+from django_graphile_worker.worker.reporting.statistics import LAST_RECORD_TIMEOUT
 from django_graphile_worker.worker.stop_request import Ending
 
 # Seconds that a part, or a coroutine that was cancelled, gets to clean up.
@@ -34,15 +34,15 @@ class Shutdown:
     only the end of the process stops them here.
     """
 
-    def __init__(self, parts: Parts, is_forced: Callable[[], bool]) -> None:
-        self._parts = parts
+    def __init__(self, worker: DatabaseWorker, is_forced: Callable[[], bool]) -> None:
+        self._worker = worker
         # Called repeatedly: as soon as it returns True, the shutdown waits as little as possible.
         self._is_forced = is_forced
         self._began_at = time.monotonic()
 
     def run(self) -> Ending:
         self.stop_claiming()
-        self._parts.executor.abort()
+        self._worker.executor.abort()
         have_ended = self._let_jobs_end()
         was_released = self._wait_for_releaser()
         if have_ended:
@@ -59,23 +59,23 @@ class Shutdown:
 
     def stop_claiming(self) -> None:
         """Stop the parts that bring in work, and return the jobs that have not begun."""
-        parts = self._parts
-        for service in parts.outer_services():
+        worker = self._worker
+        for service in worker.outer_services():
             service.stop()
         self._wait_for_fetcher()
-        with parts.slots.removal_lock:
-            parts.return_jobs(parts.slots.remove_waiting())
+        with worker.pool.removal_lock:
+            worker.return_jobs(worker.pool.remove_waiting())
 
     def _wait_for_fetcher(self) -> None:
-        deadline = time.monotonic() + self._parts.settings.statement_timeout
-        while not self._parts.fetcher.join(LOOK_INTERVAL) and time.monotonic() < deadline and not self._is_forced():
+        deadline = time.monotonic() + self._worker.settings.statement_timeout
+        while not self._worker.fetcher.join(LOOK_INTERVAL) and time.monotonic() < deadline and not self._is_forced():
             pass
 
     def _let_jobs_end(self) -> bool:
         """Wait for the running jobs; return True when all of them ended by themselves."""
-        slots, executor = self._parts.slots, self._parts.executor
-        self._wait_for_jobs(self._parts.settings.grace_period)
-        have_ended = slots.is_idle
+        pool, executor = self._worker.pool, self._worker.executor
+        self._wait_for_jobs(self._worker.settings.grace_period)
+        have_ended = pool.is_idle
         if not have_ended:
             # Only coroutines can be cancelled and get time to clean up; other tasks have had their grace period.
             has_coroutines = executor.has_coroutines
@@ -84,42 +84,42 @@ class Shutdown:
         # A coroutine that ignores its cancellation ends here: a job must not run on after it is returned.
         executor.close(CLEANUP_TIMEOUT if have_ended and not self._is_forced() else 0.0)
         if have_ended:
-            slots.stop()
+            pool.stop()
         return have_ended
 
     def _wait_for_jobs(self, seconds: float) -> None:
-        slots = self._parts.slots
+        pool = self._worker.pool
         deadline = time.monotonic() + seconds
-        while not slots.is_idle and time.monotonic() < deadline and not self._is_forced():
-            slots.wait_for_change(LOOK_INTERVAL)
+        while not pool.is_idle and time.monotonic() < deadline and not self._is_forced():
+            pool.wait_for_change(LOOK_INTERVAL)
 
     def _return_running_jobs(self) -> None:
         """Return the jobs that still run, without counting the attempt: their results would come too late."""
-        parts = self._parts
+        worker = self._worker
         running = self._still_running()
-        outcomes = parts.slots.interrupt_running([job.claim for job in running])
+        outcomes = worker.pool.interrupt_running([job.claim for job in running])
         for job in running:
             duration = time.time() - job.started_at
             reason = "the worker stops"
-            parts.events.send(signals.job_interrupted, job=parts.job_of(job.claim), duration=duration, reason=reason)
+            worker.events.send(signals.job_interrupted, job=worker.job_of(job.claim), duration=duration, reason=reason)
         for outcome in outcomes:
-            parts.releaser.put(outcome)
-        parts.executor.forget_running()
-        parts.slots.stop()
+            worker.releaser.put(outcome)
+        worker.executor.forget_running()
+        worker.pool.stop()
 
     def _still_running(self) -> list[RunningJob]:
         """Return the jobs that still run, after a wait for the slots whose jobs have ended to pass on the outcomes."""
-        slots, executor = self._parts.slots, self._parts.executor
+        pool, executor = self._worker.pool, self._worker.executor
         deadline = time.monotonic() + CLEANUP_TIMEOUT
-        while slots.running() > len(running := executor.running()) and time.monotonic() < deadline:
-            slots.wait_for_change(LOOK_INTERVAL)
+        while pool.running() > len(running := executor.running()) and time.monotonic() < deadline:
+            pool.wait_for_change(LOOK_INTERVAL)
         return running
 
     def _wait_for_releaser(self, seconds: float = FORCED_RELEASE_TIMEOUT) -> bool:
         """Wait until every result is stored; return False when the worker gives up on some of them."""
-        releaser = self._parts.releaser
+        releaser = self._worker.releaser
         # A database that cannot be reached gets the grace period, too.
-        grace_ends = self._began_at + self._parts.settings.grace_period
+        grace_ends = self._began_at + self._worker.settings.grace_period
         deadline = max(time.monotonic(), grace_ends) + seconds
         releaser.hurry()
         while not releaser.wait_until_empty(LOOK_INTERVAL):
@@ -127,33 +127,32 @@ class Shutdown:
                 deadline = min(deadline, time.monotonic() + FORCED_RELEASE_TIMEOUT)
             rejected = releaser.given_up_job_ids
             if rejected:
-                self._parts.events.send(signals.results_refused, job_ids=rejected)
+                self._worker.events.send(signals.results_refused, job_ids=rejected)
             if rejected or time.monotonic() > deadline:
                 return False
         return True
 
     def _leave(self, was_released: bool) -> None:
         """Stop the parts that keep the lease, and leave the register if no claim is left."""
-        for inner in (self._parts.releaser, self._parts.heartbeat):
+        for inner in (self._worker.releaser, self._worker.heartbeat):
             inner.stop()
             inner.join(CLEANUP_TIMEOUT)
-        if self._parts.stops is not None:
-            self._parts.stops.close()
+        self._worker.stops.close()
         if was_released:
             self._deregister()
-        self._parts.claimer.close()
+        self._worker.claimer.close()
 
     def _close_others(self) -> None:
         self._stop_progress()
         self._write_last_statistics()
-        for service in self._parts.outer_services():
+        for service in self._worker.outer_services():
             if service.join(CLEANUP_TIMEOUT):
                 # A draining worker runs the steps of some services itself: no thread of theirs closes them.
                 service.close()
 
     def _deregister(self) -> None:
         """Remove the worker from the register, on another thread: a database that hangs must not block this thread."""
-        held, heartbeat = self._parts.held, self._parts.heartbeat
+        held, heartbeat = self._worker.held, self._worker.heartbeat
 
         def deregister() -> None:
             with contextlib.suppress(Exception):
@@ -170,10 +169,8 @@ class Shutdown:
 
     def _stop_progress(self) -> None:
         """Stop the writer of progress, which has written the last report of each job before the job ended."""
-        progress = self._parts.progress
-        if progress is not None:
-            progress.stop()
-            progress.join(CLEANUP_TIMEOUT)
+        self._worker.progress.stop()
+        self._worker.progress.join(CLEANUP_TIMEOUT)
 
     def _write_last_statistics(self) -> None:
         """Stop the recorder, which writes its last counts when it closes.
@@ -181,7 +178,7 @@ class Shutdown:
         If all jobs have ended, the worker has left the register before: the end of its lease must not wait for the
         counts.
         """
-        statistics = self._parts.statistics
+        statistics = self._worker.statistics
         statistics.stop()
         deadline = time.monotonic() + LAST_RECORD_TIMEOUT
         while not statistics.join(LOOK_INTERVAL) and time.monotonic() < deadline and not self._is_forced():

@@ -142,7 +142,7 @@ def _stop_heartbeat_first() -> None:
     original = Runner.shutdown
 
     def shutdown(self: Runner, *arguments: Any, **options: Any) -> Any:
-        self.parts.heartbeat.stop()
+        self.worker.heartbeat.stop()
         return original(self, *arguments, **options)
 
     Runner.shutdown = shutdown  # type: ignore[method-assign]
@@ -152,7 +152,7 @@ def _stop_heartbeat_first() -> None:
 def _drop_results() -> None:
     import psycopg
 
-    from django_graphile_worker.worker.release.pending import PendingReleases
+    from django_graphile_worker.worker.release.batches import PendingReleases
     from django_graphile_worker.worker.release.releaser import Releaser
 
     original = Releaser._release
@@ -172,7 +172,7 @@ def _do_not_wait_for_results() -> None:
     from django_graphile_worker.worker.shutdown import Shutdown
 
     def no_wait(self: Shutdown, seconds: float = 0.0) -> bool:
-        self._parts.releaser._inbox.clear()
+        self._worker.releaser._inbox.clear()
         return True
 
     Shutdown._wait_for_releaser = no_wait  # type: ignore[method-assign]
@@ -221,16 +221,16 @@ def _no_poison_limit() -> None:
 
 @mistake("the release of a queue wakes no worker")
 def _release_queues_without_notification() -> None:
-    from django_graphile_worker.worker.part_callbacks import ReleaserCallbacks
+    from django_graphile_worker.worker.database_worker import DatabaseWorker
     from django_graphile_worker.worker.release.statements import ReleaseStatements
 
-    original = ReleaseStatements.__init__
+    original = ReleaseStatements._waiting
 
-    def init(self: ReleaseStatements, *arguments: Any, **options: Any) -> None:
-        original(self, *arguments, **{**options, "notify": False})
+    def waiting(self: ReleaseStatements, queue_ids: Any, sender: str | None) -> Any:
+        return original(self, queue_ids, None)
 
-    ReleaseStatements.__init__ = init  # type: ignore[method-assign]
-    ReleaserCallbacks.queues_freed = lambda self, queue_ids: None  # type: ignore[method-assign]
+    ReleaseStatements._waiting = waiting  # type: ignore[method-assign]
+    DatabaseWorker.queues_freed = lambda self, queue_ids: None  # type: ignore[method-assign]
 
 
 @mistake("queues that wait to be released do not count as pending work")
@@ -245,7 +245,7 @@ def _do_not_count_queues() -> None:
 
 @mistake("recovery declares workers dead right after an outage")
 def _declare_dead_at_once() -> None:
-    from django_graphile_worker.worker.maintenance.dead_workers import DeadWorkerDetector
+    from django_graphile_worker.worker.maintenance.recovery import DeadWorkerDetector
 
     def find_dead(self: DeadWorkerDetector, late: Any, **contact: float) -> list[Any]:
         return [worker for worker in late if worker.is_silent]
@@ -297,14 +297,14 @@ def _do_not_check_connections() -> None:
 
 @mistake("jobs that still run at the end are not returned")
 def _keep_interrupted_jobs() -> None:
-    from django_graphile_worker.worker.pool.slot_pool import SlotPool
+    from django_graphile_worker.worker.pool.pool import Pool
 
-    SlotPool.interrupt_running = lambda self, claims: []  # type: ignore[method-assign]
+    Pool.interrupt_running = lambda self, claims: []  # type: ignore[method-assign]
 
 
 @mistake("coroutines are never cancelled")
 def _do_not_cancel() -> None:
-    from django_graphile_worker.worker.execution.coroutines.event_loop import EventLoop
+    from django_graphile_worker.worker.execution.event_loop import EventLoop
 
     EventLoop.cancel = lambda self: None  # type: ignore[method-assign]
     EventLoop.close = lambda self, seconds: None  # type: ignore[method-assign]
@@ -340,31 +340,32 @@ def _report_no_more_jobs() -> None:
 
 @mistake("jobs start after the lease has expired")
 def _start_without_lease() -> None:
-    from django_graphile_worker.worker.parts import Parts
+    from django_graphile_worker.worker.database_worker import DatabaseWorker
 
-    Parts.may_begin = lambda self, claim: True  # type: ignore[method-assign]
+    DatabaseWorker.holds = lambda self, claim: True  # type: ignore[method-assign]
 
 
 @mistake("a cancellation between claim and start is lost")
 def _begin_cancelled_jobs() -> None:
     from django_graphile_worker.worker.control.stops import Stops
 
-    Stops._may_begin = lambda self, claim: self._events.may_begin(claim)  # type: ignore[method-assign]
+    Stops.is_requested = lambda self, claim: False  # type: ignore[method-assign]
 
 
 @mistake("a pause is forgotten by the fast path")
 def _claim_paused_jobs() -> None:
     from django_graphile_worker.sql.codecs import int_array
-    from django_graphile_worker.sql.fast_claim import FastClaimed
+    from django_graphile_worker.sql.fast_claim import FastClaimed, claim_few
     from django_graphile_worker.worker.fetching.fast_path import FastPath
 
     def claim(self: FastPath, vacant: int) -> FastClaimed:
-        return self._fast_claim(
-            vacant,
-            token=self._held.next_token(),
-            task_ids=int_array(self._directory.by_id).encode(),
-            forbidden_flags=(),
-            now=self._now(),
+        worker = self._worker
+        return claim_few(
+            self._statement,
+            token=worker.held.next_token(),
+            task_ids=int_array(worker.directory.by_id).encode(),
+            max_jobs=vacant,
+            now=worker.now(),
         )
 
     FastPath._claim = claim  # type: ignore[method-assign]
@@ -372,6 +373,6 @@ def _claim_paused_jobs() -> None:
 
 @mistake("leases do not age while the machine is suspended")
 def _clock_that_stops() -> None:
-    from django_graphile_worker.worker.maintenance import lease_clock
+    from django_graphile_worker.worker.maintenance import heartbeat
 
-    lease_clock._BOOTTIME = None
+    heartbeat._BOOTTIME = None

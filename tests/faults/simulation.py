@@ -11,28 +11,25 @@ from __future__ import annotations
 import math
 import random
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, cast
+from typing import Any
 
 import psycopg
 
 from django_graphile_worker import conf
+from django_graphile_worker.registry import Registry
+from django_graphile_worker.routing import Place
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.releases import HeldQueue
 from django_graphile_worker.sql.result_keeping import NOTHING_KEPT, ResultKeeping
-from django_graphile_worker.worker.fetching.claimer import Claimer
-from django_graphile_worker.worker.fetching.forbidden_flags import ForbiddenFlags
-from django_graphile_worker.worker.fetching.held_claims import HeldClaims
-from django_graphile_worker.worker.fetching.task_directory import TaskDirectory
+from django_graphile_worker.worker.database_worker import DatabaseWorker
 from django_graphile_worker.worker.maintenance.heartbeat import Heartbeat
 from django_graphile_worker.worker.maintenance.recovery import Recovery
 from django_graphile_worker.worker.outcomes import Failed, Interrupted, Outcome, Succeeded
-from django_graphile_worker.worker.release.releaser import Releaser
-from django_graphile_worker.worker.release.statements import ReleaseStatements
-from django_graphile_worker.worker.work_units import to_work_units
+from django_graphile_worker.worker.pool.work_units import to_work_units
 from tests.support.slot import make_task
 
 TASK = "a_task"
@@ -104,36 +101,41 @@ class Running:
     claim: Claim
 
 
-class SimulatedCallbacks:
-    """The callbacks of the parts of a simulated worker. Most of them do nothing."""
+class SimulatedRecovery(Recovery):
+    """Recovery without the check of the indexes, which the simulation does not need."""
 
-    def __init__(self, worker: SimulatedWorker) -> None:
-        self._worker = worker
+    def _check_indexes(self) -> None: ...
 
-    def worker_id(self) -> str:
-        return self._worker.worker_id()
 
-    def now(self) -> None:
-        """Return None: FaultyCursor sets the time of each statement."""
+class SimulatedParts(DatabaseWorker):
+    """The parts of a worker, of which the simulation steps those that hold claims. What concerns others does nothing.
 
-    def settled(self, outcomes: Sequence[Outcome]) -> None:
-        self._worker.held.forget([outcome.claim for outcome in outcomes])
+    ``FaultyCursor`` sets the time of each statement.
+    """
 
-    def released(self, outcomes: Sequence[Outcome]) -> None: ...
-    def claim_lost(self, outcome: Outcome) -> None: ...
-    def retry_scheduled(self, seconds: float) -> None: ...
-    def queues_freed(self, queue_ids: set[int]) -> None: ...
-    def queues_released(self, queue_ids: Sequence[int]) -> None: ...
-    def jobs_returned(self, count: int) -> None: ...
+    def __init__(self, owner: SimulatedWorker) -> None:
+        self._owner = owner
+        settings = conf.Settings.from_mapping(
+            {
+                "SCHEMA": owner.simulation.schema,
+                "NOTIFY": False,
+                "LISTEN": False,
+                "HEARTBEAT_INTERVAL": owner.beat_interval,
+                "WORKER_TIMEOUT": owner.timeout,
+            }
+        )
+        super().__init__(
+            Place(using="default", installation=conf.DEFAULT, settings=settings),
+            tasks={TASK: make_task(print)},
+            registry=Registry(),
+            sender=SimulatedParts,
+        )
+        self.take_new_id()
+        self.heartbeat = Heartbeat(self, clock=owner.clock)
+        self.recovery = SimulatedRecovery(self, clock=owner.clock)
 
-    def queues_paused(self, pauses: Sequence[Any]) -> None:
-        """Ignore it: no task of the simulation pauses its queue."""
-
-    def cancelled(self, outcome: Outcome) -> None: ...
-
-    def cancelled_recovered(self, jobs: Sequence[object]) -> None: ...
-
-    def read_control(self, database: object, proof_channel: object) -> None: ...
+    def database(self, part: str, *, deadline: float | None = None) -> Any:
+        return FaultyDatabase(self._owner.simulation)
 
     def result_keeping(self) -> ResultKeeping:
         return NOTHING_KEPT
@@ -141,34 +143,18 @@ class SimulatedCallbacks:
     def metadata(self) -> dict[str, Any]:
         return {}
 
-    def proof_channel(self) -> None: ...
+    def take_new_id(self) -> None:
+        self.worker_id = f"django-worker-{self._owner.number}-{self._owner.generation}"
 
     def lease_lost(self) -> str:
-        lost = self._worker.worker_id()
-        self._worker.lose_lease()
+        lost = self.worker_id
+        self._owner.generation += 1
+        self.take_new_id()
+        self._owner.return_jobs()
         return lost
 
+    def recovery_begins(self, database: Any) -> None: ...
     def registered(self, former_id: str | None) -> None: ...
-
-    def stop_reason(self) -> str:
-        return ""
-
-    def in_contact_since(self) -> float:
-        return self._worker.heartbeat.in_contact_since
-
-    def unrenewable_job_ids(self) -> list[int]:
-        return []
-
-    def before_recovery(self, database: Any) -> None: ...
-    def jobs_recovered(self, recovered: Any) -> None: ...
-    def stale_locks_released(self, unlocked: Any) -> None: ...
-    def indexes_missed(self, missing: Sequence[str], incomplete: Sequence[str]) -> None: ...
-
-
-class SimulatedRecovery(Recovery):
-    """Recovery without the check of the indexes, which the simulation does not need."""
-
-    def _check_indexes(self) -> None: ...
 
 
 class SimulatedWorker:
@@ -186,44 +172,13 @@ class SimulatedWorker:
         self.seconds_asleep = 0.0
         self.waiting: list[tuple[HeldQueue | None, list[Claim]]] = []
         self.running: list[tuple[HeldQueue | None, list[Claim], Running]] = []
-        settings = conf.Settings.from_mapping({"SCHEMA": simulation.schema})
-        database = cast(Any, FaultyDatabase(simulation))
-        directory = TaskDirectory(database, {TASK: make_task(print)})
-        self.held = HeldClaims(
-            database, worker_id=self.worker_id, statement_timeout=settings.statement_timeout, notify=False
-        )
-        self.claimer = Claimer(
-            database,
-            directory=directory,
-            held=self.held,
-            forbidden_flags=ForbiddenFlags(settings),
-            now=lambda: None,
-        )
-        callbacks = SimulatedCallbacks(self)
-        statements = ReleaseStatements(
-            database, now=callbacks.now, settings=conf.Settings.from_mapping({"NOTIFY": False})
-        )
-        self.releaser = Releaser(statements=statements, events=callbacks)
-        self.heartbeat = Heartbeat(
-            database=database,
-            events=callbacks,
-            interval=self.beat_interval,
-            timeout=self.timeout,
-            clock=self.clock,
-        )
-        self.recovery = SimulatedRecovery(
-            database=database,
-            events=callbacks,
-            timeout=self.timeout,
-            heartbeat_interval=self.beat_interval,
-            statistics_retention=1e6,
-            events_retention=1e6,
-            notify=False,
-            clock=self.clock,
-        )
+        self.parts = SimulatedParts(self)
+        self.held, self.claimer, self.releaser = self.parts.held, self.parts.claimer, self.parts.releaser
+        self.heartbeat, self.recovery = self.parts.heartbeat, self.parts.recovery
 
+    @property
     def worker_id(self) -> str:
-        return f"django-worker-{self.number}-{self.generation}"
+        return self.parts.worker_id
 
     def clock(self) -> float:
         return self.simulation.seconds - self.seconds_asleep
@@ -295,7 +250,7 @@ class SimulatedWorker:
 
     def _begin_or_return(self, queue: HeldQueue | None, claims: list[Claim]) -> None:
         """Start the next job of the work unit as a slot does, or return the work unit if the lease has expired."""
-        if claims and self.heartbeat.holds_lease and claims[-1].worker_id == self.worker_id():
+        if claims and self.heartbeat.holds_lease and claims[-1].worker_id == self.worker_id:
             self._begin(queue, claims)
             return
         for claim in reversed(claims):
@@ -308,10 +263,6 @@ class SimulatedWorker:
         running = Running(claims.pop())
         self.simulation.check_start(running)
         self.running.append((queue, claims, running))
-
-    def lose_lease(self) -> None:
-        self.generation += 1
-        self.return_jobs()
 
 
 @dataclass

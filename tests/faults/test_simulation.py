@@ -59,7 +59,7 @@ def test_outage__makes_the_first_worker_that_reconnects_declare_no_other_dead(
         simulation.seconds += BEAT
         first.beat()
         first.recover()
-    assert simulation.query("select id from {schema}._private_workers") == [(first.worker_id(),)]
+    assert simulation.query("select id from {schema}._private_workers") == [(first.worker_id,)]
 
 
 def simulate_outage(
@@ -146,11 +146,11 @@ def test_database_clock_that_is_set__ends_the_leases_of_dead_workers_only(
                 worker.beat()
         return {row[0] for row in simulation.query("select id from {schema}._private_workers")}
 
-    all_workers = {worker.worker_id() for worker in simulation.workers}
+    all_workers = {worker.worker_id for worker in simulation.workers}
     assert continue_simulation(first, second, third, beats=8) == all_workers
     simulation.offset += jump
     assert continue_simulation(first, second, third, beats=8) == all_workers
     # The third worker dies when the clock is set again.
     simulation.offset += jump
-    assert continue_simulation(first, second, beats=18) == {first.worker_id(), second.worker_id()}
+    assert continue_simulation(first, second, beats=18) == {first.worker_id, second.worker_id}
     assert [worker.generation for worker in simulation.workers] == [0, 0, 0]

@@ -35,7 +35,7 @@ from django_graphile_worker.checks import schema as schema_checks
 from django_graphile_worker.checks import tasks as task_checks
 from django_graphile_worker.exceptions import InvalidTypeError
 from django_graphile_worker.routing import place_of, places_to_serve
-from django_graphile_worker.worker.execution.task_helpers import Helpers
+from django_graphile_worker.worker.execution.helpers import Helpers
 from django_graphile_worker.worker.process.runner_group import build_runners
 from tests.conftest import RawConnection
 from tests.support.operating import operate
@@ -228,7 +228,7 @@ def test_signals_and_lines__say_which_installation_they_are_about(
 def test_recurring_tasks__of_tasks_belong_to_the_default_and_a_crontab_to_its_installation() -> None:
     with own_tasks(note, cron="5 4 * * *"):
         runners = build_runners(places_to_serve((), ["default", "reports", "far"]))
-    found = {runner.place.installation: [item.match for item in runner.parts.cron_items] for runner in runners}
+    found = {runner.place.installation: [item.match for item in runner.worker.cron_items] for runner in runners}
     assert found == {"default": ["5 4 * * *"], "reports": ["0 4 * * *"], "far": []}
     assert project_crontab.collect() == ()
 

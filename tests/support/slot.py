@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 from django_graphile_worker import conf
 from django_graphile_worker.jobs import JobDefaults
 from django_graphile_worker.registry import Task
 from django_graphile_worker.sql.claims import Claim
-from django_graphile_worker.worker.execution.coroutine_executor import CoroutineExecutor
+from django_graphile_worker.worker.database_worker import DatabaseWorker
+from django_graphile_worker.worker.execution.executor import Executor
+from django_graphile_worker.worker.execution.helpers import DirectReports
 from django_graphile_worker.worker.execution.job_run import JobRun
 from django_graphile_worker.worker.outcomes import Failed, Outcome
 
@@ -54,13 +58,24 @@ class Slot:
     def __init__(self, **settings: Any) -> None:
         self._tasks: dict[int, Task[Any, Any]] = {}
         self._ids: dict[Any, int] = {}
-        self.executor = CoroutineExecutor(
-            settings=conf.current().replace(**settings),
-            using="default",
-            tasks=self._tasks.get,
-        )
+        self.executor = Executor(self._worker(conf.current().replace(**settings)))
         self.executor.start()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="slot")
+
+    def _worker(self, settings: conf.Settings) -> DatabaseWorker:
+        """Return a worker of which only the executor is real: nothing stops runs, and no job is claimed."""
+        worker = SimpleNamespace(
+            settings=settings,
+            place=SimpleNamespace(using="default", installation=conf.DEFAULT, settings=settings),
+            tasks={},
+            # Tasks, which may expire, are found while it runs.
+            directory=SimpleNamespace(task_of=self._tasks.get, finds_tasks=True),
+            progress=DirectReports(using="default", schema=settings.schema),
+            stops=None,
+            server_time=time.time,
+            queue_paused_by=lambda claim: None,
+        )
+        return cast("DatabaseWorker", worker)
 
     def start(self, function: Callable[..., Any], payload_text: str = "{}", **columns: Any) -> Future[Outcome]:
         """Start a job of this function or task."""
@@ -101,7 +116,7 @@ class SlotWithoutThread(Slot):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.executor.event_loop.threads = self
+        self.executor.event_loop.threads = cast("Any", self)
         self._outcomes: dict[Claim, Future[Outcome]] = {}
 
     def start_claim(self, claim: Claim) -> Future[Outcome]:

@@ -10,7 +10,7 @@ from typing import Any
 from django_graphile_worker import conf
 from django_graphile_worker.registry import Registry, task, tasks
 from django_graphile_worker.routing import Place
-from django_graphile_worker.worker.parts import Parts
+from django_graphile_worker.worker.database_worker import DatabaseWorker
 from django_graphile_worker.worker.runner import Runner
 
 
@@ -32,18 +32,25 @@ class SteppedRunner(Runner):
         return self
 
     def close(self) -> None:
-        parts = self.parts
-        if parts.scheduler is not None:
-            # It has a thread as soon as there is a schedule that is due at some time.
-            parts.scheduler.stop()
-            parts.scheduler.join(60)
-        parts.slots.stop()
-        parts.slots.join(60)
-        inner = (parts.fetcher, parts.releaser, parts.heartbeat, parts.recovery, parts.retention, parts.statistics)
-        for service in (*inner, *filter(None, [parts.keeper])):
+        worker = self.worker
+        # It has a thread as soon as there is a schedule that is due at some time.
+        worker.scheduler.stop()
+        worker.scheduler.join(60)
+        worker.pool.stop()
+        worker.pool.join(60)
+        for service in (
+            worker.fetcher,
+            worker.releaser,
+            worker.heartbeat,
+            worker.recovery,
+            worker.retention,
+            worker.statistics,
+        ):
             service.close()
-        parts.claimer.close()
-        parts.executor.close(1.0)
+        if worker.limited is not None:
+            worker.limited.keeper.close()
+        worker.claimer.close()
+        worker.executor.close(1.0)
 
 
 def build(registry: Registry, **overrides: Any) -> SteppedRunner:
@@ -58,9 +65,9 @@ class Build:
         self._registry = registry
         self.made: list[SteppedRunner] = []
 
-    def __call__(self, **overrides: Any) -> Parts:
-        """Build a worker with these settings, and return its parts."""
-        return self.runner(**overrides).parts
+    def __call__(self, **overrides: Any) -> DatabaseWorker:
+        """Build a worker with these settings."""
+        return self.runner(**overrides).worker
 
     def runner(self, **overrides: Any) -> SteppedRunner:
         self.made.append(build(self._registry, **overrides).prepare())
@@ -77,12 +84,12 @@ def stepped_workers(*functions: Callable[..., Any]) -> Iterator[Build]:
             runner.close()
 
 
-def run_all(worker: Parts, wait_until: Callable[..., None]) -> None:
+def run_all(worker: DatabaseWorker, wait_until: Callable[..., None]) -> None:
     """Claim, run and release until no runnable job is left."""
     while True:
-        was_quiet = worker.slots.is_idle and worker.releaser.pending_count == 0
+        was_quiet = worker.pool.is_idle and worker.releaser.pending_count == 0
         worker.fetcher.step()
-        wait_until(lambda: worker.slots.is_idle)
+        wait_until(lambda: worker.pool.is_idle)
         worker.releaser.step()
         if was_quiet and worker.fetcher.last_claim_was_empty:
             if worker.claimer.scan.has_seen_all:
@@ -90,10 +97,10 @@ def run_all(worker: Parts, wait_until: Callable[..., None]) -> None:
             worker.claimer.scan.begin_again()
 
 
-def expect_fast_claim(worker: Parts) -> None:
+def expect_fast_claim(worker: DatabaseWorker) -> None:
     """Have the worker try the fast claim next, also on a busy machine: after a slow fast claim it would rest."""
-    worker.fast_claim._is_promising = True
-    worker.fast_claim._rests_until = 0.0
+    worker.fast_path._is_promising = True
+    worker.fast_path._rests_until = 0.0
 
 
 class Gate:

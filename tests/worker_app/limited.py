@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 
 from django_graphile_worker import Limit, task
-from django_graphile_worker.worker.execution.task_helpers import Helpers
+from django_graphile_worker.worker.execution.helpers import Helpers
 from tests.worker_app import history
 
 CONCURRENCY = 3

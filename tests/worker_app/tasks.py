@@ -20,7 +20,7 @@ from asgiref.sync import sync_to_async
 from django.db import connection
 
 from django_graphile_worker import RetryLater, task
-from django_graphile_worker.worker.execution.task_helpers import Helpers
+from django_graphile_worker.worker.execution.helpers import Helpers
 from tests.worker_app import history
 
 # An event that is never set. Tasks wait for it to let time pass.

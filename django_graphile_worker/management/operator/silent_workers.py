@@ -13,7 +13,7 @@ from collections.abc import Callable
 from django_graphile_worker.api.connection import open_place
 from django_graphile_worker.routing import place_of
 from django_graphile_worker.sql import recovery
-from django_graphile_worker.worker.maintenance.dead_workers import BEATS_WATCHED, DeadWorkerDetector
+from django_graphile_worker.worker.maintenance.recovery import BEATS_WATCHED, DeadWorkerDetector
 
 LOOK_INTERVAL = 1.0
 # If two checks are further apart than this, in seconds, this process was suspended in between, and watching restarts.

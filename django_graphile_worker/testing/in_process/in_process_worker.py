@@ -7,129 +7,80 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from functools import partial
-from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django_graphile_worker import simulation
 from django_graphile_worker.exceptions import GraphileWorkerError
-from django_graphile_worker.jobs import Job
 from django_graphile_worker.pause_type import Pause
 from django_graphile_worker.registry import Task
 from django_graphile_worker.routing import Place, queue_connection
 from django_graphile_worker.sql.claims import Claim, Claimed
-from django_graphile_worker.sql.releases import HeldQueue
-from django_graphile_worker.sql.result_keeping import keeping
+from django_graphile_worker.sql.releases import HeldQueue, new_sender
+from django_graphile_worker.sql.result_keeping import ResultKeeping, keeping
 from django_graphile_worker.testing.in_process.caller_database import CallerDatabase
 from django_graphile_worker.testing.in_process.job_connections import JobConnections
 from django_graphile_worker.testing.in_process.recording_executor import RecordingExecutor
 from django_graphile_worker.testing.in_process.single_claims import LearningDirectory, SingleClaims
 from django_graphile_worker.testing.ran_jobs import RanJob, outcome_name
 from django_graphile_worker.worker import django_connections, fork_guard
-from django_graphile_worker.worker.execution.job_control import JobControl
-from django_graphile_worker.worker.execution.job_run import JobRun
+from django_graphile_worker.worker.database_worker import DatabaseWorker
+from django_graphile_worker.worker.execution.helpers import DirectReports
 from django_graphile_worker.worker.fetching.forbidden_flags import ForbiddenFlags
-from django_graphile_worker.worker.fetching.new_tasks import NewTasks
-from django_graphile_worker.worker.identity import new_worker_id
+from django_graphile_worker.worker.fleet import new_worker_id
 from django_graphile_worker.worker.outcomes import Cancelled, Done, Failed, Interrupted, Outcome
 from django_graphile_worker.worker.release.releaser import Releaser
-from django_graphile_worker.worker.release.statements import ReleaseStatements
 from django_graphile_worker.worker.reporting.events import WorkerEvents
 from django_graphile_worker.worker.reporting.signal_sender import SignalSender
-from django_graphile_worker.worker.task_reports import TaskReports
-from django_graphile_worker.worker.task_selection import task_finder
-
-if TYPE_CHECKING:
-    from django_graphile_worker.testing.in_process.limited_claims import LimitedSingleClaims
+from django_graphile_worker.worker.reporting.task_reports import TaskReports
+from django_graphile_worker.worker.task_selection import FindTask, task_finder
 
 # The job that runs in this context for a test; also in the coroutines and threads that it passes its context to.
 running_job: ContextVar[str | None] = ContextVar("graphile_worker_running_job", default=None)
 
 
-class _Released:
-    """The ``ReleaseEvents`` of the in-process worker: passes the signals on, and keeps the time of the next attempt."""
-
-    def __init__(self, events: WorkerEvents, task_reports: TaskReports) -> None:
-        self._events = events
-        self._task_reports = task_reports
-        self.retry_in: float | None = None
-        self.was_cancelled = False
-        # Set if a task has limits.
-        self.limited: LimitedSingleClaims | None = None
-
-    def released(self, outcomes: Sequence[Outcome]) -> None:
-        self._events.jobs_released(outcomes)
-        self._task_reports.released(outcomes)
-
-    def settled(self, outcomes: Sequence[Outcome]) -> None:
-        if self.limited is not None:
-            self.limited.free([outcome.claim for outcome in outcomes])
-
-    def claim_lost(self, outcome: Outcome) -> None:
-        self._task_reports.claim_lost(outcome)
-        self._events.claim_lost(outcome)
-
-    def cancelled(self, outcome: Cancelled) -> None:
-        self.was_cancelled = True
-        self._events.job_cancelled(outcome)
-
-    def retry_scheduled(self, seconds: float) -> None:
-        self.retry_in = seconds
-
-    def queues_freed(self, queue_ids: set[int]) -> None:
-        """Ignore it: the next claim looks at all queues."""
-
-    def queues_released(self, queue_ids: Sequence[int]) -> None:
-        """Ignore it: the next claim looks at all queues."""
-
-    def jobs_returned(self, count: int) -> None:
-        """Ignore it: the next claim finds them."""
-
-    def queues_paused(self, pauses: Sequence[Pause]) -> None:
-        simulation.has_pauses = True
-        self._events.work_paused(pauses)
-
-
-def _new_tasks(place: Place) -> NewTasks | None:
+def _task_finder(place: Place) -> FindTask | None:
     """Return what finds Django tasks by their names, of all labels, or None in a project without them."""
     if task_finder(place.settings) is None:
         return None
     # Late import: a project without Django Tasks cannot load the backend.
     from django_graphile_worker.backend.runnable import find_runnable
 
-    return NewTasks(find_runnable)
+    return find_runnable
 
 
-class InProcessWorker:
-    """The parts of a worker that a job passes through, wired for one thread."""
+class InProcessWorker(DatabaseWorker):
+    """The parts of a worker that a job passes through, for one thread, and what events mean for them.
+
+    What concerns other parts of a worker, such as the fetcher, does nothing here.
+    """
 
     def __init__(self, place: Place, tasks: Sequence[Task[Any, Any]]) -> None:
-        self._place = place
-        self._tasks = tasks
-        self.database = CallerDatabase(place)
+        # Not the constructor of the base class, which builds all parts, with connections of their own.
+        self.place = place
+        self.settings = place.settings
+        self.tasks = {task.identifier: task for task in tasks}
+        self.worker_id = new_worker_id()
+        self.sender = new_sender()
+        self.limited = None
+        # A task with a time limit only learns its deadline.
+        self.stops = None  # type: ignore[assignment]
+        self.progress = DirectReports(  # type: ignore[assignment]
+            using=place.using, schema=place.settings.schema
+        )
+        # A connection of the test takes the place of both connections of a worker.
+        self.caller_database = CallerDatabase(place)
+        self.claim_database = self.release_database = self.caller_database
+        self.signal_sender = SignalSender(self, type(self))
+        self.events = WorkerEvents(self)
+        self.task_reports = TaskReports(self)
+        self.directory = self.learning_directory = LearningDirectory(self, _task_finder(place))
+        self.forbidden_flags = ForbiddenFlags(self.settings)
+        self.releaser = Releaser(self)
+        self._all_tasks = tasks
         self._now: Callable[[], datetime] = partial(datetime.now, UTC)
-        self._worker_id = new_worker_id()
-        self._directory = LearningDirectory(
-            self.database, {task.identifier: task for task in tasks}, new_tasks=_new_tasks(place)
-        )
-        self._claims = SingleClaims(self.database, self._directory, worker_id=self._worker_id, now=self._time)
-        self._signal_sender = SignalSender(type(self))
-        self.events = WorkerEvents(
-            self._signal_sender,
-            worker_id=lambda: self._worker_id,
-            database=place.using,
-            installation=place.installation,
-            job_of=self._job_of,
-        )
-        self._released = _Released(self.events, self._task_reports())
-        self._directory.on_limited = self._use_limits
-        statements = ReleaseStatements(
-            self.database,
-            now=self._time,
-            settings=place.settings,
-            keeping=lambda: keeping(place.settings, tasks),
-            limit_clock=self._time,
-        )
-        self._releaser = Releaser(statements=statements, events=self._released)
+        self._claims = SingleClaims(self)
+        self._retry_in: float | None = None
+        self._was_cancelled = False
         self._generation = fork_guard.generation
         # Kept for the next call of run_jobs(), unless it has middleware or an event loop.
         self._kept_executor: RecordingExecutor | None = None
@@ -137,66 +88,76 @@ class InProcessWorker:
     def is_for(self, place: Place, tasks: Sequence[Task[Any, Any]]) -> bool:
         """Return whether another call of ``run_jobs()`` can use this worker: nothing that it depends on has changed."""
         return (
-            self._place.settings is place.settings
+            self.settings is place.settings
             # A process that the tests forked, to run side by side, makes its own.
             and self._generation == fork_guard.generation
-            and self._tasks == tasks
-            and self.database.wrapper is queue_connection(place.using)
+            and self._all_tasks == tasks
+            and self.caller_database.wrapper is queue_connection(place.using)
             # What it knows about Django tasks may be out of date.
-            and not self._directory.finds_tasks
+            and not self.directory.finds_tasks
             and task_finder(place.settings) is None
-            and not self._releaser.pending_count
-            and not self._signal_sender.has_queued
+            and not self.releaser.pending_count
+            and not self.signal_sender.has_queued
         )
 
-    def _use_limits(self) -> None:
-        # Late import: most projects have no limits.
-        from django_graphile_worker.testing.in_process.limited_claims import LimitedSingleClaims
-
-        if self._claims.limited is None:
-            self._claims.limited = self._released.limited = LimitedSingleClaims(
-                self.database,
-                self._directory,
-                tokens=self._claims.tokens,
-                now=self._time,
-                overrides=self._place.settings.limits,
-            )
-
-    def _time(self) -> datetime:
+    def now(self) -> datetime:
         return self._now()
 
-    def _end_executor(self) -> None:
-        if self._place.settings.middleware or self._executor.event_loop.has_started:
-            self._executor.close(0.0)
-        else:
-            self._kept_executor = self._executor
+    def limit_time(self) -> datetime:
+        return self._now()
 
-    def _new_executor(self) -> RecordingExecutor:
-        place = self._place
-        return RecordingExecutor(
-            self.database,
-            settings=place.settings,
-            using=place.using,
-            installation=place.installation,
-            tasks=self._directory.task_of,
-            control=JobControl(server_time=lambda: self._now().timestamp()),
-        )
+    def result_keeping(self) -> ResultKeeping:
+        return keeping(self.settings, self._all_tasks)
 
-    def _task_reports(self) -> TaskReports:
-        return TaskReports(
-            task_of=self._directory.task_of,
-            tasks=lambda: self._directory.tasks,
-            call=self._signal_sender.call,
-        )
+    def troubles(self) -> list[BaseException | None]:
+        return []
+
+    def jobs_released(self, outcomes: Sequence[Outcome]) -> None:
+        self.events.jobs_released(outcomes)
+        self.task_reports.released(outcomes)
+
+    def claims_settled(self, outcomes: Sequence[Outcome]) -> None:
+        if self._claims.limited is not None:
+            self._claims.limited.free([outcome.claim for outcome in outcomes])
+
+    def job_cancelled(self, outcome: Cancelled) -> None:
+        self._was_cancelled = True
+        super().job_cancelled(outcome)
+
+    def retry_scheduled(self, seconds: float) -> None:
+        self._retry_in = seconds
+
+    def queues_freed(self, queue_ids: set[int]) -> None:
+        """Do nothing: the next claim looks at all queues."""
+
+    def queues_released(self, queue_ids: Sequence[int]) -> None:
+        """Do nothing: the next claim looks at all queues."""
+
+    def queue_paused_by(self, claim: Claim) -> None:
+        """Do nothing: no job is claimed behind another."""
+
+    def jobs_returned(self, count: int) -> None:
+        """Do nothing: the next claim finds them."""
+
+    def queues_paused(self, pauses: Sequence[Pause]) -> None:
+        simulation.has_pauses = True
+        super().queues_paused(pauses)
+
+    def tasks_found(self) -> None:
+        """Do nothing: the executor reads the options of a task when it runs a job."""
+
+    def limited_tasks_found(self) -> None:
+        self._claims.use_limits()
 
     @contextmanager
     def working(self, now: Callable[[], datetime]) -> Iterator[None]:
         """Prepare for jobs, and clean up after them."""
         watched_before = django_connections.this_thread.watched
         self._now = now
-        self.database.begin()
-        self._claims.begin(ForbiddenFlags(self._place.settings))
-        self._executor = self._kept_executor or self._new_executor()
+        self.caller_database.begin()
+        self.forbidden_flags = ForbiddenFlags(self.settings)
+        self._claims.begin()
+        self.executor = self._executor = self._kept_executor or RecordingExecutor(self)
         self._kept_executor = None
         # Settings of caches, options of tasks and receivers of signals may have changed since the last call.
         self._executor.forget_tasks()
@@ -208,7 +169,10 @@ class InProcessWorker:
         try:
             yield
         finally:
-            self._end_executor()
+            if self.settings.middleware or self._executor.event_loop.has_started:
+                self._executor.close(0.0)
+            else:
+                self._kept_executor = self._executor
             django_connections.thread_finished()
             django_connections.this_thread.watched = watched_before
 
@@ -218,7 +182,7 @@ class InProcessWorker:
 
     def run(self, claim: Claim) -> RanJob:
         """Run a claimed job, and release it."""
-        job = self._job_of(claim)
+        job = self.job_of(claim)
         self.events.jobs_claimed([claim], 0.0)
         self._send_signals()
         token = running_job.set(f"{job.task_identifier} #{job.id}")
@@ -227,10 +191,10 @@ class InProcessWorker:
         finally:
             running_job.reset(token)
         self._release(claim, outcome)
-        retry_in = self._released.retry_in if isinstance(outcome, Failed) else None
+        retry_in = self._retry_in if isinstance(outcome, Failed) else None
         return RanJob(
             job=job,
-            outcome="cancelled" if self._released.was_cancelled else outcome_name(outcome, retry_in),
+            outcome="cancelled" if self._was_cancelled else outcome_name(outcome, retry_in),
             result=outcome.result if isinstance(outcome, Done) else None,
             error=self._executor.error if isinstance(outcome, Failed) else None,
             retry_in=retry_in,
@@ -241,23 +205,19 @@ class InProcessWorker:
         self._release(claim, Interrupted(claim, 0.0, has_begun=False))
 
     def _release(self, claim: Claim, outcome: Outcome) -> None:
-        self._released.retry_in, self._released.was_cancelled = None, False
-        self._releaser.put(outcome)
+        self._retry_in, self._was_cancelled = None, False
+        self.releaser.put(outcome)
         if claim.queue_id is not None:
-            self._releaser.put(HeldQueue(claim.queue_id, claim.token))
-        self._releaser.step()
+            self.releaser.put(HeldQueue(claim.queue_id, claim.token))
+        self.releaser.step()
         self._send_signals()
-        if self._releaser.pending_count:
+        if self.releaser.pending_count:
             raise GraphileWorkerError(
                 f"run_jobs(): expected to store the outcome of job {claim.id}, got a row that another transaction has "
                 "locked. Let the other transaction end first."
             )
 
     def _send_signals(self) -> None:
-        if self._signal_sender.has_queued:
+        if self.signal_sender.has_queued:
             with JobConnections():
-                self._signal_sender.step()
-
-    def _job_of(self, claim: Claim) -> Job:
-        task: Task[Any, Any] | None = self._directory.task_of(claim.task_id)
-        return JobRun(claim, monotonic(), task).job
+                self.signal_sender.step()

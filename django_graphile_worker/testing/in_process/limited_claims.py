@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from datetime import datetime
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.limits import LimitedClaimed, claim_limited, free_places
-from django_graphile_worker.testing.in_process.caller_database import CallerDatabase
-from django_graphile_worker.worker.fetching.task_directory import TaskDirectory
-from django_graphile_worker.worker.limited.keeper import Sorter
-from django_graphile_worker.worker.limited.limited_tasks import LimitedTasks
+from django_graphile_worker.worker.limited.keeper import LimitedTasks, Sorter
 
 if TYPE_CHECKING:
-    from django_graphile_worker.limits import Overrides
+    from django_graphile_worker.testing.in_process.in_process_worker import InProcessWorker
 
 # How often a claim is repeated that found only lanes whose keys are full.
 MOST_CLAIMS = 1_000
@@ -23,24 +19,14 @@ MOST_CLAIMS = 1_000
 class LimitedSingleClaims:
     """Claims limited jobs one by one, and frees the place of each when it has ended."""
 
-    def __init__(
-        self,
-        database: CallerDatabase,
-        directory: TaskDirectory,
-        *,
-        tokens: Iterator[str],
-        now: Callable[[], datetime],
-        overrides: Overrides,
-    ) -> None:
-        self._database = database
+    def __init__(self, worker: InProcessWorker, tokens: Iterator[str]) -> None:
+        self._database = worker.caller_database
         self._tokens = tokens
-        self._now = now
-        self._tasks = LimitedTasks(directory, overrides)
+        self._now = worker.now
+        self._tasks = LimitedTasks(worker.directory, worker.settings.limits)
         # The transaction and the connection belong to the test: the server must not end it, however long a debugger
         # stops it.
-        self._sorter = Sorter(
-            database, self._tasks, now=now, clock=now, idle_seconds=None, close_connections=_leave_open
-        )
+        self._sorter = Sorter(worker, self._database, self._tasks, idle_seconds=None, close_connections=_leave_open)
 
     @property
     def task_ids(self) -> Collection[int]:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, MutableMapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from django_graphile_worker.exceptions import LeftoverStateError
 from django_graphile_worker.registry import Task
 from django_graphile_worker.sql.claims import Claim
-from django_graphile_worker.testing.in_process.caller_database import CallerDatabase
 from django_graphile_worker.testing.in_process.job_connections import JobConnections
 from django_graphile_worker.worker.execution.binding import Binding
 from django_graphile_worker.worker.execution.executor import Executor
 from django_graphile_worker.worker.execution.invoker import Invoke, TaskInvoker
 from django_graphile_worker.worker.execution.job_run import JobRun
 from django_graphile_worker.worker.outcomes import Failed, Outcome
+
+if TYPE_CHECKING:
+    from django_graphile_worker.testing.in_process.in_process_worker import InProcessWorker
 
 # How each task is called: read from its parameters once, and not for each call of ``run_jobs()``.
 _bindings: MutableMapping[Any, Binding] = WeakKeyDictionary()
@@ -52,12 +54,14 @@ class _CheckedInvoker:
 class RecordingExecutor(Executor):
     """An executor that keeps the exception of the last job, and looks for transactions that the job left open."""
 
-    def __init__(self, database: CallerDatabase, **arguments: Any) -> None:
-        super().__init__(**arguments)
+    def __init__(self, worker: InProcessWorker) -> None:
+        super().__init__(worker)
+        # The options of tasks may change between two calls of run_jobs().
+        self._may_expire = True
         self.error: BaseException | None = None
         self._connections = JobConnections()
         self._invoker.bindings = _bindings
-        self._invoker.open_cursor = database.cursor_of_job
+        self._invoker.open_cursor = worker.caller_database.cursor_of_job
         self._invoker: Any = _CheckedInvoker(self._invoker, lambda: self._connections.roll_back_leftovers())
 
     def forget_tasks(self) -> None:

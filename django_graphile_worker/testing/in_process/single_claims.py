@@ -5,9 +5,7 @@ Mostly a test has one job. Then one statement claims it, and a second one finds 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +16,11 @@ from django_graphile_worker.sql import simulation as sql_simulation
 from django_graphile_worker.sql.claims import Claim, Claimed
 from django_graphile_worker.sql.codecs import text_array
 from django_graphile_worker.sql.fast_claim import claim_only_job, statement_by_identifiers
-from django_graphile_worker.testing.in_process.caller_database import CallerDatabase
+from django_graphile_worker.testing.in_process.limited_claims import LimitedSingleClaims
 from django_graphile_worker.worker.fetching.task_directory import TaskDirectory
 
 if TYPE_CHECKING:
-    from django_graphile_worker.testing.in_process.limited_claims import LimitedSingleClaims
+    from django_graphile_worker.testing.in_process.in_process_worker import InProcessWorker
 
 
 class LearningDirectory(TaskDirectory):
@@ -35,31 +33,27 @@ class LearningDirectory(TaskDirectory):
 class SingleClaims:
     """Claims jobs for one call of ``run_jobs()`` after the other."""
 
-    def __init__(
-        self,
-        database: CallerDatabase,
-        directory: LearningDirectory,
-        *,
-        worker_id: str,
-        now: Callable[[], datetime],
-    ) -> None:
-        self._database = database
-        self._directory = directory
-        self._forbidden_flags: Callable[[], tuple[str, ...]] = tuple
-        self._now = now
-        self.tokens = (f"{worker_id}/{number}" for number in count(1))
-        self._identifiers = text_array([name for name, task in directory.tasks.items() if not task.limits])
-        # Set if a task has limits.
+    def __init__(self, worker: InProcessWorker) -> None:
+        self._worker = worker
+        self._database = worker.caller_database
+        self._directory = worker.learning_directory
+        self._now = worker.now
+        self.tokens = (f"{worker.worker_id}/{number}" for number in count(1))
+        self._identifiers = text_array([name for name, task in self._directory.tasks.items() if not task.limits])
+        # None if no task has limits.
         self.limited: LimitedSingleClaims | None = None
         self._is_reviewed = False
-        self._paused_flags: tuple[str, ...] = ()
         self._is_pausing = False
         # Whether nothing was due the last time: jobs that are due now mostly come one by one.
         self._was_empty = True
 
-    def begin(self, forbidden_flags: Callable[[], tuple[str, ...]]) -> None:
+    def use_limits(self) -> None:
+        """Claim limited jobs, too, from now on."""
+        if self.limited is None:
+            self.limited = LimitedSingleClaims(self._worker, self.tokens)
+
+    def begin(self) -> None:
         """Forget what an earlier call of ``run_jobs()`` has found: its test may have been rolled back."""
-        self._forbidden_flags = forbidden_flags
         self._is_reviewed, self._was_empty = False, True
         if self._is_pausing:
             self._pause(frozenset(), frozenset())
@@ -94,13 +88,13 @@ class SingleClaims:
         self._identifiers = text_array(
             [name for name, task in self._directory.tasks.items() if name not in tasks and not task.limits]
         )
-        self._paused_flags = tuple(sorted(flags))
+        self._worker.forbidden_flags.pause(flags)
         self._is_pausing = bool(tasks or flags)
 
     def _claim_next(self) -> Claimed:
         if self.limited is None:
             return self._claim_ordinary()
-        limited = self.limited.claim((*self._forbidden_flags(), *self._paused_flags))
+        limited = self.limited.claim(self._worker.forbidden_flags())
         if limited.claims:
             return Claimed(claims=limited.claims, seconds_until_next=None, has_more=True)
         ordinary = self._claim_ordinary()
@@ -123,7 +117,7 @@ class SingleClaims:
                 lambda parameters: cursor.execute_numbered(statement_by_identifiers(self._database.schema), parameters),
                 token=next(self.tokens),
                 identifiers=self._identifiers,
-                forbidden_flags=(*self._forbidden_flags(), *self._paused_flags),
+                forbidden_flags=self._worker.forbidden_flags(),
                 now=self._now(),
             )
         if found is None:
@@ -164,7 +158,7 @@ class SingleClaims:
                     task_ids=self._directory.ids,
                     max_jobs=1,
                     max_per_queue=1,
-                    forbidden_flags=(*self._forbidden_flags(), *self._paused_flags),
+                    forbidden_flags=self._worker.forbidden_flags(),
                     now=self._now(),
                     behind=behind,
                     limited_tasks=() if self.limited is None else self.limited.task_ids,

@@ -2,32 +2,24 @@
 
 A paused queue is locked in the database, so claims pass over it by themselves. Paused tasks leave the tasks that claims
 ask for, and paused flags join the forbidden flags. Jobs that were claimed before are returned when a slot takes them.
+``PauseEndings`` ends pauses at their time.
 """
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from django_graphile_worker.sql import pauses
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.codecs import flags_from
 from django_graphile_worker.sql.control import ReadPause
+from django_graphile_worker.worker.service import Service
 
 if TYPE_CHECKING:
-    from typing import Protocol
-
-    class PauseEvents(Protocol):
-        """What the pauses report to their worker."""
-
-        def pauses_changed(self) -> None:
-            """Use the new pauses for claims, and for jobs that have not begun."""
-
-        def settle_pauses(self, seconds: float) -> None:
-            """Settle the pauses in the database after this many seconds."""
-
-        def queue_is_unlocked(self) -> None:
-            """Read the pauses again: a job of a paused queue was claimed, so the queue has lost its lock."""
-
+    from django_graphile_worker.worker.database_worker import DatabaseWorker
 
 # Seconds between two checks of a queue that a worker of another kind released, or is about to release.
 CHECK_INTERVAL = 1.0
@@ -36,37 +28,74 @@ CHECK_INTERVAL = 1.0
 class Pauses:
     """The pauses that hold. Read by the threads that claim and run jobs; each set is replaced as a whole."""
 
-    def __init__(self, events: PauseEvents, *, identifier_of: Callable[[int], str | None]) -> None:
-        self._events = events
-        # Returns the identifier of a task by its id in the database.
-        self._identifier_of = identifier_of
+    def __init__(self, worker: DatabaseWorker) -> None:
+        self._worker = worker
         self.queues: frozenset[str] = frozenset()
         self.tasks: frozenset[str] = frozenset()
         self.flags: frozenset[str] = frozenset()
-
-    def __bool__(self) -> bool:
-        return bool(self.queues or self.tasks or self.flags)
+        # Whether anything is paused. It is read for every job.
+        self.hold_any = False
 
     def update(self, read: Sequence[ReadPause]) -> None:
         """Compare what was read from the database with what is known; report a change, and plan the next end."""
         before = (self.queues, self.tasks, self.flags)
         self.queues, self.tasks, self.flags = (_names(read, kind) for kind in ("queue", "task", "flag"))
         if (self.queues, self.tasks, self.flags) != before:
-            self._events.pauses_changed()
+            self.hold_any = bool(self.queues or self.tasks or self.flags)
+            self._worker.pauses_changed()
         delays = [delay for each in read if (delay := _until_settled(each)) is not None]
         if delays:
-            self._events.settle_pauses(max(min(delays), 0.0))
+            self._worker.pause_endings.expect(max(min(delays), 0.0))
 
     def holds(self, claim: Claim) -> bool:
         """Return True if the job of this claim may not begin."""
         if claim.queue_name is not None and claim.queue_name in self.queues:
-            self._events.queue_is_unlocked()
+            # A job of a paused queue was claimed, so the queue has lost its lock.
+            self._worker.heartbeat.read_control_soon()
             return True
-        if self.tasks and self._identifier_of(claim.task_id) in self.tasks:
+        if self.tasks and self._worker.directory.identifier_of(claim.task_id) in self.tasks:
             return True
         if claim.flags_text is None or not self.flags:
             return False
         return not self.flags.isdisjoint(flags_from(claim.flags_text))
+
+
+class PauseEndings(Service):
+    """The service that settles pauses in the database when the time of one of them is over.
+
+    Every worker does it, and the database lets one of them end each pause. The thread starts, and the connection opens,
+    with the first pause that has an end.
+    """
+
+    name = "pauses"
+
+    def __init__(self, worker: DatabaseWorker, *, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(on_trouble=worker.events.database_trouble)
+        self._worker = worker
+        self._database = worker.database("pauses")
+        self._clock = clock
+        self._due_at = math.inf
+
+    def expect(self, seconds: float) -> None:
+        """Settle the pauses after this many seconds, and not at the time that was planned before."""
+        self._due_at = self._clock() + seconds
+        self.start()
+        self.wake()
+
+    def step(self) -> float:
+        remaining = self._due_at - self._clock()
+        if remaining > 0:
+            return remaining
+        with self._database.cursor() as cursor:
+            ended = pauses.settle(cursor, schema=self._database.schema, now=self._worker.now())
+        self._due_at = math.inf
+        if ended:
+            self._worker.events.work_resumed(ended)
+        self._worker.heartbeat.read_control_soon()
+        return math.inf
+
+    def close(self) -> None:
+        self._database.close()
 
 
 def _names(read: Sequence[ReadPause], kind: str) -> frozenset[str]:

@@ -1,38 +1,24 @@
-"""The running jobs that are to stop, and the claimed jobs that must not begin."""
+"""The running jobs that are to stop, also at their deadlines, and the claimed jobs that must not begin."""
 
 from __future__ import annotations
 
+import logging
+import math
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from time import monotonic
 from typing import TYPE_CHECKING
 
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.text import readable_duration
-from django_graphile_worker.worker.control.deadlines import Deadlines
 from django_graphile_worker.worker.control.stopper import Stopper
-from django_graphile_worker.worker.execution.job_run import JobRun
-from django_graphile_worker.worker.execution.stops.stop_of_run import StopOfRun
-from django_graphile_worker.worker.job_stop import Stop
-from django_graphile_worker.worker.outcomes import Cancelled, Outcome
+from django_graphile_worker.worker.execution.job_run import JobRun, StopOfRun
+from django_graphile_worker.worker.outcomes import Cancelled, Outcome, Stop
 
 if TYPE_CHECKING:
-    from typing import Protocol
+    from django_graphile_worker.worker.database_worker import DatabaseWorker
 
-    from django_graphile_worker.worker.control.stopper import StopperEvents
-
-    class StopEvents(StopperEvents, Protocol):
-        """What the stops need from their worker, and report to it."""
-
-        def running(self) -> Iterable[JobRun]:
-            """Return the runs of this moment."""
-
-        def may_begin(self, claim: Claim, /) -> bool:
-            """Return True if this worker certainly still holds the claim."""
-
-        def check_begin(self, may_begin: Callable[[Claim], bool], /) -> None:
-            """Have the pool call this function before each job."""
-
+logger = logging.getLogger("django_graphile_worker.worker")
 
 # Seconds for which a request for a claim that this worker has not begun is kept. The answer to the claim statement may
 # still be on its way, and the job may wait for a slot.
@@ -41,8 +27,8 @@ KEPT_FOR = 60.0
 # whether it may begin a moment before the job is among the runs.
 LOOK_INTERVAL = 0.02
 LOOKS = 50
-
-__all__ = ["Stop", "Stops"]
+# Seconds until the next check of the deadlines after a check that failed.
+RETRY_DELAY = 0.5
 
 
 class Stops:
@@ -52,35 +38,45 @@ class Stops:
     claim that has not begun never begins, and a request for a claim that has ended changes nothing.
     """
 
-    def __init__(self, events: StopEvents, *, grace: float) -> None:
-        self._events = events
-        # Seconds that a task gets to end after the request.
-        self._grace = grace
-        self.deadlines = Deadlines(self._time_out)
+    def __init__(self, worker: DatabaseWorker) -> None:
+        self._worker = worker
+        self.deadlines = Deadlines(self)
         # How often the thread that looks for runs looks again; 0 if there is no such thread.
         self._looks_left = 0
         self._lock = threading.Lock()
-        # By job id and token: the requests for claims that have not begun, and until when they are kept.
-        self._unbegun: dict[tuple[int, str], tuple[Stop, float]] = {}
+        # By job id and token: the requests for claims that have not begun, and until when they are kept. The pool asks
+        # for each job whether there are any, without the lock.
+        self.unbegun: dict[tuple[int, str], tuple[Stop, float]] = {}
 
     def request(self, job_id: int, token: str, stop: Stop) -> None:
         """Stop the run of this claim, or keep it from beginning."""
         with self._lock:
             self._forget_old()
-            self._unbegun[job_id, token] = stop, monotonic() + KEPT_FOR
             # Before the look at the runs: a claim that begins after the look is refused.
-            self._events.check_begin(self._may_begin)
+            self.unbegun[job_id, token] = stop, monotonic() + KEPT_FOR
             if not self._stop_begun():
                 self._look_again()
+
+    def is_requested(self, claim: Claim) -> bool:
+        """Return True if a request keeps this claim from beginning."""
+        return (claim.id, claim.token) in self.unbegun
+
+    def refuse(self, claim: Claim) -> Outcome | None:
+        """Return the outcome of a claim that a request keeps from beginning; None if no request concerns it."""
+        with self._lock:
+            requested = self.unbegun.pop((claim.id, claim.token), None)
+            self._forget_old()
+        return None if requested is None else Cancelled(claim, 0.0, requested[0], has_begun=False)
+
+    def time_out(self, run: JobRun, seconds: float) -> None:
+        """Stop a run that is past its deadline; ``seconds`` is its time limit."""
+        with self._lock:
+            limit = readable_duration(seconds)
+            self._stop_run(run, Stop(kind="timeout", reason=f"the task ran longer than its time limit of {limit}"))
 
     def close(self) -> None:
         """End the thread of the deadlines: the worker has stopped."""
         self.deadlines.close()
-
-    def _time_out(self, run: JobRun, seconds: float) -> None:
-        with self._lock:
-            limit = readable_duration(seconds)
-            self._stop_run(run, Stop(kind="timeout", reason=f"the task ran longer than its time limit of {limit}"))
 
     def _stop_run(self, run: JobRun, stop: Stop) -> None:
         """Begin to stop a run. Called under the lock."""
@@ -88,19 +84,18 @@ class Stops:
             run.stopping = StopOfRun(stop)
             # After the assignment: a thread that finds the mark closes the stop.
             run.is_marked = True
-            Stopper(run, run.stopping, grace=self._grace, events=self._events, on_end=self.deadlines.end).start()
+            Stopper(self._worker, run, run.stopping).start()
         elif stop.kind == "cancelled":
             # A job that is cancelled while it is stopped at its deadline is not retried.
             run.stopping.stop = stop
 
     def _stop_begun(self) -> bool:
         """Stop the runs of all requests whose claims have begun; return False if a request is left. Under the lock."""
-        for run in self._events.running():
-            requested = self._unbegun.pop((run.claim.id, run.claim.token), None)
+        for run in self._worker.executor.runs():
+            requested = self.unbegun.pop((run.claim.id, run.claim.token), None)
             if requested is not None:
                 self._stop_run(run, requested[0])
-        self._end_check()
-        return not self._unbegun
+        return not self.unbegun
 
     def _look_again(self) -> None:
         """Look for the runs of the requests that are left, on another thread. Called under the lock."""
@@ -116,25 +111,82 @@ class Stops:
                 if self._looks_left == 0:
                     return
 
-    def refuse(self, claim: Claim) -> Outcome | None:
-        """Return the outcome of a claim that a request keeps from beginning; None if no request concerns it."""
-        with self._lock:
-            requested = self._unbegun.pop((claim.id, claim.token), None)
-            self._forget_old()
-        return None if requested is None else Cancelled(claim, 0.0, requested[0], has_begun=False)
-
-    def _may_begin(self, claim: Claim) -> bool:
-        return (claim.id, claim.token) not in self._unbegun and self._events.may_begin(claim)
-
     def _forget_old(self) -> None:
         """Forget requests that are too old. Called under the lock."""
         now = monotonic()
-        for key, (_, until) in list(self._unbegun.items()):
+        for key, (_, until) in list(self.unbegun.items()):
             if until < now:
-                del self._unbegun[key]
-        self._end_check()
+                del self.unbegun[key]
 
-    def _end_check(self) -> None:
-        """Check jobs no more if no request is left for a claim that has not begun. Called under the lock."""
-        if not self._unbegun:
-            self._events.check_begin(self._events.may_begin)
+
+class Deadlines:
+    """The runs that have a time limit. One thread waits for the next deadline; it starts with the first such run."""
+
+    def __init__(self, stops: Stops, *, clock: Callable[[], float] = monotonic) -> None:
+        self._stops = stops
+        self._clock = clock
+        # By run: its time limit in seconds. Access to an item needs no lock.
+        self._limits: dict[JobRun, float] = {}
+        # When the thread wakes up by itself.
+        self._wakes_at = -math.inf
+        self._woken = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._starting = threading.Lock()
+        self._is_closed = False
+
+    def begin(self, run: JobRun, seconds: float) -> None:
+        """Begin the time limit of a run. Called on the thread of the run."""
+        run.deadline = deadline = self._clock() + seconds
+        self._limits[run] = seconds
+        if self._thread is None:
+            self._start()
+        # Mostly the thread waits for the deadline of an earlier run, and looks at the others when it wakes up.
+        if deadline < self._wakes_at:
+            self._woken.set()
+
+    def end(self, run: JobRun) -> None:
+        """End the time limit of a run. Calling it again changes nothing."""
+        self._limits.pop(run, None)
+
+    def check(self) -> float:
+        """Stop the runs that are past their deadline; return the seconds until the next deadline."""
+        now, following = self._clock(), math.inf
+        for run, seconds in list(self._limits.items()):
+            # A run that stops already needs no other stop.
+            if run.deadline is None or run.stopping is not None:
+                continue
+            if run.deadline <= now:
+                self._stops.time_out(run, seconds)
+            else:
+                following = min(following, run.deadline)
+        return following - now
+
+    def close(self) -> None:
+        """End the thread: the worker has stopped."""
+        self._is_closed = True
+        self._woken.set()
+
+    def _check_surely(self) -> float:
+        try:
+            return self.check()
+        except Exception:
+            # Without this thread no run would have a deadline any more.
+            logger.exception("The deadlines of jobs could not be checked.")
+            return RETRY_DELAY
+
+    def _start(self) -> None:
+        with self._starting:
+            if self._thread is None:
+                thread = threading.Thread(target=self._serve, name="graphile-worker-deadlines", daemon=True)
+                thread.start()
+                self._thread = thread
+
+    def _serve(self) -> None:
+        while not self._is_closed:
+            self._woken.clear()
+            # Before the look at the runs: a run that begins after the look wakes the thread if its deadline is earlier
+            # than this, and this is later than every deadline.
+            self._wakes_at = math.inf
+            delay = self._check_surely()
+            self._wakes_at = self._clock() + delay
+            self._woken.wait(None if math.isinf(delay) else max(delay, 0.0))

@@ -1,12 +1,11 @@
 """Runs one claimed job: from the claim to its outcome.
 
-Start reading in ``executor``, then follow a job: ``job_run`` (its state), ``invoker`` (how its task is called, prepared
-once per task), ``binding`` (its arguments), ``results`` (failures in what it returns), ``retry`` and ``error_text``
-(what a failure stores). Around these are ``middleware``, ``atomic`` and ``time_limits`` (around the call of a task),
-``task_helpers`` (what tasks use), ``coroutine_executor`` (the beginning and the end of async tasks), and the folders
-``coroutines`` (async tasks) and ``stops`` (runs that are stopped).
+Start reading in ``executor``, then follow a job: ``job_run`` (its state, and its stop), ``invoker`` (how its task is
+called, prepared once per task), ``binding`` (its arguments), ``results`` (awaitables and failures in what it returns),
+``retry`` (what a failure stores, and when the job runs again). Around these are ``middleware`` and ``atomic`` (around
+the call of a task), ``helpers`` (what tasks use), and the event loop of async tasks: ``event_loop`` and
+``coroutine_run`` (one coroutine on the loop, with the thread that waits for it).
 
-Imports ``django_connections``, ``typed_payloads``, ``outcomes`` and ``fork_guard`` of the worker, and nothing that
-fetches or releases jobs. Modules that most jobs do not need are imported late: each would delay the first job of a
-worker.
+Imports ``django_connections``, ``typed_payloads``, ``outcomes``, ``recording`` and ``fork_guard`` of the worker, and
+nothing that fetches or releases jobs.
 """

@@ -6,16 +6,17 @@ import inspect
 import logging
 import typing
 from collections.abc import Callable
+from dataclasses import dataclass
 from inspect import Parameter
 from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker import signatures
 from django_graphile_worker.exceptions import PayloadError
-from django_graphile_worker.frozen import Frozen
-from django_graphile_worker.worker.execution.task_helpers import Helpers
+from django_graphile_worker.worker.typed_payloads.converters import converter_for
+from django_graphile_worker.worker.typed_payloads.errors import Converter
 
 if TYPE_CHECKING:
-    from django_graphile_worker.worker.typed_payloads.errors import Converter
+    from django_graphile_worker.worker.execution.helpers import Helpers
 
 # Annotations of payloads that are passed on as they were decoded from JSON.
 _PLAIN_ANNOTATIONS = (Any, object, dict, list, str, int, float, bool, None, dict[str, Any], list[Any])
@@ -26,7 +27,8 @@ CRON_KEY = "_cron"
 logger = logging.getLogger("django_graphile_worker.worker")
 
 
-class Binding(Frozen):
+@dataclass(frozen=True, slots=True)
+class Binding:
     """A task function, and the arguments that it takes."""
 
     function: Callable[..., Any]
@@ -79,12 +81,7 @@ def _converter(function: Callable[..., Any], parameter: Parameter) -> Converter 
         return None
     try:
         annotation = resolved_annotation(function, parameter)
-        if annotation in _PLAIN_ANNOTATIONS:
-            return None
-        # Late import: most tasks take plain payloads, and their first job does not wait 5 ms for converters.
-        from django_graphile_worker.worker.typed_payloads.converters import converter_for
-
-        return converter_for(annotation)
+        return None if annotation in _PLAIN_ANNOTATIONS else converter_for(annotation)
     except Exception as error:
         # The annotation may name a type that is imported for the type checker only. Most payloads are plain, and need
         # no conversion.

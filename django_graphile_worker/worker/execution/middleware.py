@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from asgiref.sync import iscoroutinefunction, sync_to_async
@@ -10,14 +11,14 @@ from django.core.exceptions import MiddlewareNotUsed
 from django.utils.module_loading import import_string
 
 from django_graphile_worker.exceptions import ConfigurationError, SettingMistake
-from django_graphile_worker.frozen import Frozen
-from django_graphile_worker.worker.execution.coroutines.coroutine_run import protect_from_cancellation
-from django_graphile_worker.worker.execution.coroutines.event_loop import EventLoop
+from django_graphile_worker.worker.execution.coroutine_run import protect_from_cancellation
+from django_graphile_worker.worker.execution.event_loop import EventLoop
 
 Factory = Callable[[Any], Any]
 
 
-class Handler(Frozen):
+@dataclass(frozen=True, slots=True)
+class Handler:
     """A callable that takes a job and returns its result: the task, or middleware around it."""
 
     call: Callable[[Any], Any]

@@ -21,10 +21,28 @@ logger = logging.getLogger("django_graphile_worker.worker")
 
 # Results of these types may be failures; all others need no check.
 _FAILURE_TYPES = (BaseException, type, *UNRUN)
+# Results of these types hold neither awaitables nor exceptions. Most jobs return such a result, and skip the checks.
+PLAIN_RESULTS = frozenset({type(None), bool, int, float, str, bytes, dict})
 _decoder = json.JSONDecoder()
 
 
-async def gather(results: Sequence[Any]) -> list[Any]:
+async def awaited(result: Any) -> Any:
+    """Return the result of a task, with every awaitable in it awaited.
+
+    A task may return an awaitable: a decorator hides its ``async def``, or an ``await`` is missing.
+    """
+    while inspect.isawaitable(result):
+        result = await result
+        if type(result) in PLAIN_RESULTS:
+            return result
+    return await _gather(result) if holds_awaitables(result) else result
+
+
+def holds_awaitables(results: Any) -> bool:
+    return isinstance(results, list | tuple) and any(map(inspect.isawaitable, results))
+
+
+async def _gather(results: Sequence[Any]) -> list[Any]:
     """Await what is awaitable, all at once. An exception that is raised becomes the result."""
     return list(await asyncio.gather(*map(_awaited_or_error, results)))
 

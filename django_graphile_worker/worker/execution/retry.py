@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from django.utils.module_loading import import_string
 
-from django_graphile_worker.attempts import final_remark, usual_backoff
+from django_graphile_worker.attempts import final_remark
 from django_graphile_worker.conf import SETTING, Settings
 from django_graphile_worker.exceptions import (
     BatchFailure,
@@ -18,24 +21,27 @@ from django_graphile_worker.exceptions import (
     RetryLater,
     SettingMistake,
 )
-from django_graphile_worker.frozen import Frozen
-from django_graphile_worker.logs.exc_info import LIMITS_READ, redacted_and_cut
+from django_graphile_worker.limits import keys_of
+from django_graphile_worker.logs.exc_info import LIMITS_READ, cut_middle, redacted_and_cut
 from django_graphile_worker.registry import Task
 from django_graphile_worker.setting_types import is_exception_class
+from django_graphile_worker.sql.limits import KeyClosing
 from django_graphile_worker.text import storable_text
-from django_graphile_worker.worker.execution import error_text, results
+from django_graphile_worker.worker.execution import results
 from django_graphile_worker.worker.execution.job_run import JobRun
 from django_graphile_worker.worker.outcomes import Failed, QueuePause
-
-if TYPE_CHECKING:
-    from django_graphile_worker.sql.limits import KeyClosing
 
 # A delay beyond the last date of PostgreSQL would also fail the release of the other jobs in the statement.
 MAX_DELAY = timedelta(days=36_525).total_seconds()
 _MAX_TRACEBACKS = 10
+# The folders worker/ and testing/: their frames are left out of tracebacks.
+OWN_FOLDERS = tuple(f"{Path(__file__).resolve().parents[2] / folder}/" for folder in ("worker", "testing"))
+_MAX_SUMMARY_LENGTH = 2_000
+_UNREADABLE = "The task failed, and its error could not be described."
 
 
-class RetryRules(Frozen):
+@dataclass(frozen=True, slots=True)
+class RetryRules:
     """What the project says about the retries of all tasks; a task may say something else."""
 
     # Seconds, or a function of the number of attempts and the exception; None for the usual back-off.
@@ -101,7 +107,7 @@ def failed(
         permanent=is_permanent,
         payload_text=remaining_payload(run, error),
         task=run.task,
-        exception_class=error_text.class_path(error),
+        exception_class=class_path(error),
         queue_pause=queue_pause,
         closings=closings,
     )
@@ -129,14 +135,6 @@ def _given_up_by(task: Task[Any, Any] | None, cause: BaseException, rules: Retry
     return "the setting GIVE_UP_ON" if isinstance(cause, rules.give_up_on) else None
 
 
-def retry_in(outcome: Failed) -> float | None:
-    """Return the seconds until the next attempt; None if there is no next attempt."""
-    claim = outcome.claim
-    if outcome.permanent or claim.attempts >= claim.max_attempts:
-        return None
-    return outcome.delay if outcome.delay is not None else usual_backoff(claim.attempts)
-
-
 def remaining_payload(run: JobRun, error: BaseException | None) -> str | None:
     """Return an array payload without the items that are done; None if the whole payload remains."""
     # The rollback of an atomic task also undid the items that succeeded.
@@ -153,26 +151,6 @@ def remaining_payload(run: JobRun, error: BaseException | None) -> str | None:
 def asks_to_run_at_once(error: BaseException | None) -> bool:
     """Return True if every cause of the failure is a ``RetryLater`` without delay."""
     return error is not None and _asked_delay(error) == 0
-
-
-def _text(error: BaseException, limit: int, remark: str) -> str:
-    if not isinstance(error, BatchFailure):
-        return error_text.describe(error, limit=limit, remark=remark)
-    lines = [_batch_summary(error)]
-    lines += [f"[{index}] {error_text.summary(each)}" for index, each in error.failures.items()]
-    # An exception that was returned, not raised, has no traceback: its line is complete.
-    traces = ((index, error_text.trace(each)) for index, each in list(error.failures.items())[:_MAX_TRACEBACKS])
-    details = [f"[{index}] {trace}" for index, trace in traces if trace]
-    return error_text.cut("\n\n".join(filter(None, ["\n".join(lines), remark, *details])), limit)
-
-
-def _batch_summary(error: BatchFailure) -> str:
-    """Return the first line of the text. Errors are grouped by it, so it begins with the class of all failures."""
-    failures = list(error.failures.values())
-    if len({type(each) for each in failures}) == 1:
-        first_line = error_text.summary(failures[0]).partition("\n")[0]
-        return f"{first_line} ({error.share})"
-    return f"BatchFailure: {error}"
 
 
 def _causes(error: BaseException) -> list[BaseException]:
@@ -216,10 +194,6 @@ def _closings(run: JobRun, error: BaseException) -> tuple[Sequence[KeyClosing], 
     asking = [cause for cause in _causes(error) if isinstance(cause, LimitedUntil)]
     if not asking:
         return (), ""
-    # Late import: few tasks close their keys.
-    from django_graphile_worker.limits import keys_of
-    from django_graphile_worker.sql.limits import KeyClosing
-
     keys = () if run.task is None else keys_of(run.task, run.claim.payload_text)
     closings = [
         KeyClosing(key.limit_name, key.text, _bounded(cause.delay.total_seconds()))
@@ -246,8 +220,8 @@ def _delay(run: JobRun, error: BaseException, rules: RetryRules) -> tuple[float 
             if answer is not None:
                 return _bounded(_seconds(answer)), ""
         return None, ""
-    except BaseException as mistake:  # the back-off, too, is code of the site
-        return None, f"The usual back-off is used, as the task's own back-off failed: {error_text.summary(mistake)}"
+    except BaseException as own_error:  # the back-off, too, is code of the site
+        return None, f"The usual back-off is used, as the task's own back-off failed: {summary(own_error)}"
 
 
 def _seconds(answer: Any) -> float:
@@ -262,3 +236,95 @@ def _seconds(answer: Any) -> float:
 
 def _bounded(seconds: float) -> float:
     return min(seconds, MAX_DELAY)
+
+
+# The text of the error.
+
+
+def _text(error: BaseException, limit: int, remark: str) -> str:
+    if not isinstance(error, BatchFailure):
+        return describe(error, limit=limit, remark=remark)
+    lines = [_batch_summary(error)]
+    lines += [f"[{index}] {summary(each)}" for index, each in error.failures.items()]
+    # An exception that was returned, not raised, has no traceback: its line is complete.
+    traces = ((index, trace(each)) for index, each in list(error.failures.items())[:_MAX_TRACEBACKS])
+    details = [f"[{index}] {text}" for index, text in traces if text]
+    return cut("\n\n".join(filter(None, ["\n".join(lines), remark, *details])), limit)
+
+
+def _batch_summary(error: BatchFailure) -> str:
+    """Return the first line of the text. Errors are grouped by it, so it begins with the class of all failures."""
+    failures = list(error.failures.values())
+    if len({type(each) for each in failures}) == 1:
+        first_line = summary(failures[0]).partition("\n")[0]
+        return f"{first_line} ({error.share})"
+    return f"BatchFailure: {error}"
+
+
+def describe(error: BaseException, *, limit: int, remark: str = "") -> str:
+    """Return a summary in one line, then the remark and the traceback. Never raises."""
+    try:
+        parts = [summary(error), remark, _traceback(error)]
+        return cut("\n\n".join(part for part in parts if part), limit)
+    except BaseException:  # the methods of an exception may raise anything
+        return cut(f"{type(error).__name__}\n\n{_UNREADABLE}", limit)
+
+
+def trace(error: BaseException) -> str:
+    """Return the traceback alone; an empty string for an exception that was never raised. Never raises."""
+    try:
+        return _traceback(error)
+    except BaseException:
+        return ""
+
+
+def summary(error: BaseException) -> str:
+    """Return ``ValueError: no such order``, as the last line of a traceback shows it."""
+    name, message = _class_name(type(error)), _message(error)
+    # Cut at its end: a value without its end is still known as a secret, a value without its name is not.
+    return storable_text(f"{name}: {message}" if message else name)[:_MAX_SUMMARY_LENGTH]
+
+
+def class_path(error: BaseException) -> str:
+    """Return the dotted path from which the class of the exception can be imported."""
+    kind = type(error)
+    return storable_text(f"{kind.__module__}.{kind.__qualname__}")
+
+
+def cut(text: str, limit: int) -> str:
+    """Return text that PostgreSQL accepts. A text that is too long loses its middle: the ends matter more."""
+    return cut_middle(storable_text(cut_middle(text, limit)), limit)
+
+
+def _class_name(kind: type[BaseException]) -> str:
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except BaseException:
+        return "<its message could not be read>"
+
+
+def _traceback(error: BaseException) -> str:
+    """Return the standard traceback without the worker's own frames; an empty string if no frame is left."""
+    report = traceback.TracebackException.from_exception(error, compact=True)
+    reports = list(_linked(report))
+    for each in reports:
+        each.stack = traceback.StackSummary.from_list(
+            [frame for frame in each.stack if not frame.filename.startswith(OWN_FOLDERS)]
+        )
+    # Members of a group that were never raised have no frames, and only the report of the group names them.
+    if not any(each.stack for each in reports) and not report.exceptions:
+        return ""
+    return "".join(report.format()).rstrip()
+
+
+def _linked(report: traceback.TracebackException) -> Iterator[traceback.TracebackException]:
+    """Return a report and all reports that it refers to: causes, contexts, members of groups."""
+    waiting = [report]
+    while waiting:
+        each = waiting.pop()
+        yield each
+        waiting.extend(filter(None, [each.__cause__, each.__context__, *(each.exceptions or ())]))

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import psycopg
 
 from django_graphile_worker.sql import claims
 from django_graphile_worker.worker.database.blocking_cursor import BlockingCursor
-from django_graphile_worker.worker.database.connection import Database
-from django_graphile_worker.worker.fetching.forbidden_flags import ForbiddenFlags
-from django_graphile_worker.worker.fetching.held_claims import HeldClaims
 from django_graphile_worker.worker.fetching.scan import MIN_REST, REST, Scan
-from django_graphile_worker.worker.fetching.task_directory import TaskDirectory
-from django_graphile_worker.worker.job_clock import JobClock
+
+if TYPE_CHECKING:
+    from django_graphile_worker.worker.database_worker import DatabaseWorker
 
 MAX_FREED_QUEUES = 1000
 
@@ -24,24 +23,12 @@ MAX_FREED_QUEUES = 1000
 class Claimer:
     """Claims jobs of the tasks that this worker runs."""
 
-    def __init__(
-        self,
-        database: Database,
-        *,
-        directory: TaskDirectory,
-        held: HeldClaims,
-        forbidden_flags: ForbiddenFlags,
-        now: JobClock,
-        on_answer: Callable[[claims.Claimed], None] = lambda claimed: None,
-    ) -> None:
-        self._database = database
-        self._cursor = BlockingCursor(database)
-        self._directory = directory
-        self._held = held
-        self._forbidden_flags = forbidden_flags
-        self._now = now
-        # Called with every answer of the claim statement.
-        self._on_answer = on_answer
+    def __init__(self, worker: DatabaseWorker) -> None:
+        self._worker = worker
+        self._database = worker.claim_database
+        self._cursor = BlockingCursor(worker.claim_database)
+        self._held = worker.held
+        self._directory = worker.directory
         self.scan = Scan()
         # Queues that this worker has released: unless the next claim begins at the start, their jobs stand before the
         # place where it goes on. Other threads add to it. What does not fit in is found by a claim from the start.
@@ -49,8 +36,6 @@ class Claimer:
         # Those of which a claim took no job: others came first, or had locked them. And when they are tried again.
         self._left_queues: deque[int] = deque(maxlen=MAX_FREED_QUEUES)
         self._try_left_queues_at = 0.0
-        # The ids of the limited tasks of the worker.
-        self.limited_tasks: Callable[[], Collection[int]] = tuple
 
     def claim(
         self, *, max_jobs: int, max_per_queue: int, max_bytes: int = claims.UNLIMITED_BYTES, free_slots: int = 0
@@ -64,7 +49,7 @@ class Claimer:
         if self._directory.is_review_due:
             self._directory.review()
         began = time.monotonic()
-        flags = self._forbidden_flags()
+        flags = self._worker.forbidden_flags()
         behind = self.scan.behind(began, (tuple(self._directory.ids), frozenset(flags)))
         freed = self._take_freed_queues(began)
         limits = {"max_jobs": max_jobs, "max_per_queue": max_per_queue, "max_bytes": max_bytes}
@@ -87,7 +72,7 @@ class Claimer:
             self.scan.begin_again()
             return replace(claimed, has_more=True)
         ended = time.monotonic()
-        self._on_answer(claimed)
+        self._worker.fast_path.learn_from(claimed)
         self.scan.note(claimed, ended=ended)
         until_pass = self.scan.until_next_pass(ended)
         if claimed.freed_queues:
@@ -117,6 +102,7 @@ class Claimer:
     def _claim(
         self, behind: claims.Continuation, freed_queues: Collection[int], forbidden_flags: Sequence[str], **limits: int
     ) -> claims.Claimed:
+        limited = self._worker.limited
         with self._cursor.usable() as cursor:
             return claims.claim_jobs(
                 cursor,
@@ -124,8 +110,8 @@ class Claimer:
                 token=self._held.next_token(),
                 task_ids=self._directory.ids,
                 forbidden_flags=forbidden_flags,
-                limited_tasks=self.limited_tasks(),
-                now=self._now(),
+                limited_tasks=() if limited is None else limited.tasks.ids,
+                now=self._worker.now(),
                 behind=behind,
                 freed_queues=freed_queues,
                 **limits,

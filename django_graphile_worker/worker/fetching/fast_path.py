@@ -1,18 +1,11 @@
 """The fast path: the single job that an idle worker was notified of starts on the thread that claimed it.
 
-Why: latency. From ``add_job`` to the task's first line an idle worker takes 1.27 ms in the median and 1.8 ms in the
-99th percentile, the Node worker 2.15 ms and 3.7 ms (``make bench``, figures and machine in
-docs/explanation/performance.md). More than half of that is ``add_job`` and its commit. The fast path makes the rest
-short:
+It is there for latency: without it an idle worker takes 1.4 times as long from ``add_job`` to the task's first line.
+``sql.fast_claim`` has one look-up and one update in place of the claim statement, which chooses between queues and
+backlogs; ``database.prepared`` runs them without the driver's cursor; and the thread that claimed runs the job, while
+another thread of the pool fetches, because it takes long to wake a thread.
 
-- ``sql.fast_claim``: one look-up and one update replace the claim statement, which chooses between queues and backlogs;
-- ``database.prepared``: the statement goes straight to libpq, because a cursor would take a tenth of the whole time;
-- ``pool.fetch_turns``: the thread that claimed runs the job, while another thread fetches, because waking a thread for
-  the job would take longer than all of the worker's own work before.
-
-The fetcher calls ``start_due_jobs()`` and nothing else. To have a worker claim every job with the claim statement, pass
-``NoFastPath`` to the fetcher, and remove this module, ``fetching.fast_claim``, ``sql.fast_claim`` and
-``database.prepared``, with the lines of the wiring and of ``preconnect`` that name them.
+The fetcher calls ``start_due_jobs()``, the claimer ``learn_from()``, and nothing else belongs to it.
 """
 
 from __future__ import annotations
@@ -20,88 +13,112 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from django_graphile_worker.sql.claims import Claim
-from django_graphile_worker.sql.fast_claim import FastClaimed
-from django_graphile_worker.worker.fetching.fast_claim import FastClaim
-from django_graphile_worker.worker.fetching.forbidden_flags import ForbiddenFlags
-from django_graphile_worker.worker.fetching.held_claims import HeldClaims
-from django_graphile_worker.worker.fetching.task_directory import TaskDirectory
-from django_graphile_worker.worker.job_clock import JobClock
-from django_graphile_worker.worker.pool.slot_pool import SlotPool
-from django_graphile_worker.worker.work_units import WorkUnit
+from django_graphile_worker.sql.claims import Claim, Claimed
+from django_graphile_worker.sql.fast_claim import PLANNER, FastClaimed, claim_few, fast_claim_statement
+from django_graphile_worker.worker.database.prepared import PreparedStatement
+from django_graphile_worker.worker.pool.work_units import WorkUnit
+
+if TYPE_CHECKING:
+    from django_graphile_worker.worker.database_worker import DatabaseWorker
+
+# Seconds. A fast claim that takes longer reads index entries of deleted rows that cannot be vacuumed yet; the claim
+# statement avoids them.
+LONGEST_FAST_CLAIM = 0.02
+# As slow as that are so many fast claims in a row that take longer than this.
+SLOW_FAST_CLAIM = 0.005
+SLOW_IN_A_ROW = 4
+# After such a slow fast claim, the worker tries no other for this many times its duration.
+REST = 100
 
 
 class FastPath:
     """Claims all due jobs if they are few, and starts them; a single job does not wait for another thread."""
 
-    def __init__(
-        self,
-        fast_claim: FastClaim,
-        *,
-        pool: SlotPool,
-        directory: TaskDirectory,
-        held: HeldClaims,
-        forbidden_flags: ForbiddenFlags,
-        now: JobClock,
-        on_claiming: Callable[[], None],
-        on_nothing_claimed: Callable[[float], None],
-        on_claimed: Callable[[list[Claim], float], None],
-        is_scan_quick: Callable[[], bool] = lambda: True,
-    ) -> None:
-        self._fast_claim = fast_claim
-        self._pool = pool
-        self._directory = directory
-        self._held = held
-        self._forbidden_flags = forbidden_flags
-        self._now = now
-        self._on_claiming = on_claiming
-        self._on_nothing_claimed = on_nothing_claimed
-        self._on_claimed = on_claimed
-        self._is_scan_quick = is_scan_quick
+    def __init__(self, worker: DatabaseWorker, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._worker = worker
+        database = worker.claim_database
+        # The name under which the session keeps the statement.
+        self._statement = PreparedStatement(
+            database, "gw_fast_claim", fast_claim_statement(database.schema), settings=PLANNER
+        )
+        self._clock = clock
+        # All workers of a fleet are notified of a job, and one worker gets it; each of the others would claim twice in
+        # vain. So only a worker whose last fast claim found a job tries the next.
+        self._is_promising = True
+        self._rests_until = clock()
+        self._slow_in_a_row = 0
 
     def start_due_jobs(self) -> float | None:
         """Start all jobs that are due; return the seconds until the next job is due, infinity if no job is known.
 
         Return None if nothing was started: then only the claim statement can find a due job.
         """
-        vacant = self._pool.vacant
+        worker = self._worker
+        vacant = worker.pool.vacant
         if vacant < 1 or self._is_claim_needed():
             return None
-        self._on_claiming()
+        worker.events.claim_started()
         started = time.perf_counter()
-        claimed = self._held.hold(lambda: self._claim(vacant))
+        claimed = worker.held.hold(lambda: self._claim(vacant))
         if claimed is None or not claimed.claims:
-            self._on_nothing_claimed(time.perf_counter() - started)
+            worker.events.nothing_claimed(time.perf_counter() - started)
             return None
-        self._on_claimed(claimed.claims, time.perf_counter() - started)
+        worker.events.jobs_claimed(claimed.claims, time.perf_counter() - started)
         self._start(claimed.claims)
         seconds = claimed.seconds_until_next
         return math.inf if seconds is None else seconds
+
+    @property
+    def is_worth_trying(self) -> bool:
+        """Whether a fast claim would probably find a job, quickly."""
+        return self._is_promising and self._statement.is_possible and self._clock() >= self._rests_until
+
+    def learn_from(self, claimed: Claimed) -> None:
+        """Note from the answer to a claim whether a fast claim would have been enough."""
+        if claimed.claims and not claimed.has_more:
+            self._is_promising = all(claim.queue_id is None for claim in claimed.claims)
 
     def _is_claim_needed(self) -> bool:
         """Must the claimer claim, because it has a search or a review to do, or a fast claim is not worth trying?
 
         A fast claim reads the backlog from its start.
         """
+        worker = self._worker
         return (
-            self._held.is_search_due
-            or self._directory.is_review_due
-            or not self._fast_claim.is_worth_trying
-            or not self._is_scan_quick()
+            worker.held.is_search_due
+            or worker.directory.is_review_due
+            or not self.is_worth_trying
+            or not worker.claimer.scan.is_quick
         )
 
     def _claim(self, vacant: int) -> FastClaimed:
-        return self._fast_claim(
-            vacant,
-            token=self._held.next_token(),
-            task_ids=self._directory.ids_text,
-            forbidden_flags=self._forbidden_flags(),
-            now=self._now(),
+        """Claim every job that is due, or nothing: see ``sql.fast_claim.claim_few``."""
+        worker = self._worker
+        forbidden_flags = worker.forbidden_flags()
+        began = self._clock()
+        found = claim_few(
+            self._statement,
+            token=worker.held.next_token(),
+            task_ids=worker.directory.ids_text,
+            max_jobs=vacant,
+            forbidden_flags=forbidden_flags,
+            now=worker.now(),
         )
+        self._is_promising = bool(found.claims)
+        self._note_duration(began, self._clock())
+        return found
+
+    def _note_duration(self, began: float, ended: float) -> None:
+        seconds = ended - began
+        self._slow_in_a_row = self._slow_in_a_row + 1 if seconds > SLOW_FAST_CLAIM else 0
+        if seconds > LONGEST_FAST_CLAIM or self._slow_in_a_row >= SLOW_IN_A_ROW:
+            self._rests_until = ended + REST * seconds
+            self._slow_in_a_row = 0
 
     def _start(self, claims: list[Claim]) -> None:
-        pool = self._pool
+        pool = self._worker.pool
         # All due jobs run: a slot that becomes free need not call for jobs.
         pool.wants_jobs = True
         for claim in claims[1:]:

@@ -3,116 +3,76 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from django_graphile_worker.sql.claims import Claim, Claimed
-from django_graphile_worker.worker.fetching.pool_loop import PoolLoop
-from django_graphile_worker.worker.fetching.prefetch import Prefetch
-from django_graphile_worker.worker.fetching.slot_demand import SECOND_LOOK, SlotDemand
-from django_graphile_worker.worker.pool.slot_pool import SlotPool
-from django_graphile_worker.worker.work_units import WorkUnit, line_up
+from django_graphile_worker.worker.fetching.demand import SECOND_LOOK, Prefetch, SlotDemand
+from django_graphile_worker.worker.pool.work_units import line_up
+from django_graphile_worker.worker.service import Loop
 
 if TYPE_CHECKING:
-    from typing import Protocol
-
-    class Claims(Protocol):
-        """The claim statement."""
-
-        def claim(self, *, max_jobs: int, max_per_queue: int, max_bytes: int, free_slots: int) -> Claimed: ...
-
-    class StartsDueJobs(Protocol):
-        """A quicker way for the few jobs of an idle worker; see ``fast_path``."""
-
-        def start_due_jobs(self) -> float | None:
-            """Start all due jobs; return the seconds until the next job is due, or None if nothing was started."""
-
-    class WaitingPlace(Protocol):
-        """Where the fetcher waits; see ``listener``."""
-
-        def wait(self, seconds: float, *, unless: Callable[[], bool]) -> bool: ...
-
-        def interrupt(self) -> None: ...
-
-        def close(self) -> None: ...
-
-    class FetchEvents(Protocol):
-        """What the fetcher calls in other parts of the worker."""
-
-        def may_claim(self) -> bool:
-            """Return True if this worker may claim jobs now."""
-
-        def return_jobs(self, units: Sequence[WorkUnit], /) -> None:
-            """Return jobs that have not begun."""
-
-        def on_claiming(self) -> None:
-            """Report that jobs are about to be claimed."""
-
-        def on_nothing_claimed(self, duration: float, /) -> None:
-            """Report that there were none, and the seconds that the statement took."""
-
-        def on_claimed(self, claims: list[Claim], duration: float, /) -> None:
-            """Report jobs that were claimed, and the seconds that the statement took."""
-
-        def on_trouble(self, name: str, error: BaseException, delay: float, /) -> None:
-            """Report that a step failed; the next step follows after the delay."""
-
-        def on_close(self) -> None:
-            """Close what the fetcher used: it has ended."""
-
+    from django_graphile_worker.worker.database_worker import DatabaseWorker
 
 # Seconds after which claimed jobs that have not begun are returned.
 WAITING_TIMEOUT = 0.5
+# Seconds. A job that falls due later than this is added without a notification, so a worker that listens must poll at
+# least this often.
+ANNOUNCED_AHEAD = 10.0
 
 
-class NoFastPath:
-    """Leaves every job to the claim statement."""
+class Fetcher(Loop):
+    """The only poll loop of a worker.
 
-    def start_due_jobs(self) -> None:
-        return None
-
-
-class Fetcher(PoolLoop):
-    """The only poll loop of a worker."""
+    It has no thread of its own: the threads of the pool run it in turns. The thread that claimed a job can run it, and
+    another continues the loop.
+    """
 
     name = "fetcher"
 
-    def __init__(
-        self,
-        pool: SlotPool,
-        *,
-        claimer: Claims,
-        events: FetchEvents,
-        poll_interval: float,
-        local_queue_size: int,
-        fast_path: StartsDueJobs | None = None,
-        listener: WaitingPlace | None = None,
-    ) -> None:
-        super().__init__(pool, on_trouble=events.on_trouble)
-        self._claimer = claimer
-        self._may_claim = events.may_claim
-        self._return_jobs = events.return_jobs
-        self._on_claiming = events.on_claiming
-        self._on_nothing_claimed = events.on_nothing_claimed
-        self._on_claimed = events.on_claimed
-        self._on_close = events.on_close
-        self._start_due_jobs = (fast_path or NoFastPath()).start_due_jobs
-        self._poll_interval = poll_interval
-        self._local_queue_size = local_queue_size
-        self._listener = listener
-        self._prefetch = Prefetch(pool)
-        self._demand = SlotDemand(pool)
+    def __init__(self, worker: DatabaseWorker) -> None:
+        super().__init__(on_trouble=worker.events.database_trouble)
+        self._worker = worker
+        self._pool = worker.pool
+        self._listener = worker.listener
+        settings = worker.settings
+        self._poll_interval = (
+            min(settings.poll_interval, ANNOUNCED_AHEAD) if settings.listen else settings.poll_interval
+        )
+        self._local_queue_size = settings.local_queue_size
+        self._prefetch = Prefetch(worker.pool)
+        self._demand = SlotDemand(worker.pool)
         self._expected_at = math.inf
         self._look_at = -math.inf
         self._waiting_timeout = WAITING_TIMEOUT
         self._is_new = True
         self.last_claim_was_empty = True
+        # Seconds for which the next turn rests before its first round; None before the first turn.
+        self._delay: float | None = None
+        self._has_started = False
+        self._is_over = threading.Event()
+        self._is_over.set()
 
-    def use(self, claimer: Claims, fast_path: StartsDueJobs) -> None:
-        """Claim with these from now on: the worker has limited tasks."""
-        self._claimer = claimer
-        self._start_due_jobs = fast_path.start_due_jobs
+    def start(self) -> None:
+        """Have the pool run the loop, once; a loop that was stopped before never starts."""
+        if not self._has_started and not self.is_stopping:
+            self._has_started = True
+            self._is_over.clear()
+            self._pool.share(self._take_turn)
+
+    @property
+    def has_started(self) -> bool:
+        return self._has_started
+
+    def join(self, timeout: float | None = None) -> bool:
+        """Wait for the end; return True when the loop is over."""
+        return self._is_over.wait(timeout)
+
+    @property
+    def has_died(self) -> bool:
+        """Has the loop ended without ``stop()``?"""
+        return self._has_started and self._is_over.is_set() and not self.is_stopping
 
     def step(self) -> float:
         """Fill the slots; return the seconds until there may be more to claim."""
@@ -129,7 +89,7 @@ class Fetcher(PoolLoop):
         if room < 1:
             return self._longest_wait()
         self._look_at = -math.inf
-        if not self._may_claim():
+        if not self._worker.may_claim():
             # Nothing wakes the fetcher when the worker has its lease again, and this check needs no statement.
             return min(WAITING_TIMEOUT, self._poll_interval)
         return self._claim(room)
@@ -162,18 +122,36 @@ class Fetcher(PoolLoop):
     def close(self) -> None:
         if self._listener is not None:
             self._listener.close()
-        self._on_close()
+        self._worker.claimer.close()
+
+    def _take_turn(self) -> bool:
+        """Run the loop until the thread has kept a job to run (return True), or until it is stopped (return False)."""
+        has_kept = False
+        try:
+            while not has_kept and not self._stopping.is_set():
+                if self._delay is not None:
+                    self._rest_was_called = self.rest(self._delay)
+                self._delay = self.round()
+                has_kept = self._pool.has_kept
+            return has_kept
+        finally:
+            if not has_kept:
+                self.close()
+                self._is_over.set()
 
     def _has_started_due_jobs(self) -> bool:
         """Try the fast path if the worker is idle and was called: mostly a single job is due then."""
         is_new, self._is_new = self._is_new, False
         if self._waiting_timeout < WAITING_TIMEOUT or not (is_new or (self.was_called and self._until_next_look() > 0)):
             return False
-        if not self._may_claim():
+        if not self._worker.may_claim():
             return False
-        seconds_until_next = self._start_due_jobs()
+        seconds_until_next = self._worker.fast_path.start_due_jobs()
         if seconds_until_next is None:
             return False
+        if self._worker.limited is not None:
+            # The notification may have announced limited jobs, too.
+            self._worker.limited.keeper.call()
         self.last_claim_was_empty = False
         self._prefetch.note_claim(is_full=False)
         self._expected_at = min(self._expected_at, time.monotonic() + seconds_until_next)
@@ -192,9 +170,11 @@ class Fetcher(PoolLoop):
 
     def _claim(self, room: int) -> float:
         self._expected_at = math.inf
-        self._on_claiming()
+        worker = self._worker
+        worker.events.claim_started()
         started = time.perf_counter()
-        claimed = self._claimer.claim(
+        claimer = worker.claimer if worker.limited is None else worker.limited.claimer
+        claimed = claimer.claim(
             max_jobs=room,
             max_per_queue=self._prefetch.per_queue(self._local_queue_size),
             max_bytes=self._prefetch.bytes_left(),
@@ -209,9 +189,9 @@ class Fetcher(PoolLoop):
         if claims:
             self._prefetch.weigh(claims)
             self._pool.submit(line_up(claims), callers=self._demand.callers())
-            self._on_claimed(claims, duration)
+            self._worker.events.jobs_claimed(claims, duration)
         else:
-            self._on_nothing_claimed(duration)
+            self._worker.events.nothing_claimed(duration)
 
     def _delay_after(self, claimed: Claimed) -> float:
         if claimed.has_more:
@@ -244,4 +224,4 @@ class Fetcher(PoolLoop):
             waiting = self._pool.remove_waiting(waited_longer_than=timeout)
             if waiting:
                 self._prefetch.slow_down()
-                self._return_jobs(waiting)
+                self._worker.return_jobs(waiting)

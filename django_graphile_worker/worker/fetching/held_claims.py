@@ -10,28 +10,21 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, TypeVar
 
 import psycopg
 
 from django_graphile_worker.sql import cancellations, releases
-from django_graphile_worker.sql.claims import Claim, group_by_token
-from django_graphile_worker.sql.result_keeping import NOTHING_KEPT, ResultKeeping
-from django_graphile_worker.worker.database.connection import Database
+from django_graphile_worker.sql.claims import Claim, Claimed, group_by_token
+from django_graphile_worker.sql.fast_claim import FastClaimed
+from django_graphile_worker.sql.limits import LimitedClaimed
 
 if TYPE_CHECKING:
-    from typing import Protocol, TypeVar
+    from django_graphile_worker.worker.database_worker import DatabaseWorker
 
-    from django_graphile_worker.sql.cancellations import CancelledJob
-
-    class Answer(Protocol):
-        """What a claim statement returned."""
-
-        @property
-        def claims(self) -> list[Claim]: ...
-
-    AnswerT = TypeVar("AnswerT", bound=Answer)
+# What a claim statement returned.
+AnswerT = TypeVar("AnswerT", Claimed, FastClaimed, LimitedClaimed)
 
 # Seconds between searches after a claim whose answer was lost: the statement may be committed later.
 SEARCH_INTERVAL = 1.0
@@ -40,23 +33,9 @@ SEARCH_INTERVAL = 1.0
 class HeldClaims:
     """The claims whose answers this process has received; each claim statement runs through ``hold()``."""
 
-    def __init__(
-        self,
-        database: Database,
-        *,
-        worker_id: Callable[[], str],
-        statement_timeout: float,
-        notify: bool = True,
-        keeping: Callable[[], ResultKeeping] = lambda: NOTHING_KEPT,
-        on_cancelled: Callable[[Sequence[CancelledJob]], None] = lambda jobs: None,
-    ) -> None:
-        self._database = database
-        self._worker_id = worker_id
-        self._statement_timeout = statement_timeout
-        self._notify = notify
-        self._keeping = keeping
-        # Called with the jobs that were cancelled, and end here.
-        self._on_cancelled = on_cancelled
+    def __init__(self, worker: DatabaseWorker) -> None:
+        self._worker = worker
+        self._database = worker.claim_database
         # The claims that this process has received: by token, the ids of the jobs that have not ended.
         self._known: dict[str, set[int]] = {}
         # The number of the last claim statement. The token of a claim is the worker's id and this number.
@@ -73,20 +52,20 @@ class HeldClaims:
         ``return_lost()`` finds only the claims under the new id.
         """
         self._statements += 1
-        return f"{self._worker_id()}/{self._statements}"
+        return f"{self._worker.worker_id}/{self._statements}"
 
     def hold(self, claim: Callable[[], AnswerT]) -> AnswerT | None:
         """Run a claim statement, and note what it claimed.
 
         Return None if the worker lost its lease meanwhile: then another worker recovers the claimed jobs.
         """
-        worker_id = self._worker_id()
+        worker_id = self._worker.worker_id
         try:
             answer = claim()
         except BaseException:  # whatever kept the answer from being read
             self._doubt()
             raise
-        if worker_id != self._worker_id():
+        if worker_id != self._worker.worker_id:
             self._doubt()
             return None
         for token, job_ids in group_by_token(answer.claims).items():
@@ -121,30 +100,29 @@ class HeldClaims:
         # Copied before the query: a claim that the query finds and that ends during the query is in the copy.
         known = {token: job_ids.copy() for token, job_ids in self._known.copy().items()}
         with self._database.cursor() as cursor:
-            held = releases.claims_of(cursor, schema=schema, worker_id=self._worker_id())
+            held = releases.claims_of(cursor, schema=schema, worker_id=self._worker.worker_id)
             lost = [job for job in held if job.id not in known.get(job.token, ())]
             # Noted first: after the jobs are returned, no row shows that a queue was lost with them.
             self._lost_queues.update(
                 releases.HeldQueue(job.queue_id, job.token) for job in lost if job.queue_id is not None
             )
+            returned: set[int] = set()
             if lost:
-                self._end_cancelled(cursor, lost)
-            returned = releases.return_jobs(cursor, lost, schema=schema, keeping=self._keeping()) if lost else set()
+                keeping = self._worker.result_keeping()
+                cancelled = cancellations.end_claims(cursor, lost, schema=schema, keeping=keeping)
+                if cancelled:
+                    self._worker.cancelled_jobs_recovered(cancelled)
+                returned = releases.return_jobs(cursor, lost, schema=schema, keeping=keeping)
         # A job that a transaction of the site has locked at the moment is still claimed, and so is its queue.
         busy = [job for job in lost if job.id not in returned]
         self._release_lost_queues({releases.HeldQueue(job.queue_id, job.token) for job in busy if job.queue_id})
         interval = SEARCH_INTERVAL if busy or self.is_in_doubt else math.inf
         self._search_at = time.monotonic() + interval
 
-    def _end_cancelled(self, cursor: Any, lost: Sequence[releases.HeldJob]) -> None:
-        cancelled = cancellations.end_claims(cursor, lost, schema=self._database.schema, keeping=self._keeping())
-        if cancelled:
-            self._on_cancelled(cancelled)
-
     def _doubt(self) -> None:
         """Search for claims from now on: the answer is lost, but the statement may be committed, or still under way."""
         self._search_at = 0.0
-        self._in_doubt_until = time.monotonic() + 2 * self._statement_timeout
+        self._in_doubt_until = time.monotonic() + 2 * self._worker.settings.statement_timeout
 
     def _release_lost_queues(self, needed: set[releases.HeldQueue]) -> None:
         queues, schema = list(self._lost_queues - needed), self._database.schema
@@ -154,6 +132,6 @@ class HeldClaims:
             releases.release_queues(cursor, queues, schema=schema)
         # If the notification queue of the server is full, other workers find the jobs when they poll.
         with contextlib.suppress(psycopg.errors.ProgramLimitExceeded), self._database.cursor() as cursor:
-            sender = releases.new_sender() if self._notify else None
+            sender = releases.new_sender() if self._worker.settings.notify else None
             releases.waiting_queues(cursor, [queue.id for queue in queues], schema=schema, sender=sender)
         self._lost_queues.difference_update(queues)

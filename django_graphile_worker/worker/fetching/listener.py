@@ -14,9 +14,13 @@ silence during which this process did not run, nor its heartbeat, proves nothing
 
 from __future__ import annotations
 
+import contextlib
 import math
+import selectors
+import socket
 import time
 from collections.abc import Callable
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -24,48 +28,17 @@ from psycopg import sql
 
 from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.sql.control import CONTROL_CHANNEL
-from django_graphile_worker.worker.database.connection import Database
-from django_graphile_worker.worker.fetching.wakeup import Wakeup
 from django_graphile_worker.worker.service import jittered
 
 if TYPE_CHECKING:
-    from typing import Protocol
-
-    class ListenEvents(Protocol):
-        """What the listener calls in other parts of the worker."""
-
-        @property
-        def sender(self) -> str:
-            """How the worker's own notifications of jobs begin, which it acts on without hearing them."""
-
-        def channel(self) -> str:
-            """Return the channel that only this worker listens to; it changes with the worker's id."""
-
-        def request_proof(self) -> None:
-            """Have a notification sent to that channel soon, on another connection."""
-
-        def on_connecting(self) -> None:
-            """Report that the worker is about to listen."""
-
-        def on_listening(self) -> None:
-            """Report that notifications arrive."""
-
-        def on_reconnected(self) -> None:
-            """Do what notifications would have led to that were sent while no connection listened."""
-
-        def on_lost(self, error: Exception, delay: float, /) -> None:
-            """Report that notifications do not arrive any more; the next try follows after the delay."""
-
-        def on_migration(self) -> None:
-            """Check the version of the schema, which may have changed."""
-
-        def on_control(self) -> None:
-            """Read what is asked of this worker, which has changed."""
-
+    from django_graphile_worker.worker.database_worker import DatabaseWorker
 
 JOBS_CHANNEL = "jobs:insert"
 # The channel on which graphile-worker notifies other workers that it has changed the schema.
 MIGRATIONS_CHANNEL = "worker:migrate"
+# A listener that has received no notification for this many heartbeat intervals connects again: notifications do not
+# arrive on its connection.
+BEATS_OF_SILENCE = 2.5
 # Seconds. The first proof is requested at once, so it arrives soon or not at all.
 FIRST_PROOF_WITHIN = 5.0
 # If a wait is longer than requested, by more than this fraction of the allowed silence, the process did not run.
@@ -79,6 +52,75 @@ MIGRATIONS_INTERVAL = 1.0
 
 class SilentListenerError(GraphileWorkerError):
     """LISTEN was accepted, but notifications do not arrive."""
+
+
+class Wakeup:
+    """A wake-up that one thread sends and another awaits, which may watch a connection at the same time."""
+
+    def __init__(self) -> None:
+        self._watched: int | None = None
+        self._is_waiting = False
+
+    # Made when first needed: a worker that never waits leaves nothing open.
+
+    @cached_property
+    def _selector(self) -> selectors.BaseSelector:
+        selector = selectors.DefaultSelector()
+        selector.register(self._ends[0], selectors.EVENT_READ)
+        return selector
+
+    @cached_property
+    def _ends(self) -> tuple[socket.socket, socket.socket]:
+        ends = socket.socketpair()
+        for end in ends:
+            end.setblocking(False)
+        return ends
+
+    def watch(self, connection: Any) -> None:
+        """End a wait also when this connection's socket has input; None for no connection."""
+        if self._watched is not None:
+            # Closing the connection has removed its socket from the operating system's half of the selector already.
+            with contextlib.suppress(KeyError, ValueError, OSError):
+                self._selector.unregister(self._watched)
+        self._watched = None if connection is None else connection.pgconn.socket
+        if self._watched is not None:
+            self._selector.register(self._watched, selectors.EVENT_READ)
+
+    def wait(self, seconds: float, *, unless: Callable[[], bool]) -> bool:
+        """Wait for ``wake()`` or the socket, unless the condition holds.
+
+        Return True if ``wake()`` ended the wait or the condition holds.
+        """
+        selector = self._selector
+        # Set the flag before checking the condition; the caller of wake() makes the condition true before wake() checks
+        # the flag. Whichever runs second sees the other, so no wake-up is lost.
+        self._is_waiting = True
+        try:
+            if unless():
+                return True
+            events = selector.select(None if math.isinf(seconds) else seconds)
+            return any(key.fileobj is self._ends[0] for key, _ in events) and self._drain()
+        finally:
+            self._is_waiting = False
+
+    def wake(self) -> None:
+        """End the wait that is under way."""
+        if self._is_waiting:
+            # A full socket already holds enough wake-ups, and a closed socket has no wait to end.
+            with contextlib.suppress(OSError):
+                self._ends[1].send(b"!")
+
+    def close(self) -> None:
+        if "_selector" in vars(self):
+            self._selector.close()
+            for end in self._ends:
+                end.close()
+
+    def _drain(self) -> bool:
+        with contextlib.suppress(BlockingIOError):
+            while self._ends[0].recv(4096):
+                pass
+        return True
 
 
 class PacedAnswer:
@@ -108,28 +150,17 @@ class PacedAnswer:
 class Listener:
     """Where the fetcher waits: for a notification of jobs, for a wake-up from its own process, or for the next poll."""
 
-    def __init__(
-        self,
-        *,
-        database: Database,
-        events: ListenEvents,
-        proof_within: float | None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._database = database
-        self._channel = events.channel
-        self._sender = events.sender
-        self._request_proof = events.request_proof
-        self._on_connecting = events.on_connecting
-        self._on_listening = events.on_listening
-        self._on_reconnected = events.on_reconnected
-        self._on_lost = events.on_lost
+    def __init__(self, worker: DatabaseWorker, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._worker = worker
+        self._database = worker.claim_database
+        self._sender = worker.sender
         self._answers = {
-            MIGRATIONS_CHANNEL: PacedAnswer(events.on_migration, MIGRATIONS_INTERVAL),
-            CONTROL_CHANNEL: PacedAnswer(events.on_control, CONTROL_INTERVAL),
+            MIGRATIONS_CHANNEL: PacedAnswer(worker.schema_changed, MIGRATIONS_INTERVAL),
+            CONTROL_CHANNEL: PacedAnswer(worker.heartbeat.read_control_soon, CONTROL_INTERVAL),
         }
+        settings = worker.settings
         # Seconds within which a notification must arrive; None where no proof can be requested.
-        self._proof_within = proof_within
+        self._proof_within = BEATS_OF_SILENCE * settings.heartbeat_interval if settings.notify else None
         self._clock = clock
         self._connection: Any = None
         self._own_channel = ""
@@ -181,12 +212,12 @@ class Listener:
         """Listen on the connection, unless it listens already, or a try failed a moment ago."""
         if self._is_listening or self._clock() < self._try_again_at:
             return
-        self._on_connecting()
+        self._worker.events.listening_starting()
         if self._connection is not None and self._connection is self._database.current:
             # The worker has a new id. A new session does not listen on the channel of the old id.
             self._database.close()
         self._forget_connection()
-        self._own_channel = self._channel()
+        self._own_channel = self._worker.proof_channel()
         with self._database.cursor() as cursor:
             for channel in (JOBS_CHANNEL, CONTROL_CHANNEL, MIGRATIONS_CHANNEL, self._own_channel):
                 cursor.execute(sql.SQL("listen {}").format(sql.Identifier(channel)))
@@ -203,7 +234,8 @@ class Listener:
         # Jobs may have been added before the connection listened.
         self._has_jobs = True
         if self._has_listened:
-            self._on_reconnected()
+            # A migration may have been announced meanwhile.
+            self._worker.schema_changed()
         self._has_listened = True
 
     @property
@@ -211,14 +243,14 @@ class Listener:
         return (
             self._connection is not None
             and self._connection is self._database.current
-            and self._own_channel == self._channel()
+            and self._own_channel == self._worker.proof_channel()
         )
 
     def _rest(self, seconds: float, unless: Callable[[], bool]) -> bool:
         """Wait for input on the connection; return True if ``interrupt()`` ended the wait instead."""
         if self._must_ask:
             self._must_ask = False
-            self._request_proof()
+            self._worker.heartbeat.wake()
         began = self._clock()
         try:
             return self._wakeup.wait(seconds, unless=unless)
@@ -271,7 +303,7 @@ class Listener:
             self.is_healthy = True
             self._losses = 0
             self._was_silent = False
-            self._on_listening()
+            self._worker.events.listening_started()
 
     def _until_next_look(self) -> float:
         """Return the seconds until the listener must act, if no notification arrives."""
@@ -303,7 +335,7 @@ class Listener:
         delay = jittered(min(longest, 0.1 * 4.0 ** min(self._losses, 10)))
         self._losses += 1
         self._try_again_at = self._clock() + delay
-        self._on_lost(error, delay)
+        self._worker.events.listening_lost(error, delay)
 
     def _forget_connection(self) -> None:
         self._wakeup.watch(None)

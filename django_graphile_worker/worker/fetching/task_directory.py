@@ -1,44 +1,55 @@
-"""The task directory: the tasks of a worker, by their ids in the database."""
+"""The task directory: the tasks of a worker, by their ids in the database.
+
+A Django task may be in any module, so a worker cannot know all of them when it starts: the module may be one that no
+``tasks.py`` imports, or one that did not exist. The first job of a task puts its name into the database. A worker reads
+new names whenever it has nothing to do, and imports the function that a name tells.
+"""
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from django_graphile_worker.registry import Task
+from django_graphile_worker.registry import Task, is_path, split_identifier
 from django_graphile_worker.sql import tasks as task_names
 from django_graphile_worker.sql.codecs import int_array
 from django_graphile_worker.worker.database.connection import Database
+from django_graphile_worker.worker.task_selection import FindTask
 
 if TYPE_CHECKING:
-    from django_graphile_worker.worker.fetching.new_tasks import NewTasks
+    from django_graphile_worker.worker.database_worker import DatabaseWorker
+
+logger = logging.getLogger("django_graphile_worker.worker")
 
 # Seconds until the names of the tasks are looked up again: a clean-up may have removed them from the database.
 REVIEW_INTERVAL = 60.0
 # The same in a project with Django tasks: a worker that is never idle finds new tasks only so.
 REVIEW_INTERVAL_OF_DJANGO_TASKS = 5.0
+# Ids are given before they are committed, so that a lower id may appear after a higher one.
+OVERLAP = 100
+# Seconds until a name whose import failed is tried again.
+RETRY_AFTER = 30.0
+# How many names are read at once: any program that adds jobs can fill the table.
+MAX_NAMES = 1_000
 
 
 class TaskDirectory:
     """The tasks that this worker runs, by the ids of their identifiers in the database."""
 
     def __init__(
-        self,
-        database: Database,
-        tasks: Mapping[str, Task[Any, Any]],
-        *,
-        new_tasks: NewTasks | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        self, worker: DatabaseWorker, find_task: FindTask | None, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._database = database
+        self._worker = worker
+        self._database = worker.claim_database
         self._clock = clock
         # Finds Django tasks, which may be in any module; None in a project without them.
-        self._new_tasks = new_tasks
+        self._new_tasks = None if find_task is None else NewTasks(find_task, clock=clock)
         # By identifier. Replaced as a whole, as other threads read it.
-        self.tasks = tasks
+        self.tasks = worker.tasks
         self._by_id: dict[int, Task[Any, Any]] = {}
         self._paused: frozenset[str] = frozenset()
         # Held while the ids are chosen: the thread that claims reviews the tasks, and another thread reads the pauses.
@@ -48,13 +59,9 @@ class TaskDirectory:
         self.ids: list[int] = []
         # The limited tasks that are not paused, by id. Ordinary claims do not ask for them. Replaced as a whole.
         self.limited: Mapping[int, Task[Any, Any]] = {}
-        # Called when the first limited task is found, on the thread that claims.
-        self.on_limited: Callable[[], None] = _do_nothing
-        # Called with the tasks by id when they change, before a claim asks for their jobs.
-        self.on_tasks: Callable[[Mapping[int, Task[Any, Any]]], None] = _ignore_tasks
         self.ids_text = b"{}"
         self._reviewed_at = -math.inf
-        self._review_interval = REVIEW_INTERVAL if new_tasks is None else REVIEW_INTERVAL_OF_DJANGO_TASKS
+        self._review_interval = REVIEW_INTERVAL if find_task is None else REVIEW_INTERVAL_OF_DJANGO_TASKS
 
     @property
     def is_review_due(self) -> bool:
@@ -115,7 +122,8 @@ class TaskDirectory:
     def _replace(self, by_id: dict[int, Task[Any, Any]]) -> None:
         with self._choosing:
             self._by_id = by_id
-            self.on_tasks(by_id)
+            # Before a claim asks for their jobs.
+            self._worker.tasks_found()
             self._choose_ids()
 
     def _choose_ids(self) -> None:
@@ -125,12 +133,55 @@ class TaskDirectory:
         self.ids_text = int_array(self.ids).encode()
         self.limited = {task_id: task for task_id, task in active.items() if task.limits}
         if self.limited and not was_limited:
-            self.on_limited()
+            self._worker.limited_tasks_found()
 
 
-def _do_nothing() -> None:
-    pass
+class NewTasks:
+    """The names of the database, and which of them this worker has tried."""
 
+    def __init__(self, find_task: FindTask, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._find_task = find_task
+        self._clock = clock
+        self._highest_id = 0
+        # When a name that is no task of this worker may be tried again.
+        self._retry_at: dict[str, float] = {}
+        self._reported: set[str] = set()
 
-def _ignore_tasks(tasks: Mapping[int, Task[Any, Any]]) -> None:
-    pass
+    def forget_ids(self) -> None:
+        """Read all names again: a clean-up may have deleted some, and their ids have changed."""
+        self._highest_id = 0
+
+    def find(
+        self, database: Database, *, known: Mapping[int, Task[Any, Any]], tasks: Mapping[str, Task[Any, Any]]
+    ) -> dict[int, Task[Any, Any]]:
+        """Return the tasks of names that are not ``known`` by their id. ``tasks`` are known by their identifier."""
+        after = self._highest_id - OVERLAP
+        with database.cursor() as cursor:
+            names = task_names.paths_after(cursor, after, most=MAX_NAMES, schema=database.schema)
+        self._highest_id = max([self._highest_id, *names])
+        unknown = {task_id: name for task_id, name in names.items() if task_id not in known}
+        found = {task_id: tasks.get(name) or self._resolved(name) for task_id, name in unknown.items()}
+        return {task_id: task for task_id, task in found.items() if task is not None}
+
+    def _resolved(self, identifier: str) -> Task[Any, Any] | None:
+        now = self._clock()
+        if self._retry_at.get(identifier, now) > now or not is_path(split_identifier(identifier)[0]):
+            return None
+        self._retry_at[identifier] = now + RETRY_AFTER
+        try:
+            task = self._find_task(identifier)
+        except (Exception, SystemExit) as error:
+            # A later deployment may add the module, or repair it.
+            self._report(identifier, error)
+            return None
+        if task is not None:
+            self._retry_at.pop(identifier)
+        return task
+
+    def _report(self, identifier: str, error: BaseException) -> None:
+        if identifier in self._reported:
+            return
+        self._reported.add(identifier)
+        level = logging.DEBUG if isinstance(error, ModuleNotFoundError) else logging.WARNING
+        line = "The task %s could not be imported, and is tried again after %s seconds (%s: %s)."
+        logger.log(level, line, identifier, round(RETRY_AFTER), type(error).__name__, error)

@@ -3,32 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING
 
 from django_graphile_worker.sql.claims import Claimed
 from django_graphile_worker.sql.limits import LimitedClaimed, claim_limited
-from django_graphile_worker.worker.database.connection import Database
-from django_graphile_worker.worker.fetching.forbidden_flags import ForbiddenFlags
-from django_graphile_worker.worker.fetching.held_claims import HeldClaims
-from django_graphile_worker.worker.job_clock import JobClock
-from django_graphile_worker.worker.limited.limited_tasks import LimitedTasks
+from django_graphile_worker.worker.limited.keeper import Keeper, LimitedTasks
 
 if TYPE_CHECKING:
-    from typing import Protocol
-
-    class OrdinaryClaims(Protocol):
-        """The claim statement of ordinary jobs."""
-
-        def claim(self, *, max_jobs: int, max_per_queue: int, max_bytes: int, free_slots: int) -> Claimed: ...
-
-    class StartsDueJobs(Protocol):
-        """The fast path of ordinary jobs."""
-
-        def start_due_jobs(self) -> float | None: ...
-
+    from django_graphile_worker.worker.database_worker import DatabaseWorker
+    from django_graphile_worker.worker.fetching.claimer import Claimer
 
 NOTHING = LimitedClaimed(claims=[], has_more=False, seconds_until_next=None)
 
@@ -36,59 +21,47 @@ NOTHING = LimitedClaimed(claims=[], has_more=False, seconds_until_next=None)
 class LimitedClaims:
     """The claim statement of limited jobs, bound to the worker's connection."""
 
-    def __init__(
-        self,
-        database: Database,
-        tasks: LimitedTasks,
-        *,
-        held: HeldClaims,
-        forbidden_flags: ForbiddenFlags,
-        now: JobClock,
-        on_server_time: Callable[[float], None],
-    ) -> None:
-        self._database = database
+    def __init__(self, worker: DatabaseWorker, tasks: LimitedTasks) -> None:
+        self._worker = worker
+        self._database = worker.claim_database
         self._tasks = tasks
-        self._held = held
-        self._forbidden_flags = forbidden_flags
-        self._now = now
-        # Called with a time of the server, in seconds since 1970, that has passed.
-        self._on_server_time = on_server_time
 
     def claim(self, max_jobs: int) -> LimitedClaimed:
         """Claim limited jobs for free slots: they start at once."""
         if not self._tasks.ids:
             return NOTHING
-        claimed = self._held.hold(lambda: self._claim(max_jobs))
+        claimed = self._worker.held.hold(lambda: self._claim(max_jobs))
         if claimed is None:
             return replace(NOTHING, has_more=True)
         if claimed.expired_at is not None:
             # These jobs are not counted. The slots must come to the same result, whatever they know of that clock.
-            self._on_server_time(claimed.expired_at)
+            self._worker.heartbeat.note_time_passed(claimed.expired_at)
         return claimed
 
     def _claim(self, max_jobs: int) -> LimitedClaimed:
+        worker = self._worker
         with self._database.cursor() as cursor:
             return claim_limited(
                 cursor,
                 schema=self._database.schema,
-                token=self._held.next_token(),
+                token=worker.held.next_token(),
                 expiries=self._tasks.expiries,
                 other_tasks=self._tasks.others,
                 numbers=self._tasks.numbers,
                 max_jobs=max_jobs,
-                forbidden_flags=self._forbidden_flags(),
-                now=self._now(),
+                forbidden_flags=worker.forbidden_flags(),
+                now=worker.now(),
+                clock=worker.limit_time(),
             )
 
 
 class SharedClaimer:
     """Claims limited jobs into free slots, and ordinary jobs into the rest. While both wait, each gets half."""
 
-    def __init__(self, ordinary: OrdinaryClaims, limited: LimitedClaims, *, sort: Callable[[], bool]) -> None:
+    def __init__(self, ordinary: Claimer, limited: LimitedClaims, keeper: Keeper) -> None:
         self._ordinary = ordinary
         self._limited = limited
-        # Has jobs sorted, by another thread, or on this one: then it returns True if there may be more to sort.
-        self.sort = sort
+        self._keeper = keeper
         # When the next claim of limited jobs may find one: set by other threads, too.
         self._look_at = -math.inf
         # Whether the last claim has left jobs that could run. Other threads read it.
@@ -105,7 +78,7 @@ class SharedClaimer:
 
     def claim(self, *, max_jobs: int, max_per_queue: int, max_bytes: int, free_slots: int) -> Claimed:
         """Claim jobs within the limits of ``claims.claim_jobs``. Limited jobs are claimed for free slots only."""
-        has_unsorted = self.sort()
+        has_unsorted = self._keeper.call()
         if free_slots < 1 and self._may_ordinary_wait and monotonic() >= self._look_at:
             # Until a claim has looked, jobs that are claimed ahead must not take every slot that becomes free.
             self.is_limited_waiting = True
@@ -162,18 +135,3 @@ class SharedClaimer:
             seconds_until_next=min((seconds for seconds in times if seconds is not None), default=None),
             has_more=ordinary.has_more or limited.has_more,
         )
-
-
-class FastPathBesideLimits:
-    """The fast path of ordinary jobs, which has limited jobs sorted: the notification may have announced both."""
-
-    def __init__(self, fast_path: StartsDueJobs, *, sort: Callable[[], bool]) -> None:
-        self._fast_path = fast_path
-        self._sort = sort
-
-    def start_due_jobs(self) -> float | None:
-        """Start ordinary jobs; return what the fast path returns."""
-        seconds = self._fast_path.start_due_jobs()
-        if seconds is not None:
-            self._sort()
-        return seconds

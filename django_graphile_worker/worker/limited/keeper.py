@@ -2,35 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
-from collections.abc import Callable, Sequence
-from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django.db import close_old_connections
 
+from django_graphile_worker.job_flags import EXPIRY_PREFIX, without_run_flags
+from django_graphile_worker.limits import Overrides, definitions, keys_of
+from django_graphile_worker.registry import Task
 from django_graphile_worker.sql import limits
+from django_graphile_worker.sql.codecs import flags_from
 from django_graphile_worker.worker.database.connection import Database
-from django_graphile_worker.worker.job_clock import JobClock
-from django_graphile_worker.worker.limited.limited_tasks import LimitedTasks
-from django_graphile_worker.worker.service import Service, Trouble, jittered
+from django_graphile_worker.worker.service import Service, jittered
 
 if TYPE_CHECKING:
-    from typing import Protocol
-
-    class KeeperEvents(Protocol):
-        """What the keeper calls in other parts of the worker."""
-
-        def ordinary_jobs_wait(self) -> bool:
-            """Return True if there are ordinary jobs that the slots have not begun."""
-
-        def limited_jobs_wait(self) -> bool:
-            """Return True if there are limited jobs in lanes that the slots could begin."""
-
-        def lanes_ready(self, lanes: int, database: Database, /) -> None:
-            """Claim limited jobs: this many lanes have become ready, or others are ready that were so before."""
-
+    from django_graphile_worker.worker.database_worker import DatabaseWorker
+    from django_graphile_worker.worker.fetching.task_directory import TaskDirectory
+    from django_graphile_worker.worker.limited.limited_work import LimitedWork
 
 # How many jobs are sorted at once.
 BATCH = 500
@@ -53,6 +44,63 @@ SMALL_BATCH = 10
 LONGEST_REST_AFTER_NOTHING = 0.02
 
 
+class LimitedTasks:
+    """The limited tasks in the directory of a worker."""
+
+    def __init__(self, directory: TaskDirectory, overrides: Overrides) -> None:
+        self._directory = directory
+        # The setting LIMITS.
+        self._overrides = overrides
+        self._tasks: Mapping[int, Task[Any, Any]] | None = None
+        # The parameters of statements, made again only when the directory has changed.
+        self._expiries: dict[int, float | None] = {}
+        self._numbers: dict[str, str] = {}
+
+    @property
+    def ids(self) -> Collection[int]:
+        """The ids of the limited tasks that are not paused."""
+        return self.expiries.keys()
+
+    @property
+    def numbers(self) -> Mapping[str, str]:
+        """The numbers of all limits as the parameters of a statement."""
+        self._read_directory()
+        return self._numbers
+
+    @property
+    def expiries(self) -> Mapping[int, float | None]:
+        """For the id of each limited task that is not paused, after how many seconds its jobs expire."""
+        self._read_directory()
+        return self._expiries
+
+    @property
+    def others(self) -> Sequence[int]:
+        """The ids of the tasks of the worker that have no limits and are not paused."""
+        return self._directory.ids
+
+    def is_limited(self, task_id: int) -> bool:
+        task = self._directory.task_of(task_id)
+        return task is not None and bool(task.limits)
+
+    def lane_of(self, job: limits.UnsortedJob) -> limits.Lane:
+        """Return the lane of a job; calls the key functions of the project."""
+        task = self._directory.by_id[job.task_id]
+        return limits.Lane(
+            task_id=job.task_id,
+            queue_id=job.queue_id or 0,
+            flags_text=_flags(job.flags_text),
+            turn_limit=next((limit.name for limit in task.limits if limit.is_fair), None),
+            keys=tuple((key.limit_name, key.text) for key in keys_of(task, job.payload_text)),
+        )
+
+    def _read_directory(self) -> None:
+        tasks = self._directory.limited
+        if tasks is not self._tasks:
+            self._expiries = {task_id: task.expires for task_id, task in tasks.items()}
+            self._numbers = limits.parameters_of(definitions(tasks.values(), self._overrides))
+            self._tasks = tasks
+
+
 class Sorted(NamedTuple):
     """What a sorting has found."""
 
@@ -72,22 +120,16 @@ class Sorter:
 
     def __init__(
         self,
+        worker: DatabaseWorker,
         database: Database,
         tasks: LimitedTasks,
         *,
-        now: JobClock,
-        forbidden_flags: Callable[[], Sequence[str]] = tuple,
-        clock: Callable[[], datetime | None] = lambda: None,
         idle_seconds: float | None = LONGEST_COMPUTATION,
         close_connections: Callable[[], None] = close_old_connections,
     ) -> None:
+        self._worker = worker
         self._database = database
         self._tasks = tasks
-        self._now = now
-        # A lane with one of these flags is not ready for this worker.
-        self._forbidden_flags = forbidden_flags
-        # The time of windows in a test.
-        self._clock = clock
         self._idle_seconds = idle_seconds
         # Called after key functions, which may have queried the database on this thread.
         self._close_connections = close_connections
@@ -97,15 +139,16 @@ class Sorter:
         schema = self._database.schema
         if not self._tasks.ids:
             return Sorted(0, 0, has_more=False, has_ready=False, seconds_until_next=None)
-        forbidden_flags = self._forbidden_flags()
+        # A lane with one of these flags is not ready for this worker.
+        forbidden_flags = self._worker.forbidden_flags()
         with self._database.cursor() as cursor, cursor.connection.transaction():
             unsorted = limits.pick_unsorted(
                 cursor,
                 schema=schema,
                 task_ids=self._tasks.ids,
                 most=most,
-                now=self._now(),
-                clock=self._clock(),
+                now=self._worker.now(),
+                clock=self._worker.limit_time(),
                 idle_seconds=self._idle_seconds,
                 forbidden_flags=forbidden_flags,
             )
@@ -120,9 +163,6 @@ class Sorter:
         finally:
             self._close_connections()
 
-    def close(self) -> None:
-        self._database.close()
-
 
 class Keeper(Service):
     """The service that keeps lanes in order. Key functions of the project run on its thread, and on no other."""
@@ -130,22 +170,15 @@ class Keeper(Service):
     name = "limits"
 
     def __init__(
-        self,
-        *,
-        database: Database,
-        sorter: Sorter,
-        tasks: LimitedTasks,
-        events: KeeperEvents,
-        poll_interval: float,
-        clock: Callable[[], float] = time.monotonic,
-        on_trouble: Trouble | None = None,
+        self, worker: DatabaseWorker, limited: LimitedWork, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        super().__init__(on_trouble=on_trouble)
-        self._database = database
-        self._sorter = sorter
-        self._tasks = tasks
-        self._events = events
-        self._poll_interval = poll_interval
+        super().__init__(on_trouble=worker.events.database_trouble)
+        self._worker = worker
+        self._limited = limited
+        self._tasks = limited.tasks
+        self._database = worker.database("limits")
+        self._sorter = Sorter(worker, self._database, limited.tasks)
+        self._poll_interval = worker.settings.poll_interval
         self._clock = clock
         self._rests_until = 0.0
         self._look_at = 0.0
@@ -168,27 +201,33 @@ class Keeper(Service):
         now = self._clock()
         return max(self._rests_until - now, 0.0) or max(self._look_at - now, 0.0)
 
-    def call(self) -> None:
-        """Look for jobs to sort, as soon as the rest is over. Called by the thread that claims."""
+    def call(self) -> bool:
+        """Look for jobs to sort, as soon as the rest is over. Called by the thread that claims.
+
+        In a draining worker the keeper has no thread, and the worker must not end before all is sorted. So the calling
+        thread sorts a batch, and the answer is True if there may be more.
+        """
+        if self._worker.is_draining:
+            return self._sort_now()
         # As elsewhere, whichever thread runs second sees what the other has set.
         self._is_called = True
         if self._clock() >= self._rests_until:
             self.wake()
-
-    def sort_now(self) -> bool:
-        """Sort a batch on the calling thread, as a draining worker does; return True if there may be more."""
-        if self._clock() >= self._sweep_at:
-            self.sweep()
-        found = self._sorter.sort()
-        if found.has_ready:
-            self._events.lanes_ready(found.ready_lanes, self._database)
-        return found.has_more
+        return False
 
     def sweep_soon(self) -> None:
         """Sweep with the next step: claims have ended without a release."""
         self._sweep_at = self._rests_until = 0.0
         self._is_called = True
         self.wake()
+
+    def _sort_now(self) -> bool:
+        if self._clock() >= self._sweep_at:
+            self.sweep()
+        found = self._sorter.sort()
+        if found.has_ready:
+            self._worker.lanes_ready(found.ready_lanes, self._database)
+        return found.has_more
 
     def _sort(self) -> float:
         """Sort a batch; return the seconds until there may be more to do."""
@@ -200,7 +239,7 @@ class Keeper(Service):
             factor, longest = REST, LONGEST_REST_AFTER_NOTHING
         self._rests_until = ended + min(factor * (ended - began), longest)
         if found.has_ready:
-            self._events.lanes_ready(found.ready_lanes, self._database)
+            self._worker.lanes_ready(found.ready_lanes, self._database)
         if found.has_more:
             return 0.0
         until_next = self._poll_interval if found.seconds_until_next is None else found.seconds_until_next
@@ -214,13 +253,20 @@ class Keeper(Service):
         now = self._clock()
         self._sweep_at = now + jittered(SWEEP_INTERVAL)
         if self._swept.woken:
-            self._events.lanes_ready(self._swept.woken, self._database)
+            self._worker.lanes_ready(self._swept.woken, self._database)
 
     def _rest(self) -> tuple[int, float]:
         """Return how many times its duration the keeper rests after a sorting, and the most seconds of it."""
-        if self._events.ordinary_jobs_wait():
+        claimer = self._limited.claimer
+        if claimer.has_ordinary_backlog:
             return REST, math.inf
-        return (SHORT_REST, LONGEST_SHORT_REST) if self._events.limited_jobs_wait() else (0, 0.0)
+        return (SHORT_REST, LONGEST_SHORT_REST) if claimer.is_limited_waiting else (0, 0.0)
 
     def close(self) -> None:
         self._database.close()
+
+
+def _flags(flags_text: str | None) -> str | None:
+    """Return the flags that a worker may forbid. Times of expiry, and runs of schedules, would be a lane each."""
+    flags = sorted(flag for flag in without_run_flags(flags_from(flags_text)) if not flag.startswith(EXPIRY_PREFIX))
+    return json.dumps(dict.fromkeys(flags, True)) if flags else None

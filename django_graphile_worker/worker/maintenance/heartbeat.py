@@ -4,43 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import psycopg
 
 from django_graphile_worker.sql import workers
-from django_graphile_worker.worker.database.connection import Database
-from django_graphile_worker.worker.maintenance.lease_clock import lease_clock
-from django_graphile_worker.worker.service import Service, Trouble, jittered
+from django_graphile_worker.worker.service import Service, jittered
 
 if TYPE_CHECKING:
-    from typing import Protocol
-
-    class HeartbeatEvents(Protocol):
-        """What the heartbeat needs from its worker, and reports to it."""
-
-        def worker_id(self) -> str:
-            """Return the id under which the worker is registered."""
-
-        def metadata(self) -> Mapping[str, Any]:
-            """Return the facts about the worker that the register holds."""
-
-        def proof_channel(self) -> str | None:
-            """Return the channel on which the listener expects proof that notifications arrive; None for no proof."""
-
-        def lease_lost(self) -> str:
-            """Choose another id, and return the former: the worker left the register, and has lost its claims."""
-
-        def registered(self, former_id: str | None) -> None:
-            """Note that the worker is in the register; ``former_id`` is its id before its lease was lost, if it was."""
-
-        def stop_reason(self) -> str:
-            """Return why the worker stops."""
-
-        def read_control(self, database: Database, proof_channel: str | None) -> None:
-            """Read on this connection what is asked of the worker, and notify the channel, if there is one."""
-
+    from django_graphile_worker.worker.database.connection import Database
+    from django_graphile_worker.worker.database_worker import DatabaseWorker
 
 # In heartbeat intervals. If two beats are further apart, there may have been an outage between them.
 LONGEST_GAP = 2.0
@@ -48,6 +23,14 @@ LONGEST_GAP = 2.0
 RETRIES_PER_INTERVAL = 5
 # Seconds between two reads of what is asked of the worker while no notification would tell it.
 READ_INTERVAL = 1.5
+# CLOCK_MONOTONIC stops while a machine is suspended, but for the other workers the lease expires. Linux has a clock
+# that continues; on other systems the monotonic clock is used.
+_BOOTTIME = getattr(time, "CLOCK_BOOTTIME", None)
+
+
+def lease_clock() -> float:
+    """Return seconds that also pass while the machine is suspended, on Linux."""
+    return time.monotonic() if _BOOTTIME is None else time.clock_gettime(_BOOTTIME)
 
 
 def deadline_of_beats(statement_timeout: float, worker_timeout: float) -> float:
@@ -63,24 +46,14 @@ class Heartbeat(Service):
 
     name = "heartbeat"
 
-    def __init__(
-        self,
-        *,
-        database: Database,
-        events: HeartbeatEvents,
-        interval: float,
-        timeout: float,
-        clock: Callable[[], float] = lease_clock,
-        hears_requests: Callable[[], bool] = lambda: True,
-        on_trouble: Trouble | None = None,
-    ) -> None:
-        super().__init__(on_trouble=on_trouble)
-        self._database = database
-        self._events = events
-        # Returns whether notifications tell the worker that something is asked of it.
-        self._hears_requests = hears_requests
-        self._interval = interval
-        self._timeout = timeout
+    def __init__(self, worker: DatabaseWorker, *, clock: Callable[[], float] = lease_clock) -> None:
+        super().__init__(on_trouble=worker.events.database_trouble)
+        self._worker = worker
+        settings = worker.settings
+        self._interval = settings.heartbeat_interval
+        self._timeout = settings.worker_timeout
+        deadline = deadline_of_beats(settings.statement_timeout, settings.worker_timeout)
+        self._database = worker.database("heartbeat", deadline=deadline)
         self._clock = clock
         self._last_beat = -math.inf
         self._next_beat = -math.inf
@@ -108,15 +81,15 @@ class Heartbeat(Service):
         with (database or self._database).cursor() as cursor:
             server_time = workers.register_worker(
                 cursor,
-                self._events.worker_id(),
-                self._events.metadata(),
+                self._worker.worker_id,
+                self._worker.metadata(),
                 schema=self._database.schema,
                 timeout=self._timeout,
                 heartbeat=self._interval,
             )
         self._note_beat(began)
         self._note_server_time(server_time)
-        self._events.registered(former_id)
+        self._worker.registered(former_id)
 
     def step(self) -> float:
         """Beat once; if the worker is no longer in the register, register it again under another id."""
@@ -129,11 +102,11 @@ class Heartbeat(Service):
             return self._until_next_step(began)
         if self._beat():
             self._note_beat(began)
-            self._read_control(self._events.proof_channel())
+            self._read_control(self._proof_channel())
         else:
             # The worker must not hold a lease until the new id is registered: before, it may not claim under that id.
             self._last_beat = -math.inf
-            self.register(former_id=self._events.lease_lost())
+            self.register(former_id=self._worker.lease_lost())
         return self._until_next_step(began)
 
     @property
@@ -156,7 +129,7 @@ class Heartbeat(Service):
         self._server_offset = max(self._server_offset, epoch - self._clock())
 
     def deregister(self) -> None:
-        worker_id, reason = self._events.worker_id(), self._events.stop_reason()
+        worker_id, reason = self._worker.worker_id, self._worker.stop_reason
         with self._database.cursor() as cursor:
             workers.deregister_worker(cursor, worker_id, schema=self._database.schema, reason=reason)
 
@@ -166,7 +139,7 @@ class Heartbeat(Service):
     def _beat(self) -> bool:
         try:
             with self._database.cursor() as cursor:
-                worker_id, metadata = self._events.worker_id(), self._events.metadata()
+                worker_id, metadata = self._worker.worker_id, self._worker.metadata()
                 server_time = workers.beat(cursor, worker_id, metadata, schema=self._database.schema)
             if server_time is not None:
                 self._note_server_time(server_time)
@@ -180,7 +153,7 @@ class Heartbeat(Service):
     def _until_next_step(self, now: float) -> float:
         """Return the seconds until the next beat, or until the next read if that is sooner."""
         seconds = max(self._next_beat - now, 0.0)
-        return seconds if self._hears_requests() else min(seconds, READ_INTERVAL)
+        return seconds if self._worker.hears_requests else min(seconds, READ_INTERVAL)
 
     def _note_beat(self, began: float) -> None:
         if self._contact_since == math.inf or began - self._last_beat > LONGEST_GAP * self._interval:
@@ -199,13 +172,18 @@ class Heartbeat(Service):
         if must_read:
             return now - self._last_beat < self._interval / 2
         is_quiet = now < self._next_beat and now - self._last_read >= READ_INTERVAL / 2
-        return is_quiet and not self._hears_requests()
+        return is_quiet and not self._worker.hears_requests
 
     def _read_control(self, proof_channel: str | None = None) -> None:
         """Read what is asked of the worker. An error does not matter for the lease: the next beat reads again."""
         self._last_read = self._clock()
         with contextlib.suppress(psycopg.Error):
-            self._events.read_control(self._database, proof_channel)
+            self._worker.control_reader.read(self._database, proof_channel)
+
+    def _proof_channel(self) -> str | None:
+        """Return the channel on which the listener expects proof that notifications arrive; None for no proof."""
+        settings = self._worker.settings
+        return self._worker.proof_channel() if settings.listen and settings.notify else None
 
     def _retry_delay(self) -> float:
         # The lease would expire during a long back-off.

@@ -2,61 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from django_graphile_worker.sql import events, progress, recovery, workers
+from django_graphile_worker.sql.install.indexes import lacking_indexes
 from django_graphile_worker.sql.statistics import backlog_samples, statistics
-from django_graphile_worker.worker.database.connection import Database
-from django_graphile_worker.worker.maintenance.dead_workers import BEATS_WATCHED, DeadWorkerDetector
-from django_graphile_worker.worker.maintenance.lease_clock import lease_clock
-from django_graphile_worker.worker.other_workers import wake_other_workers
-from django_graphile_worker.worker.service import Service, Trouble, jittered
+from django_graphile_worker.worker.fleet import wake_other_workers
+from django_graphile_worker.worker.maintenance.heartbeat import lease_clock
+from django_graphile_worker.worker.service import Service, jittered
 
 if TYPE_CHECKING:
-    from datetime import datetime
-    from typing import Protocol
-
-    from django_graphile_worker.sql.cancellations import CancelledJob
-    from django_graphile_worker.sql.result_keeping import ResultKeeping
-
-    class RecoveryEvents(Protocol):
-        """What the recovery needs from its own worker, and reports to it."""
-
-        def worker_id(self) -> str:
-            """Return the id of the worker whose long claims are renewed."""
-
-        def in_contact_since(self) -> float:
-            """Return the time, by the lease clock, since which this worker has been in contact with the database.
-
-            After an outage of its own, a worker cannot decide which other workers were cut off as well.
-            """
-
-        def unrenewable_job_ids(self) -> Sequence[int]:
-            """Return the running jobs whose locks must not be renewed."""
-
-        def now(self) -> datetime | None:
-            """Return the time that decides when jobs are due; None for the database's clock."""
-
-        def result_keeping(self) -> ResultKeeping:
-            """Return which tasks keep their results, and whether there is a history."""
-
-        def before_recovery(self, database: Database) -> None:
-            """Run the other regular checks, on this connection."""
-
-        def cancelled_recovered(self, jobs: Sequence[CancelledJob]) -> None:
-            """Report jobs that were cancelled while dead workers held them, and that have ended now."""
-
-        def jobs_recovered(self, recovered: recovery.Recovered) -> None:
-            """Report jobs and queues of dead workers, which are free again."""
-
-        def stale_locks_released(self, unlocked: recovery.Unlocked) -> None:
-            """Report released locks, which unregistered workers had held for hours."""
-
-        def indexes_missed(self, missing: Sequence[str], incomplete: Sequence[str]) -> None:
-            """Report that the schema lacks indexes without which the worker is slow."""
-
+    from django_graphile_worker.worker.database_worker import DatabaseWorker
 
 # How often per timeout to look: a dead worker's jobs are free within the timeout and a quarter of it.
 LOOKS_PER_TIMEOUT = 4
@@ -72,6 +31,65 @@ LOOK_AT_INDEXES = 1
 RENEWAL_INTERVAL = 600.0
 # The shortest pause, in seconds, before another look at a worker that may be dead in a moment.
 SHORTEST_PAUSE = 0.05
+# For how many of its heartbeat intervals a late worker is watched before it counts as dead.
+BEATS_WATCHED = 2
+
+
+class DeadWorkerDetector:
+    """Decides which workers are dead. Keeps the late workers from one look at the register to the next.
+
+    A worker is dead when, by the database's clock, its last heartbeat is older than its timeout, and this process has
+    itself seen that heartbeat unchanged for two of the worker's heartbeat intervals, without losing contact with the
+    database meanwhile. After an outage, or after the database's clock was set, every heartbeat is too old by that clock
+    for a moment: two intervals are enough for all living workers to beat again.
+    """
+
+    def __init__(self, clock: Callable[[], float] = lease_clock, *, longest_gap: float = math.inf) -> None:
+        self._clock = clock
+        # Seconds. After a longer gap between two looks, all workers are watched anew: a beat in the gap was not seen.
+        self._longest_gap = longest_gap
+        self._looked_at = -math.inf
+        # By worker id: the last beat, and the time since which it has been seen unchanged.
+        self._watched: dict[str, tuple[float, float]] = {}
+        self._in_contact_since = -math.inf
+        self._until_next = math.inf
+
+    def find_dead(
+        self, late: Sequence[recovery.LateWorker], *, in_contact_since: float = -math.inf
+    ) -> list[recovery.LateWorker]:
+        """Return the late workers that are dead."""
+        now = self._clock()
+        if now - self._looked_at > self._longest_gap:
+            self.reset()
+        self._looked_at = now
+        self._in_contact_since = in_contact_since
+        self._watched = {worker.id: (worker.beaten_at, self._since(worker)) for worker in late}
+        remaining = {worker.id: self._remaining(worker) for worker in late}
+        self._until_next = min((seconds for seconds in remaining.values() if seconds > 0), default=math.inf)
+        return [worker for worker in late if remaining[worker.id] <= 0]
+
+    @property
+    def until_next(self) -> float:
+        """Seconds from the last look until another worker may be dead; infinity if no other worker is late."""
+        return self._until_next
+
+    def reset(self) -> None:
+        """Watch all workers anew, because contact with the database was lost."""
+        self._watched.clear()
+
+    def _since(self, worker: recovery.LateWorker) -> float:
+        beaten_at, since = self._watched.get(worker.id, (None, self._looked_at))
+        return since if beaten_at == worker.beaten_at else self._looked_at
+
+    def _remaining(self, worker: recovery.LateWorker) -> float:
+        """Return the seconds until the worker is dead, if it does not beat again."""
+        # Minus infinity while there is no contact. Time before the contact began does not count as watched.
+        watched = self._looked_at - max(self._watched[worker.id][1], self._in_contact_since)
+        if worker.silent_seconds < 0:
+            # The beat is in the future: the database's clock was set back, so the age of the beat is unknown.
+            return worker.timeout_seconds - watched
+        silence = worker.timeout_seconds - worker.silent_seconds
+        return max(silence, BEATS_WATCHED * worker.heartbeat_seconds - watched)
 
 
 class Recovery(Service):
@@ -79,27 +97,12 @@ class Recovery(Service):
 
     name = "recovery"
 
-    def __init__(
-        self,
-        *,
-        database: Database,
-        events: RecoveryEvents,
-        timeout: float,
-        heartbeat_interval: float,
-        statistics_retention: float,
-        events_retention: float,
-        notify: bool = True,
-        clock: Callable[[], float] = lease_clock,
-        on_trouble: Trouble | None = None,
-    ) -> None:
-        super().__init__(on_trouble=on_trouble)
-        self._database = database
-        self._events = events
-        self._timeout = timeout
-        self._heartbeat_interval = heartbeat_interval
-        self._statistics_retention = statistics_retention
-        self._events_retention = events_retention
-        self._notify = notify
+    def __init__(self, worker: DatabaseWorker, *, clock: Callable[[], float] = lease_clock) -> None:
+        super().__init__(on_trouble=worker.events.database_trouble)
+        self._worker = worker
+        self._database = worker.database("recovery")
+        self._timeout = worker.settings.worker_timeout
+        self._heartbeat_interval = worker.settings.heartbeat_interval
         self._clock = clock
         self._detector = DeadWorkerDetector(clock)
         self._renewed_at = clock()
@@ -116,7 +119,7 @@ class Recovery(Service):
     def step(self) -> float:
         """Look at all workers once, and recover the jobs of the dead workers."""
         try:
-            self._events.before_recovery(self._database)
+            self._worker.recovery_begins(self._database)
             return self._look()
         except BaseException:
             self._detector.reset()
@@ -146,7 +149,7 @@ class Recovery(Service):
     def _dead(self, fleet: recovery.Fleet) -> list[recovery.LateWorker]:
         if self.skips_watching:
             return [worker for worker in fleet.late if worker.is_overdue_by(BEATS_WATCHED)]
-        return self._detector.find_dead(fleet.late, in_contact_since=self._events.in_contact_since())
+        return self._detector.find_dead(fleet.late, in_contact_since=self._worker.heartbeat.in_contact_since)
 
     def _look_at_fleet(self) -> recovery.Fleet:
         with self._database.cursor() as cursor:
@@ -155,7 +158,7 @@ class Recovery(Service):
                 schema=self._database.schema,
                 timeout=self._timeout,
                 heartbeat=self._heartbeat_interval,
-                now=self._events.now(),
+                now=self._worker.now(),
                 go_on_at=self._continue_at,
             )
         self._continue_at = fleet.reached
@@ -166,54 +169,51 @@ class Recovery(Service):
             return recovery.Recovered()
         schema = self._database.schema
         with self._database.cursor() as cursor:
-            by = self._events.worker_id()
+            by = self._worker.worker_id
             removed = recovery.remove_dead_workers(cursor, dead, schema=schema, by=by)
             worker_ids = list(dict.fromkeys([*removed, *unregistered]))
             recovered = recovery.recover_claims(
-                cursor, worker_ids, schema=schema, now=self._events.now(), keeping=self._events.result_keeping(), by=by
+                cursor, worker_ids, schema=schema, now=self._worker.now(), keeping=self._worker.result_keeping(), by=by
             )
         if recovered.cancelled:
-            self._events.cancelled_recovered(recovered.cancelled)
+            self._worker.cancelled_jobs_recovered(recovered.cancelled)
         if recovered.dead_worker_ids:
-            self._events.jobs_recovered(recovered)
-        if self._notify and (recovered.job_ids or recovered.queue_ids):
+            self._worker.jobs_recovered(recovered)
+        if self._worker.settings.notify and (recovered.job_ids or recovered.queue_ids):
             wake_other_workers(self._database, max(len(recovered.job_ids), 1))
         return recovered
 
     def _renew_long_claims(self) -> None:
         if self._clock() - self._renewed_at < RENEWAL_INTERVAL:
             return
-        worker_id, schema = self._events.worker_id(), self._database.schema
+        worker_id, schema = self._worker.worker_id, self._database.schema
         with self._database.cursor() as cursor:
-            workers.renew_claims(cursor, worker_id, schema=schema, spared=self._events.unrenewable_job_ids())
+            workers.renew_claims(cursor, worker_id, schema=schema, spared=self._worker.unrenewable_job_ids())
         self._renewed_at = self._clock()
 
     def _clean_up(self) -> None:
-        schema = self._database.schema
+        schema, settings = self._database.schema, self._worker.settings
         with self._database.cursor() as cursor:
             unlocked = recovery.release_stale_locks(
                 cursor,
                 schema=schema,
-                now=self._events.now(),
-                keeping=self._events.result_keeping(),
-                by=self._events.worker_id(),
+                now=self._worker.now(),
+                keeping=self._worker.result_keeping(),
+                by=self._worker.worker_id,
             )
             recovery.forget_ended(cursor, schema=schema)
             for kept in (statistics, backlog_samples):
-                kept.prune(cursor, schema=schema, older_than=self._statistics_retention)
-            events.prune(cursor, schema=schema, older_than=self._events_retention)
+                kept.prune(cursor, schema=schema, older_than=settings.statistics_retention)
+            events.prune(cursor, schema=schema, older_than=settings.events_retention)
             self._progress_after = progress.forget_ended(cursor, schema=schema, after=self._progress_after)
         if unlocked.cancelled:
-            self._events.cancelled_recovered(unlocked.cancelled)
+            self._worker.cancelled_jobs_recovered(unlocked.cancelled)
         if unlocked.jobs or unlocked.queues:
-            self._events.stale_locks_released(unlocked)
+            self._worker.stale_locks_released(unlocked)
 
     def _check_indexes(self) -> None:
         """Report missing indexes: without them the worker finds every job slowly, and nothing else shows the cause."""
-        # Late import: done once, and not before the first job.
-        from django_graphile_worker.sql.install.indexes import lacking_indexes
-
         with self._database.cursor() as cursor:
             missing, incomplete = lacking_indexes(cursor, schema=self._database.schema)
         if missing or incomplete:
-            self._events.indexes_missed(missing, incomplete)
+            self._worker.events.indexes_missed(missing, incomplete)

@@ -8,18 +8,17 @@ short; after it, the service waits for longer than the statement took.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from datetime import datetime
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from psycopg import errors
 
-from django_graphile_worker.sql import history, results
-from django_graphile_worker.worker.database.connection import Database
-from django_graphile_worker.worker.service import Service, Trouble, jittered
+from django_graphile_worker.sql import history, limits, results
+from django_graphile_worker.sql.adding import forget_unique_jobs
+from django_graphile_worker.worker.service import Service, jittered
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from django_graphile_worker.worker.database_worker import DatabaseWorker
 
 # Seconds until the first look if there is no history: a worker that ends soon, and its start, are spared.
 FIRST_LOOK = 20.0
@@ -45,30 +44,17 @@ class Retention(Service):
 
     name = "retention"
 
-    def __init__(
-        self,
-        *,
-        database: Database,
-        history: float | None,
-        is_used: bool,
-        now: Callable[[], datetime | None],
-        limit_numbers: Callable[[], Mapping[str, str] | None] = lambda: None,
-        clock: Callable[[], float] = time.monotonic,
-        on_refused: Trouble,
-    ) -> None:
+    def __init__(self, worker: DatabaseWorker, *, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
-        self._database = database
-        self._interval = LOOK_INTERVAL if is_used else LOOK_INTERVAL_UNUSED
-        self._on_refused = on_refused
+        self._worker = worker
+        self._database = worker.database("retention", deadline=STATEMENT_DEADLINE)
+        self._interval = LOOK_INTERVAL if worker.keeps_anything else LOOK_INTERVAL_UNUSED
+        self._history = worker.settings.history
         self._is_refusal_reported = False
-        self._history = history
-        self._now = now
-        # Returns the numbers of the limits; None if the worker has no limited tasks.
-        self._limit_numbers = limit_numbers
         self._clock = clock
         self._forget_at = clock() + jittered(FORGET_INTERVAL)
         self._steps: Iterator[None] | None = None
-        self._has_waited = history is not None
+        self._has_waited = self._history is not None
 
     def step(self) -> float:
         """Do the next step of a look; return the seconds until the next step or the next look."""
@@ -111,22 +97,20 @@ class Retention(Service):
             except errors.InsufficientPrivilege as error:
                 self._report_refusal(error)
         yield from self._prune_results()
-        if self._clock() >= self._forget_at and (numbers := self._limit_numbers()) is not None:
-            yield from self._forget_limits(numbers)
+        limited = self._worker.limited
+        if limited is not None and self._clock() >= self._forget_at:
+            yield from self._forget_limits(limited.tasks.numbers)
             self._forget_at = self._clock() + jittered(FORGET_INTERVAL)
-        # Late import: the first job does not wait for it.
-        from django_graphile_worker.sql.adding import forget_unique_jobs
-
-        while self._execute(forget_unique_jobs, schema=self._database.schema, now=self._now()):
+        while self._execute(forget_unique_jobs, schema=self._database.schema, now=self._worker.now()):
             yield
 
     def _report_refusal(self, error: BaseException) -> None:
         if not self._is_refusal_reported:
             self._is_refusal_reported = True
-            self._on_refused(self.name, error, self._interval)
+            self._worker.events.database_trouble(self.name, error, self._interval)
 
     def _tend_history(self, seconds: float) -> Iterator[None]:
-        about = {"schema": self._database.schema, "now": self._now()}
+        about = {"schema": self._database.schema, "now": self._worker.now()}
         self._execute(history.make_partitions, **about)
         yield
         while self._execute(history.drop_old, **about, older_than=seconds):
@@ -138,16 +122,13 @@ class Retention(Service):
         schema, reached = self._database.schema, None
         self._execute(results.prune_waiters, schema=schema)
         while True:
-            pruned = self._execute(results.prune_results, schema=schema, go_on_at=reached, now=self._now())
+            pruned = self._execute(results.prune_results, schema=schema, go_on_at=reached, now=self._worker.now())
             reached = pruned.reached
             if reached is None:
                 return
             yield
 
     def _forget_limits(self, numbers: Mapping[str, str]) -> Iterator[None]:
-        # Late import: few workers have limited tasks.
-        from django_graphile_worker.sql import limits
-
         # Behind a pooler each statement is a transaction of its own: the keys that it locks are soon free again.
         schema, after = self._database.schema, None
         while self._execute(limits.forget_lanes, schema=schema, seconds=UNUSED_FOR):

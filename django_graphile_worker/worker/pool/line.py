@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from django_graphile_worker.sql.claims import Claim
-from django_graphile_worker.worker.work_units import WorkUnit
+from django_graphile_worker.worker.pool.work_units import WorkUnit
 
 
 class Line:

@@ -1,10 +1,23 @@
-"""The threads of a pool, which start as they are needed and rest while there is nothing to do."""
+"""The threads of a pool, the turns in which they run the fetcher, and the runs that wait for one of them.
+
+Threads start as they are needed, and rest while there is nothing to do.
+
+The fetcher has no thread of its own: the threads of the pool run it in turns. A thread that has claimed a job in its
+turn can run it, and another thread takes the next turn: the job does not wait for a thread to wake up.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from django_graphile_worker.worker.pool.work_units import WorkUnit
+
+# The turn of one thread. Returns True if another thread must take the next turn.
+Turn = Callable[[], bool]
 
 
 class PoolThreads:
@@ -145,3 +158,126 @@ class PoolThreads:
             return False
         self._resting.append(gate)
         return True
+
+
+class Turns:
+    """The thread that runs the loop now, the thread that is next, and the work unit that the first has kept."""
+
+    def __init__(self, threads: PoolThreads, current: list[WorkUnit | None]) -> None:
+        self._threads = threads
+        self._current = current
+        # The turn that no thread has taken yet.
+        self.open: deque[Turn] = deque()
+        self._thread_in_turn: int | None = None
+        self._kept: WorkUnit | None = None
+        # Whether a resting thread is reserved for the next turn.
+        self._has_successor = False
+
+    def share(self, turn: Turn) -> None:
+        """Have the threads run this loop in turns, and allow one thread more than jobs may run at once."""
+        self._threads.most = len(self._current)
+        self.open.append(turn)
+        self._threads.call(1)
+
+    def reserve_next(self) -> bool:
+        """Reserve a thread for the next turn; return False unless the calling thread may keep the job that it claimed.
+
+        The calling thread may keep the job only if it has the turn, and if another thread can take the next turn: a
+        thread that rests or can be started, or, if all threads are started, a thread that checks for work by itself.
+        There is such a thread while ``Pool.vacant`` is not zero.
+        """
+        if self._thread_in_turn != threading.get_ident():
+            return False
+        self._has_successor = self._threads.reserve()
+        return self._has_successor or len(self._threads) >= self._threads.most
+
+    def keep(self, unit: WorkUnit) -> None:
+        """Have the calling thread run this work unit after it has passed on the turn."""
+        self._kept = unit
+
+    @property
+    def has_kept(self) -> bool:
+        """Has the thread that has the turn kept a work unit?"""
+        return self._kept is not None
+
+    def take(self, place: int) -> bool:
+        """Take the turn, and pass it on; return False if it was the last turn.
+
+        The work unit that the thread kept is in its place of ``current`` before the next turn begins: so the next
+        thread counts that slot as busy.
+        """
+        try:
+            turn = self.open.popleft()
+        except IndexError:
+            return True
+        self._thread_in_turn = threading.get_ident()
+        goes_on = turn()
+        self._current[place], self._kept = self._kept, None
+        # Read before the turn is open: from then on, a thread that has just ended a job may take the turn.
+        has_successor, self._has_successor = self._has_successor, False
+        if goes_on:
+            self.open.append(turn)
+        self._pass_on(goes_on, has_successor)
+        return goes_on
+
+    def _pass_on(self, goes_on: bool, has_successor: bool) -> None:
+        """Call the reserved thread, or any other, for the next turn; cancel the reservation if no turn follows."""
+        if has_successor:
+            if goes_on:
+                self._threads.call_reserved()
+            else:
+                self._threads.release_reserved()
+        elif goes_on:
+            self._threads.call(1)
+
+
+class CoroutineSlots:
+    """The slots of jobs that run on the event loop and have no thread, and the runs that wait for one.
+
+    A thread of the pool starts such a job and takes the next. Later a thread resumes the run: to take its outcome when
+    its coroutine has ended, or before that to run its synchronous calls. The pool does not know what a run is.
+    """
+
+    def __init__(self, threads: PoolThreads) -> None:
+        self._threads = threads
+        # Held while a job gets or loses its thread, and while the jobs are counted.
+        self.lock = threading.Lock()
+        self.count = 0
+        # The runs whose coroutines have ended, and the runs that keep a thread until they end.
+        self.ended: deque[Any] = deque()
+        self.calling: deque[Any] = deque()
+        # The last run that had ended at the last look, and how many threads the next look calls if it still waits.
+        self._last: Any = None
+        self._more = 1
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self.ended or self.calling)
+
+    def resume_ended(self, runs: Sequence[Any]) -> None:
+        """Have a thread resume these runs, one after the other."""
+        self.ended.extend(runs)
+        self._threads.call(1)
+
+    def look_again(self) -> bool:
+        """Call more threads if a run that had ended by the last look still waits; return False if none waits.
+
+        A receiver of a signal does slow work on the threads that were called: the other runs must not wait for it. Each
+        look calls twice as many threads as the look before, because on a busy machine a few threads may be slow, too.
+        """
+        try:
+            last = self.ended[-1]
+        except IndexError:
+            last = None
+        if self._last is not None and self._last in self.ended:
+            self._threads.call(min(self._more, len(self.ended)))
+            self._more = min(self._more * 2, self._threads.most)
+        else:
+            self._more = max(self._more // 2, 1)
+        self._last = last
+        return last is not None
+
+    def resume(self, run: Any) -> None:
+        """Have a thread resume this run, which keeps the thread until it ends."""
+        self.calling.append(run)
+        self._threads.call(1)

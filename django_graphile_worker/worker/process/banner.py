@@ -40,22 +40,22 @@ def _facts(runner: Runner, *, once: bool) -> list[tuple[str, str]]:
 
 
 def _recurring(runner: Runner) -> str:
-    if not runner.parts.fires:
+    if not runner.worker.fires:
         return "left to other workers"
-    return _listed([*(item.name for item in runner.parts.cron_items), *runner.parts.every]) or "none in code"
+    return _listed([*(item.name for item in runner.worker.cron_items), *runner.worker.every]) or "none in code"
 
 
 def _tasks(runner: Runner) -> str:
-    if runner.parts.task_reports is not None:
-        known = _listed(sorted(runner.parts.directory.tasks))
+    if runner.worker.directory.finds_tasks:
+        known = _listed(sorted(runner.worker.directory.tasks))
         return f"{known or 'none yet'}, and Django tasks, which are imported by the names of their jobs"
     there = sorted(registered_tasks.identifiers())
     if not there:
         return "none: write functions with @task in an app's tasks.py"
     empty = [glob for glob in runner.settings.tasks if not any(fnmatchcase(name, glob) for name in there)]
     unmatched = f"nothing matches {', '.join(map(repr, empty))}" if empty else ""
-    if runner.parts.directory.tasks:
-        return _listed(sorted(runner.parts.directory.tasks)) + (f"; {unmatched}" if unmatched else "")
+    if runner.worker.directory.tasks:
+        return _listed(sorted(runner.worker.directory.tasks)) + (f"; {unmatched}" if unmatched else "")
     excluded = ", ".join(map(repr, runner.settings.exclude_tasks))
     return f"none: {unmatched or f'all are excluded by {excluded}'}. There are: {_listed(there)}"
 

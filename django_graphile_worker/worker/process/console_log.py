@@ -215,7 +215,7 @@ class Formatter(logging.Formatter):
     def formatException(self, ei: Any) -> str:  # noqa: N802 - logging's name
         """Return the traceback without the worker's own frames; empty when no other frame is left."""
         # Late import: a worker that starts has no exception to write.
-        from django_graphile_worker.worker.execution.error_text import trace
+        from django_graphile_worker.worker.execution.retry import trace
 
         text = trace(ei[1])
         return indented(text) if text else ""

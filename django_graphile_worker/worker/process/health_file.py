@@ -50,7 +50,7 @@ class Health(Service):
     def step(self) -> float:
         seconds = interval(self._valid_seconds)
         # Another process takes the place of a process that retires, and writes the file.
-        if any(runner.parts.dead() or runner.is_retiring for runner in self._runners):
+        if any(runner.worker.dead() or runner.is_retiring for runner in self._runners):
             return seconds
         if self._supervisor is not None:
             send(self._supervisor, HEALTHY)
@@ -59,7 +59,7 @@ class Health(Service):
 
     @property
     def _is_ready(self) -> bool:
-        return all(runner.parts.heartbeat.holds_lease for runner in self._runners)
+        return all(runner.worker.heartbeat.holds_lease for runner in self._runners)
 
     def write(self) -> None:
         """Replace the file in one step: a reader never sees half of it."""
@@ -67,7 +67,7 @@ class Health(Service):
             return
         content = {
             "pid": os.getpid(),
-            "worker_ids": [runner.parts.worker_id for runner in self._runners],
+            "worker_ids": [runner.worker.worker_id for runner in self._runners],
             "is_ready": self._is_ready,
             "written_at": time(),
             "valid_seconds": self._valid_seconds,

@@ -60,7 +60,7 @@ def run_as_child(request: StopState, arguments: dict[str, Any]) -> int:
     set_up_logging(verbosity=plan.verbosity, is_colored=plan.is_colored)
     runners = _build(plan)
     for runner in runners:
-        runner.parts.replaced_process = arguments.get("replaced")
+        runner.worker.replaced_process = arguments.get("replaced")
     path = plan.health_file
     if path and plan.processes > 1:
         # Each child writes a health file of its own: PATH.0, PATH.1 and so on.

@@ -99,7 +99,7 @@ def _running_loop(frame: FrameType | None) -> asyncio.AbstractEventLoop | None:
 
 def _stacks_of_coroutines(loop: asyncio.AbstractEventLoop) -> Iterator[str]:
     # Late import: a worker that gets no such signal and stops no run does without the module.
-    from django_graphile_worker.worker.control.stack_text import awaiting_frames
+    from django_graphile_worker.worker.control.position import awaiting_frames
 
     for task in asyncio.all_tasks(loop):
         pairs = ((frame, frame.f_lineno) for frame in awaiting_frames(task))

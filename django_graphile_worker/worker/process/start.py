@@ -9,7 +9,6 @@ This module imports little, so that the worker's first connection opens while Py
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -60,17 +59,12 @@ def start(plan: Plan, *, say: Say, complain: Say, owns_process: bool) -> int:
 
 def _run(plan: Plan, say: Say, request: StopState) -> int:
     """Run one process or several; return the exit code."""
-    # Late import: if psycopg 3 is missing, the system checks, which run before this, report it.
-    from django_graphile_worker.worker.fetching.preconnect import preconnected
-
     places = plan.places()
-    is_alone = not plan.needs_supervisor(places)
-    with ExitStack() as connections_ahead:
-        for place in places if is_alone else ():
-            connections_ahead.enter_context(preconnected([place.using], place.settings))
-        with collector_paused():
-            # Late import: the server opens the connections while Python loads the rest of the worker, for 15 ms.
-            from django_graphile_worker.worker.process import run_plan
+    with collector_paused():
+        # Late import: if psycopg 3 is missing, the system checks, which run before this, report it.
+        from django_graphile_worker.worker.process import run_plan
 
-        runners = run_plan.prepare(plan, say)
-        return run_plan.run_alone(plan, runners, request) if is_alone else run_plan.run_children(plan, request)
+    runners = run_plan.prepare(plan, say)
+    if plan.needs_supervisor(places):
+        return run_plan.run_children(plan, request)
+    return run_plan.run_alone(plan, runners, request)

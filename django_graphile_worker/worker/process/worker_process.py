@@ -32,8 +32,8 @@ def run_with_signals(runners: Sequence[Runner], stop: StopState | None, *, once:
 def run_until_stopped(runners: Sequence[Runner], request: StopState, *, waits: bool = False) -> int:
     """Run jobs until a stop is requested; return the exit code."""
     for runner in runners:
-        runner.on_refused = request.refuse
-        runner.parts.on_thread_left = request.note_left_thread
+        runner.worker.on_refused = request.refuse
+        runner.worker.on_thread_left = request.note_left_thread
     try:
         start_all(runners, lambda: request.is_made, waits=waits)
         request.on_started()
@@ -50,7 +50,7 @@ def run_until_drained(runners: Sequence[Runner], request: StopState) -> int:
     try:
         name_databases(runners)
         for runner in runners:
-            runner.parts.on_thread_left = request.note_left_thread
+            runner.worker.on_thread_left = request.note_left_thread
             try:
                 runner.drain(lambda: request.is_made)
             except psycopg.Error as error:

@@ -23,13 +23,18 @@ import psycopg
 
 from django_graphile_worker.sql.releases import HeldQueue
 from django_graphile_worker.worker.outcomes import CompletedAtomically, Interrupted, Outcome, Recorded, Succeeded
-from django_graphile_worker.worker.release.batches import BATCH, CONNECTION_TROUBLE, BatchLimiter, ReleaseBatcher
-from django_graphile_worker.worker.release.pending import PendingReleases, RejectedReleases
+from django_graphile_worker.worker.release.batches import (
+    BATCH,
+    CONNECTION_TROUBLE,
+    PendingReleases,
+    RejectedReleases,
+    ReleaseBatcher,
+)
 from django_graphile_worker.worker.release.statements import ReleaseStatements
-from django_graphile_worker.worker.service import Service, Trouble
+from django_graphile_worker.worker.service import Service
 
 if TYPE_CHECKING:
-    from django_graphile_worker.worker.release.batches import ReleaseEvents
+    from django_graphile_worker.worker.database_worker import DatabaseWorker
 
 # Seconds until a row that a transaction of the site is changing is tried again.
 BUSY_ROW_DELAY = 0.05
@@ -47,17 +52,14 @@ class Releaser(Service):
 
     name = "releaser"
 
-    def __init__(
-        self, *, statements: ReleaseStatements, events: ReleaseEvents, on_trouble: Trouble | None = None
-    ) -> None:
-        super().__init__(on_trouble=on_trouble)
-        self._statements = statements
-        self._events = events
+    def __init__(self, worker: DatabaseWorker) -> None:
+        super().__init__(on_trouble=worker.events.database_trouble)
+        self._worker = worker
+        self._statements = ReleaseStatements(worker, worker.release_database)
         self._inbox: deque[Outcome | HeldQueue] = deque()
         self._pending = PendingReleases()
         self._rejected = RejectedReleases(monotonic)
-        limiter = BatchLimiter(self._rejected, report=self._report)
-        self._batcher = ReleaseBatcher(statements, limiter, events)
+        self._batcher = ReleaseBatcher(worker, self._statements, self._rejected)
         self._is_empty = threading.Event()
         self._is_empty.set()
         self._is_resting = True
@@ -197,8 +199,8 @@ class Releaser(Service):
             return
         for item in arrived:
             if isinstance(item, CompletedAtomically):
-                self._events.settled([item])
-                self._events.released([item])
+                self._worker.claims_settled([item])
+                self._worker.jobs_released([item])
             else:
                 self._pending.put(item)
 
@@ -211,10 +213,6 @@ class Releaser(Service):
             pending.is_in_doubt = True
             raise
         pending.is_in_doubt = False
-
-    def _report(self, error: psycopg.Error, delay: float) -> None:
-        if self._on_trouble is not None:
-            self._on_trouble(self.name, error, delay)
 
 
 def _is_awaited(outcome: Outcome | HeldQueue) -> bool:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg.errors import ProgramLimitExceeded
 
-from django_graphile_worker.conf import Settings
 from django_graphile_worker.sql import pauses, releases
 from django_graphile_worker.sql.claims import Claim
-from django_graphile_worker.sql.result_keeping import NOTHING_KEPT, ResultKeeping
+from django_graphile_worker.sql.limits import KeyClosing, close_keys
 from django_graphile_worker.worker.database.blocking_cursor import BlockingCursor
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.outcomes import Cancelled, Expired, Failed, Interrupted, Recorded
@@ -21,37 +19,21 @@ from django_graphile_worker.worker.recording import Recording
 
 if TYPE_CHECKING:
     from django_graphile_worker.pause_type import Pause
-    from django_graphile_worker.sql.limits import KeyClosing
+    from django_graphile_worker.worker.database_worker import DatabaseWorker
 
 UNSTORABLE = "The error of this job could not be stored: {error}"
 
-Clock = Callable[[], datetime | None]
-
 
 class ReleaseStatements:
-    """The statements of ``sql.releases``, bound to a connection, a schema and a clock."""
+    """The statements of ``sql.releases``, bound to a connection, a schema and the time of a worker."""
 
-    def __init__(
-        self,
-        database: Database,
-        *,
-        now: Clock,
-        settings: Settings,
-        keeping: Callable[[], ResultKeeping] | None = None,
-        limit_clock: Clock = lambda: None,
-    ) -> None:
+    def __init__(self, worker: DatabaseWorker, database: Database) -> None:
+        self._worker = worker
         self._database = database
         self._blocking_cursor = BlockingCursor(database)
         self._schema = database.schema
-        self._now = now
-        self._settings = settings
-        # Returns which tasks keep their results: for jobs that end otherwise than their run did.
-        self._keeping = keeping or (lambda: NOTHING_KEPT)
-        # The time of keys that are closed; None for the clock of the database, which all workers share.
-        self._limit_clock = limit_clock
-        self._recording = Recording(settings)
-        # How the notifications begin that queues with jobs are free. The worker itself need not hear of them.
-        self.sender = releases.new_sender()
+        self._recording = Recording(worker.settings)
+        # The claims that have ended as cancelled, by the ids of the jobs.
         self._cancelled: dict[int, releases.CancelledClaim] = {}
 
     def rehearse(self) -> None:
@@ -67,7 +49,7 @@ class ReleaseStatements:
         """Complete jobs of which something is recorded."""
         completed = self._recording.completed(outcomes)
         with self._blocking_cursor.usable() as cursor:
-            return releases.complete_recorded(cursor, completed, schema=self._schema, now=self._now())
+            return releases.complete_recorded(cursor, completed, schema=self._schema, now=self._worker.now())
 
     def fail(self, outcomes: Sequence[Failed]) -> dict[int, float | None]:
         """Fail jobs; return the seconds until their next attempts by id, None for a job that has none."""
@@ -99,15 +81,12 @@ class ReleaseStatements:
             if outcome.queue_pause is not None
         ]
         with self._database.cursor() as cursor:
-            return pauses.pause_own_queues(cursor, asked, schema=self._schema, now=self._now())
+            return pauses.pause_own_queues(cursor, asked, schema=self._schema, now=self._worker.now())
 
     def close_keys(self, closings: Sequence[KeyClosing]) -> None:
         """Close keys of limits, because tasks asked for it."""
-        # Late import: few tasks close their keys.
-        from django_graphile_worker.sql.limits import close_keys
-
         with self._database.cursor() as cursor:
-            close_keys(cursor, closings, schema=self._schema, clock=self._limit_clock())
+            close_keys(cursor, closings, schema=self._schema, clock=self._worker.limit_time())
 
     def return_jobs(self, outcomes: Sequence[Interrupted]) -> set[int]:
         """Return jobs, array jobs with the items that are left of their payloads."""
@@ -153,7 +132,7 @@ class ReleaseStatements:
             releases.release_queues(cursor, queues, schema=self._schema)
         queue_ids = [queue.id for queue in queues]
         try:
-            return self._waiting(queue_ids, self.sender if self._settings.notify else None)
+            return self._waiting(queue_ids, self._worker.sender if self._worker.settings.notify else None)
         except ProgramLimitExceeded:
             # The notification queue of the server is full. This worker claims the jobs, or others find them by polling.
             return self._waiting(queue_ids, None)
@@ -167,11 +146,13 @@ class ReleaseStatements:
         return taken
 
     def _options(self) -> dict[str, Any]:
-        return {"schema": self._schema, "now": self._now(), "keeping": self._keeping()}
+        return {"schema": self._schema, "now": self._worker.now(), "keeping": self._worker.result_keeping()}
 
     def _note_cancelled(self, claim: releases.CancelledClaim) -> None:
         self._cancelled[claim.id] = claim
 
     def _waiting(self, queue_ids: Sequence[int], sender: str | None) -> set[int]:
         with self._database.cursor() as cursor:
-            return releases.waiting_queues(cursor, queue_ids, schema=self._schema, sender=sender, now=self._now())
+            return releases.waiting_queues(
+                cursor, queue_ids, schema=self._schema, sender=sender, now=self._worker.now()
+            )

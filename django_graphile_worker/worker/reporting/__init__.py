@@ -1,7 +1,6 @@
-"""Reports what a worker does: signals for the site's receivers, and counts for the dashboard.
+"""Reports what a worker does: signals for the site's receivers, counts for the dashboard, and the progress of tasks.
 
-Imports ``sql``, ``signals``, ``worker.service``, ``worker.outcomes``, ``worker.database`` and
-``worker.django_connections``, and no other folder of the worker. Start reading in ``events.py``, whose signals
-``signal_sender.py`` sends. ``statistics_buffer.py`` counts outcomes in memory, ``statistics_recorder.py`` writes the
-counts to the database.
+Start reading in ``events.py``, whose signals ``signal_sender.py`` sends. ``statistics.py`` counts outcomes,
+``progress_writer.py`` writes the progress of jobs that run, and ``task_reports.py`` tells Django's tasks framework how
+its tasks ended.
 """

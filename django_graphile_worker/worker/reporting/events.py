@@ -5,48 +5,40 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 
 from django_graphile_worker import signals
-from django_graphile_worker.conf import DEFAULT
-from django_graphile_worker.jobs import Job
 from django_graphile_worker.sql.claims import Claim
+from django_graphile_worker.sql.events import NewEvent
+from django_graphile_worker.worker.fleet import write_event
 from django_graphile_worker.worker.outcomes import Cancelled, Outcome
-from django_graphile_worker.worker.reporting.signal_sender import SignalSender
 
 if TYPE_CHECKING:
     from django_graphile_worker.pause_type import Pause
     from django_graphile_worker.sql.cancellations import CancelledJob
     from django_graphile_worker.sql.recovery import Exhausted, Recovered, Unlocked
     from django_graphile_worker.worker.database.connection import Database
+    from django_graphile_worker.worker.database_worker import DatabaseWorker
 
 # Seconds between two checks whether an outage is over.
 OUTAGE_CHECK_INTERVAL = 0.25
 # An outage of this many seconds is an event that operators see later.
 LONG_OUTAGE = 10.0
 # How many events wait until they are written, and how many names an event has.
-MOST_NOTED = 20
-MOST_NAMES = 20
+MAX_NOTED = 20
+MAX_NAMES = 20
 
 
 class Outage:
     """The time in which the database does not answer, from the first failure of a part.
 
-    It is reported when every part gets answers again; its reported duration ends with the first part that does.
+    It is over when every part gets answers again; its duration ends with the first part that does.
     """
 
-    def __init__(
-        self,
-        troubles: Callable[[], Iterable[BaseException | None]],
-        on_over: Callable[[float], None],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        # Returns the error of each part's last step, None if the step succeeded.
-        self._troubles = troubles
-        self._on_over = on_over
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._since: float | None = None
         # The parts connect again one after the other, each after its own back-off: the first marks the end.
@@ -59,47 +51,44 @@ class Outage:
             self._answered_at, self._cut_off = None, 0
             self._since = self._clock()
 
-    def check(self) -> float:
-        """Report the outage if it is over; return the seconds until the next check."""
+    @property
+    def is_under_way(self) -> bool:
+        return self._since is not None
+
+    def end(self, troubles: Iterable[BaseException | None]) -> float | None:
+        """End the outage if it is over, and return its duration; return None if it is not.
+
+        ``troubles`` are the errors of each part's last step, None for a step that succeeded.
+        """
         since = self._since
         if since is None:
-            return math.inf
-        cut_off = sum(isinstance(trouble, psycopg.Error) for trouble in self._troubles())
+            return None
+        cut_off = sum(isinstance(trouble, psycopg.Error) for trouble in troubles)
         if cut_off > self._cut_off:
             self._answered_at = None
         elif cut_off < self._cut_off and self._answered_at is None:
             self._answered_at = self._clock()
         self._cut_off = cut_off
         if cut_off:
-            return OUTAGE_CHECK_INTERVAL
+            return None
         self._since = None
-        self._on_over((self._answered_at or self._clock()) - since)
-        return math.inf
+        return (self._answered_at or self._clock()) - since
 
 
 class WorkerEvents:
     """The signals of one worker, each with the worker's id, its database and its installation."""
 
-    def __init__(
-        self,
-        signal_sender: SignalSender,
-        *,
-        worker_id: Callable[[], str],
-        database: str,
-        installation: str = DEFAULT,
-        job_of: Callable[[Claim], Job],
-        troubles: Callable[[], Iterable[BaseException | None]] = tuple,
-    ) -> None:
-        self._signal_sender = signal_sender
-        self._outage = Outage(troubles, on_over=self._database_answered)
-        self._worker_id = worker_id
-        self._about = {"database": database, "installation": installation}
-        self._job_of = job_of
+    def __init__(self, worker: DatabaseWorker) -> None:
+        self._worker = worker
+        self._signal_sender = worker.signal_sender
+        self._outage = Outage()
+        self._about = {"database": worker.place.using, "installation": worker.place.installation}
+        self._job_of = worker.job_of
         # The fields of events that no other statement of the worker writes. The recovery writes them.
-        self._noted: deque[dict[str, Any]] = deque(maxlen=MOST_NOTED)
+        self._noted: deque[dict[str, Any]] = deque(maxlen=MAX_NOTED)
 
     def send(self, signal: signals.Event, **arguments: Any) -> None:
-        about = {"worker_id": self._worker_id(), **self._about}
+        about = {"worker_id": self._worker.worker_id, **self._about}
         self._signal_sender.send(signal, **{**about, **arguments})
 
     def database_trouble(self, action: str, error: BaseException, retry_in: float) -> None:
@@ -108,25 +97,32 @@ class WorkerEvents:
 
     def check_outage(self) -> float:
         """Report an outage that is over; return the seconds until the next check."""
-        return self._outage.check()
+        if not self._outage.is_under_way:
+            return math.inf
+        duration = self._outage.end(self._worker.troubles())
+        if duration is None:
+            return OUTAGE_CHECK_INTERVAL
+        self._database_answered(duration)
+        return math.inf
 
     def _database_answered(self, duration: float) -> None:
         if duration >= LONG_OUTAGE:
             self._note("database_lost", {"seconds": round(duration)})
         self.send(signals.database_answered, duration=duration)
 
-    def note_start(
-        self, about: Mapping[str, Any], *, former_id: str | None, replaced: Mapping[str, Any] | None
-    ) -> None:
+    def note_start(self, former_id: str | None) -> None:
         """Note that the worker has registered, under another id if it has lost its lease.
 
         The statement that registers does not write the event: the first job would wait for it, for 5 ms.
         """
-        worker = {"subject": about["host"], "worker_id": self._worker_id()}
+        worker = self._worker
+        about = {**worker.about_process(), "concurrency": worker.settings.concurrency}
+        about_event = {"subject": about["host"], "worker_id": worker.worker_id}
         kind = "worker_started" if former_id is None else "worker_returned"
-        self._noted.append({**worker, "kind": kind, "severity": 1, "details": {**about, "former_id": former_id}})
+        self._noted.append({**about_event, "kind": kind, "severity": 1, "details": {**about, "former_id": former_id}})
+        replaced = worker.replaced_process
         if former_id is None and replaced is not None:
-            self._noted.append({**worker, "kind": "process_replaced", "details": {**replaced, **about}})
+            self._noted.append({**about_event, "kind": "process_replaced", "details": {**replaced, **about}})
 
     def _note(self, kind: str, details: dict[str, Any]) -> None:
         # Other workers note the same event: they are merged.
@@ -134,12 +130,6 @@ class WorkerEvents:
 
     def write_noted(self, database: Database) -> None:
         """Write the events that were noted; those that the database does not take now are written later."""
-        if not self._noted:
-            return
-        # Late import: the first job need not wait for it.
-        from django_graphile_worker.sql.events import NewEvent
-        from django_graphile_worker.worker.event_writer import write_event
-
         while self._noted and write_event(database, NewEvent(**self._noted[0])):
             self._noted.popleft()
 
@@ -204,7 +194,7 @@ class WorkerEvents:
         self.send(signals.indexes_missed, missing=tuple(missing), incomplete=tuple(incomplete))
 
     def tasks_unserved(self, identifiers: Sequence[str]) -> None:
-        self._note("tasks_unserved", {"tasks": list(identifiers)[:MOST_NAMES]})
+        self._note("tasks_unserved", {"tasks": list(identifiers)[:MAX_NAMES]})
         self.send(signals.tasks_unserved, identifiers=tuple(identifiers))
 
     def work_paused(self, pauses: Iterable[Pause]) -> None:

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING
 
 from django_graphile_worker.sql import progress as sql_progress
 from django_graphile_worker.sql.claims import Claim
-from django_graphile_worker.worker.database.connection import Database
-from django_graphile_worker.worker.service import Service, Trouble
+from django_graphile_worker.worker.service import Service
 
 if TYPE_CHECKING:
     from django_graphile_worker.progress import Progress
-    from django_graphile_worker.worker.job_clock import JobClock
+    from django_graphile_worker.worker.database_worker import DatabaseWorker
 
 # Seconds between two writes for one job.
 INTERVAL = 1.0
@@ -48,17 +47,10 @@ class ProgressWriter(Service):
 
     name = "progress"
 
-    def __init__(
-        self,
-        *,
-        database: Database,
-        now: JobClock,
-        clock: Callable[[], float] = time.monotonic,
-        on_trouble: Trouble | None = None,
-    ) -> None:
-        super().__init__(on_trouble=on_trouble)
-        self._database = database
-        self._now = now
+    def __init__(self, worker: DatabaseWorker, *, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(on_trouble=worker.events.database_trouble)
+        self._worker = worker
+        self._database = worker.database("progress")
         self._clock = clock
         self._lock = threading.Lock()
         self._running: dict[str, _JobProgress] = {}
@@ -101,6 +93,8 @@ class ProgressWriter(Service):
 
     def settled(self, job_ids: Iterable[int]) -> None:
         """Take the ids of jobs whose claims have ended."""
+        if not self._written_ids:
+            return
         with self._lock:
             ended = [job_id for job_id in job_ids if job_id in self._written_ids]
             self._written_ids.difference_update(ended)
@@ -151,7 +145,7 @@ class ProgressWriter(Service):
             for entry, each in values
         ]
         with self._database.cursor() as cursor:
-            sql_progress.write(cursor, reports, schema=self._database.schema, now=self._now())
+            sql_progress.write(cursor, reports, schema=self._database.schema, now=self._worker.now())
         now = self._clock()
         with self._lock:
             for entry, written in values:

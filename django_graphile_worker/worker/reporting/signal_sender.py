@@ -9,13 +9,15 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
-from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.dispatch import Signal
 
 from django_graphile_worker.worker import django_connections
 from django_graphile_worker.worker.service import Service
+
+if TYPE_CHECKING:
+    from django_graphile_worker.worker.database_worker import DatabaseWorker
 
 
 class SignalSender(Service):
@@ -23,11 +25,10 @@ class SignalSender(Service):
 
     name = "signal-sender"
 
-    def __init__(self, sender: type[Any], *, before_sending: Callable[[], float] = lambda: inf) -> None:
+    def __init__(self, worker: DatabaseWorker, sender: type[Any]) -> None:
         super().__init__()
+        self._worker = worker
         self._sender = sender
-        # Called at each step, as it may queue a signal; returns the seconds until its next call.
-        self._before_sending = before_sending
         self._queued: deque[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = deque()
 
     def send(self, signal: Signal, **arguments: Any) -> None:
@@ -46,7 +47,8 @@ class SignalSender(Service):
         return bool(self._queued)
 
     def step(self) -> float:
-        delay = self._before_sending()
+        # First, as it may queue a signal.
+        delay = self._worker.events.check_outage()
         if self._queued:
             self._send_queued()
         return delay

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from django_graphile_worker.registry import tasks
-from django_graphile_worker.worker.parts import Parts
+from django_graphile_worker.worker.database_worker import DatabaseWorker
 from tests.support.stepped_worker import Build, run_all
 
 
@@ -22,10 +22,10 @@ def worker(framework: Any) -> Iterator[Build]:
 
 
 @pytest.fixture
-def run(worker: Build, wait_until: Callable[..., None]) -> Callable[..., Parts]:
+def run(worker: Build, wait_until: Callable[..., None]) -> Callable[..., DatabaseWorker]:
     """A function that runs all jobs that are due, and sends the signals of their ends."""
 
-    def run(**overrides: Any) -> Parts:
+    def run(**overrides: Any) -> DatabaseWorker:
         parts = worker(**overrides)
         run_all(parts, wait_until)
         parts.signal_sender.step()

@@ -26,9 +26,9 @@ from django_graphile_worker import (
 )
 from django_graphile_worker.models import Job
 from django_graphile_worker.worker import shutdown
-from django_graphile_worker.worker.execution.coroutines.event_loop import EventLoop
+from django_graphile_worker.worker.execution.event_loop import EventLoop
 from django_graphile_worker.worker.fetching import scan
-from django_graphile_worker.worker.fetching.fast_claim import FastClaim
+from django_graphile_worker.worker.fetching.fast_path import FastPath
 from django_graphile_worker.worker.fetching.task_directory import TaskDirectory
 from tests.support.factories import make_job, minutes_ago
 from tests.support.stepped_worker import own_tasks
@@ -367,7 +367,7 @@ def test_run_once__runs_a_job_that_came_in_before_the_place_of_the_last_claim(mo
     """As under a held snapshot: each pass through the backlog counts as slow."""
     monkeypatch.setattr(scan, "QUICK", 0.0)
     monkeypatch.setattr(scan, "REST", 1e9)
-    monkeypatch.setattr(FastClaim, "is_worth_trying", False)
+    monkeypatch.setattr(FastPath, "is_worth_trying", False)
     ran: list[int] = []
 
     def late(payload: Any) -> None:

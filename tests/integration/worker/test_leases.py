@@ -11,8 +11,8 @@ import pytest
 
 from django_graphile_worker import add_job, remove_job
 from django_graphile_worker.models import Job, JobQueue
-from django_graphile_worker.worker.parts import Parts
-from django_graphile_worker.worker.work_units import to_work_units
+from django_graphile_worker.worker.database_worker import DatabaseWorker
+from django_graphile_worker.worker.pool.work_units import to_work_units
 from tests.conftest import WAIT_TIMEOUT
 from tests.support.factories import make_job
 from tests.support.stepped_worker import Build, stepped_workers
@@ -66,7 +66,7 @@ def runner() -> Iterator[Build]:
             gates.end(number)
 
 
-def recover_from(worker: Parts, by: Parts, connection: Any, schema: str) -> None:
+def recover_from(worker: DatabaseWorker, by: DatabaseWorker, connection: Any, schema: str) -> None:
     """Another worker takes this one for dead."""
     connection.execute(
         f'update "{schema}"._private_workers set last_heartbeat_at = now() - %s where id = %s'.encode(),
@@ -101,13 +101,13 @@ class TestALostLease:
         assert (before["attempts"], before["locked_by"]) == (1, worker.worker_id)
         gates.end(0, fails=fails)
         wait_until(lambda: worker.releaser.pending_count > 0)
-        wait_until(lambda: worker.slots.running() == 1)
+        wait_until(lambda: worker.pool.running() == 1)
         worker.releaser.step()
         assert list(Job.objects.values()) == [before]
         if queue_name:
             assert JobQueue.objects.get().locked_by == worker.worker_id
         gates.end(1)
-        wait_until(lambda: worker.slots.is_idle)
+        wait_until(lambda: worker.pool.is_idle)
         worker.releaser.step()
         assert not Job.objects.filter(pk=job_id).exists()
         assert not JobQueue.objects.exclude(locked_by=None).exists()
@@ -117,7 +117,7 @@ class TestALostLease:
         worker = runner()
         (claim,) = worker.claimer.claim(max_jobs=1, max_per_queue=1).claims
         assert worker.may_begin(claim)
-        worker.lose_lease()
+        worker.lease_lost()
         assert not worker.may_begin(claim)
 
     def test_jobs_that_had_not_begun_are_not_reported_as_lost(
@@ -141,7 +141,7 @@ class TestALostLease:
 
 class TestCancelledJobs:
     @pytest.fixture
-    def claimed_ahead(self, runner: Build) -> Parts:
+    def claimed_ahead(self, runner: Build) -> DatabaseWorker:
         """A worker that has claimed a keyed batch and not begun it; then the batch is added to."""
         add_job("collect", [1, 2, 3], job_key="batch", max_attempts=1)
         worker = runner()
@@ -149,21 +149,23 @@ class TestCancelledJobs:
         add_job("collect", [4], job_key="batch", max_attempts=1)
         return worker
 
-    def run_all(self, worker: Parts, wait_until: Wait) -> list[Any]:
+    def run_all(self, worker: DatabaseWorker, wait_until: Wait) -> list[Any]:
         while Job.objects.filter(locked_by=None).exists():
             worker.fetcher.step()
-            wait_until(lambda: worker.slots.is_idle)
+            wait_until(lambda: worker.pool.is_idle)
             worker.releaser.step()
         return sorted(item for batch in ran for item in batch)
 
-    def test_a_batch_that_goes_back_unbegun_is_run(self, claimed_ahead: Parts, runner: Build, wait_until: Wait) -> None:
+    def test_a_batch_that_goes_back_unbegun_is_run(
+        self, claimed_ahead: DatabaseWorker, runner: Build, wait_until: Wait
+    ) -> None:
         claimed_ahead.return_jobs(list(to_work_units(self.claims)))
         claimed_ahead.releaser.step()
         assert self.run_all(runner(), wait_until) == [1, 2, 3, 4]
 
     def test_a_batch_whose_worker_died_is_run(
         self,
-        claimed_ahead: Parts,
+        claimed_ahead: DatabaseWorker,
         runner: Build,
         wait_until: Wait,
         raw_connection: Callable[..., Any],
@@ -176,7 +178,7 @@ class TestCancelledJobs:
     def test_a_job_that_is_removed_while_it_runs_and_is_then_interrupted_is_gone(self, runner: Build) -> None:
         add_job("gated", {}, job_key="k", max_attempts=2)
         stepped = runner.runner(grace_period=0)
-        worker = stepped.parts
+        worker = stepped.worker
         worker.releaser.start()
         worker.fetcher.step()
         assert gates.begun.acquire(timeout=WAIT_TIMEOUT)
@@ -187,7 +189,7 @@ class TestCancelledJobs:
     def test_a_deduplicated_add_costs_a_running_job_nothing(self, runner: Build) -> None:
         add_job("gated", {}, job_key="k", max_attempts=1)
         stepped = runner.runner(grace_period=0)
-        worker = stepped.parts
+        worker = stepped.worker
         worker.releaser.start()
         worker.fetcher.step()
         assert gates.begun.acquire(timeout=WAIT_TIMEOUT)

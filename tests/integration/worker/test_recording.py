@@ -197,7 +197,7 @@ def test_answer_that_is_lost__leaves_one_record_and_no_lost_claim(
     job_id = make_job("keeping")
     worker = build(history=DAY)
     worker.fetcher.step()
-    wait_until(lambda: worker.slots.is_idle)
+    wait_until(lambda: worker.pool.is_idle)
     worker.releaser.attempt()
     assert worker.releaser.pending_count == 1
     worker.releaser.attempt()
@@ -295,7 +295,7 @@ def test_interrupted_job__is_in_the_history_and_not_in_its_result(
 
     during.append(stop)
     worker.fetcher.step()
-    wait_until(lambda: worker.slots.is_idle)
+    wait_until(lambda: worker.pool.is_idle)
     worker.releaser.step()
     job = Job.objects.get()
     assert (job.locked_by, job.attempts) == (None, 0)
@@ -309,7 +309,7 @@ def test_results_together_too_large_for_one_statement__are_all_stored(
 ) -> None:
     from django_graphile_worker.worker import recording
 
-    monkeypatch.setattr(recording, "MOST_CHARACTERS", 100)
+    monkeypatch.setattr(recording, "MAX_CHARACTERS", 100)
     outcomes.extend(["x" * 60] * 5 + ["y" * 1000])
     for _ in range(6):
         make_job("keeping")

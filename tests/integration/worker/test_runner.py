@@ -123,7 +123,7 @@ def test_claims__are_reported_with_what_they_found(wait_until: Callable[..., Non
     assert set(claims[::2]) == {"claim_started"}
     assert set(claims[1::2]) == {"nothing_claimed", "jobs_claimed"}
     assert told.index("listening_starting") < told.index("listening_started")
-    assert {arguments["worker_id"] for _, arguments in received} == {runner.parts.worker_id}
+    assert {arguments["worker_id"] for _, arguments in received} == {runner.worker.worker_id}
 
 
 @pytest.mark.parametrize("has_error", [False, True], ids=["results are not stored", "an error"])

@@ -13,7 +13,7 @@ from django_graphile_worker.models import Job
 from django_graphile_worker.routing import places_to_serve
 from django_graphile_worker.sql.releases import HeldQueue
 from django_graphile_worker.worker.database.connection import Database
-from django_graphile_worker.worker.parts import Parts
+from django_graphile_worker.worker.database_worker import DatabaseWorker
 from django_graphile_worker.worker.process.runner_group import build_runners
 from django_graphile_worker.worker.process.worker_process import run_with_signals
 from tests.support.factories import make_job
@@ -47,7 +47,7 @@ def sessions(raw_connection: Callable[..., Any]) -> Sessions:
 
 
 @pytest.fixture
-def worker() -> Iterator[Parts]:
+def worker() -> Iterator[DatabaseWorker]:
     """One whose beats have come through for a while."""
     with stepped_workers(quick) as make:
         worker = make()
@@ -83,7 +83,7 @@ def overhear(database: Database) -> list[str]:
     return said
 
 
-def test_recovery__keeps_one_session(worker: Parts, sessions: Sessions) -> None:
+def test_recovery__keeps_one_session(worker: DatabaseWorker, sessions: Sessions) -> None:
     """A session costs more than the sweep: its start is three transactions, and a process."""
 
     def swept() -> list[int]:
@@ -95,7 +95,7 @@ def test_recovery__keeps_one_session(worker: Parts, sessions: Sessions) -> None:
     assert swept() == first
 
 
-def test_releaser__has_its_session_before_the_first_job_ends(worker: Parts, sessions: Sessions) -> None:
+def test_releaser__has_its_session_before_the_first_job_ends(worker: DatabaseWorker, sessions: Sessions) -> None:
     """To open a session and to plan its statements takes longer than many jobs."""
     worker.releaser.warm_up()
     worker.releaser.step()
@@ -120,18 +120,18 @@ def test_once__leaves_no_session(sessions: Sessions, wait_until: Wait) -> None:
     wait_until(lambda: not sessions())
 
 
-def test_recovery__is_one_statement_when_no_worker_is_dead(worker: Parts) -> None:
+def test_recovery__is_one_statement_when_no_worker_is_dead(worker: DatabaseWorker) -> None:
     # After those that look at other things, too.
     for _ in range(2):
         worker.recovery.step()
     # A minute may begin now, whose backlog a worker samples.
-    vars(worker.recovery._events)["_sampler"]._next_at = math.inf
+    worker.backlog_sampler._next_at = math.inf
     said = overhear(worker.recovery._database)
     worker.recovery.step()
     assert said == ["cursor", "look-at-fleet"]
 
 
-def test_recovery__checks_the_schema_after_a_migration_was_announced(worker: Parts) -> None:
+def test_recovery__checks_the_schema_after_a_migration_was_announced(worker: DatabaseWorker) -> None:
     worker.recovery.step()
     said = overhear(worker.recovery._database)
     worker.schema_version.check_soon()
@@ -140,7 +140,7 @@ def test_recovery__checks_the_schema_after_a_migration_was_announced(worker: Par
     assert said.count("breaking-migration") == 1
 
 
-def test_beat__comes_first_and_alone_whatever_was_done(worker: Parts, wait_until: Wait) -> None:
+def test_beat__comes_first_and_alone_whatever_was_done(worker: DatabaseWorker, wait_until: Wait) -> None:
     """Statistics and everything else are written on other connections: nothing delays a beat."""
     beat = ["cursor", "beat", "cursor", "proof"]
     said = overhear(worker.heartbeat._database)
@@ -148,7 +148,7 @@ def test_beat__comes_first_and_alone_whatever_was_done(worker: Parts, wait_until
     assert said == beat
     make_job("quick")
     worker.fetcher.step()
-    wait_until(lambda: worker.slots.is_idle)
+    wait_until(lambda: worker.pool.is_idle)
     worker.releaser.step()
     said.clear()
     worker.heartbeat.step()
@@ -156,7 +156,7 @@ def test_beat__comes_first_and_alone_whatever_was_done(worker: Parts, wait_until
 
 
 def test_look_alike_in_a_schema_that_others_may_write_to__is_not_called(
-    worker: Parts, wait_until: Wait, raw_connection: Callable[..., Any]
+    worker: DatabaseWorker, wait_until: Wait, raw_connection: Callable[..., Any]
 ) -> None:
     """It fits better than PostgreSQL's own, and would have the worker's rights."""
     planted = [
@@ -173,7 +173,7 @@ def test_look_alike_in_a_schema_that_others_may_write_to__is_not_called(
             make_job("quick", queue_name="q")
         for _ in range(3):
             worker.fetcher.step()
-            wait_until(lambda: worker.slots.is_idle)
+            wait_until(lambda: worker.pool.is_idle)
             worker.releaser.step()
         worker.heartbeat.step()
         worker.recovery.step()

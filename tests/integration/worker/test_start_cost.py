@@ -22,9 +22,9 @@ def test_the_part_that_claims_starts_before_those_that_can_wait(monkeypatch: pyt
         runner = build(registry)
         runner.start()
         # The first step of the releaser, on its thread, opens its session: the first claim does not wait for that.
-        sessions = [runner.parts.release_database.current]
-        runner.parts.releaser.step()
-        sessions.append(runner.parts.release_database.current)
+        sessions = [runner.worker.release_database.current]
+        runner.worker.releaser.step()
+        sessions.append(runner.worker.release_database.current)
         runner.close()
     assert [session is not None for session in sessions] == [False, True]
     assert next(iter(started)) == "fetcher"

@@ -66,7 +66,7 @@ def test_payloads_of_the_history__hide_secrets_and_are_not_long(text: str, shown
 
 
 def test_statement__takes_as_many_results_as_fit_and_at_least_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recording, "MOST_CHARACTERS", 10)
+    monkeypatch.setattr(recording, "MAX_CHARACTERS", 10)
     outcomes = [success("x" * 6), success("x" * 4), success("x")]
     assert recording.in_one_statement(outcomes) == 2
     assert recording.in_one_statement([success("x" * 50), success("x")]) == 1

@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from django_graphile_worker.sql.statistics import statistics
-from django_graphile_worker.worker.reporting.statistics_buffer import StatisticsBuffer
+from django_graphile_worker.worker.reporting.statistics import StatisticsBuffer
 
 
 def change(mode: str) -> None:

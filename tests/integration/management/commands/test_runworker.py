@@ -9,6 +9,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import psycopg
 import pytest
 from django.core.management import CommandError, call_command, load_command_class
 from django.core.management.base import OutputWrapper
@@ -16,6 +17,7 @@ from django.test import override_settings
 
 from django_graphile_worker import __version__, conf
 from django_graphile_worker.management import worker_command
+from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.process import run_plan
 from django_graphile_worker.worker.process.plan import Plan
 from django_graphile_worker.worker.stop_request import StopState
@@ -102,7 +104,7 @@ def test_forbidden_flags__are_added_to_a_callables_that_no_child_can_be_sent(
         monkeypatch.setattr(run_plan, "run_until_stopped", remember)
         sent = pickle.loads(pickle.dumps(plans[0]))
         run_plan.run_as_child(StopState(), {"plan": sent, "supervisor": None})
-    assert runners[0].parts.forbidden_flags() == ("site", "other")
+    assert runners[0].worker.forbidden_flags() == ("site", "other")
     assert runners[0].settings.processes == 2
 
 
@@ -271,3 +273,18 @@ def test_process__is_the_workers_own_on_the_command_line_and_not_under_call_comm
     command = load_command_class("django_graphile_worker", arguments[0])
     command.run_from_argv(["manage.py", *arguments, "--skip-checks"])
     assert owns_process.told == [False, True]
+
+
+def test_a_database_that_cannot_be_reached__ends_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(database: Database) -> Any:
+        raise psycopg.OperationalError("connection refused")
+
+    monkeypatch.setattr(Database, "_connect", refuse)
+    with pytest.raises(CommandError, match=r"^Expected the database to answer, got: connection refused$"):
+        call_command("runworker", "--once", "-v0")
+
+
+def test_a_schema_that_is_not_there__ends_the_command(settings: Any) -> None:
+    settings.GRAPHILE_WORKER = {"SCHEMA": "not_migrated"}
+    with pytest.raises(CommandError, match=r'Run "manage\.py migrate graphile_worker"'):
+        call_command("runworker", "--once", "-v0")

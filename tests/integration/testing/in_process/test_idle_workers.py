@@ -137,7 +137,7 @@ class TestIdleWorkers(TestCase):
             run_jobs()
             first = the_idle_worker()
             assert first is not None
-            place, tasks = first._place, first._tasks
+            place, tasks = first.place, first._all_tasks
             assert first.is_for(place, tasks)
             wrapper = connections["default"]
             connections["default"] = wrapper.copy()

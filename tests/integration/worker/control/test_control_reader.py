@@ -15,10 +15,10 @@ from django_graphile_worker import ResultStatus, Worker, add_job, cancel_jobs, g
 from django_graphile_worker.models import Job, JobQueue
 from django_graphile_worker.sql.control import CONTROL_CHANNEL
 from django_graphile_worker.worker.database.connection import Database
+from django_graphile_worker.worker.database_worker import DatabaseWorker
 from django_graphile_worker.worker.maintenance.recovery import Recovery
-from django_graphile_worker.worker.parts import Parts
+from django_graphile_worker.worker.pool.work_units import line_up
 from django_graphile_worker.worker.release.statements import ReleaseStatements
-from django_graphile_worker.worker.work_units import line_up
 from tests.conftest import WAIT_TIMEOUT
 from tests.support import records
 from tests.support.factories import make_job
@@ -138,19 +138,19 @@ def runner(gate: Gate, ran: list[int]) -> Iterator[Build]:
         gate.may_end.set()
 
 
-def claimed_ahead(worker: Parts, gate: Gate) -> tuple[int, int]:
+def claimed_ahead(worker: DatabaseWorker, gate: Gate) -> tuple[int, int]:
     """Have the worker run a job of a queue, with the next job of the queue claimed; return their ids."""
     first = make_job("slow", queue_name="q")
     second = make_job("quick", {"n": 2}, queue_name="q")
     claims = worker.claimer.claim(max_jobs=2, max_per_queue=2).claims
     assert [claim.id for claim in claims] == [first, second]
-    worker.slots.submit(line_up(claims), callers=1)
+    worker.pool.submit(line_up(claims), callers=1)
     assert gate.has_begun.acquire(timeout=WAIT_TIMEOUT)
     return first, second
 
 
-def settle(worker: Parts, wait_until: Wait) -> None:
-    wait_until(lambda: worker.slots.is_idle)
+def settle(worker: DatabaseWorker, wait_until: Wait) -> None:
+    wait_until(lambda: worker.pool.is_idle)
     worker.releaser.step()
     worker.signal_sender.step()
 
@@ -183,7 +183,7 @@ class TestBetweenClaimAndStart:
         claims = worker.claimer.claim(max_jobs=1, max_per_queue=1).claims
         cancel_jobs([job_id])
         worker.control_reader.read(worker.claim_database)
-        worker.slots.submit(line_up(claims), callers=1)
+        worker.pool.submit(line_up(claims), callers=1)
         settle(worker, wait_until)
         assert ran == []
         assert not Job.objects.exists()
@@ -195,8 +195,8 @@ class TestBetweenClaimAndStart:
         worker = runner(concurrency=1)
         _, second = claimed_ahead(worker, gate)
         cancel_jobs([second], reason="sent twice")
-        with worker.slots.removal_lock:
-            worker.return_jobs(worker.slots.remove_waiting())
+        with worker.pool.removal_lock:
+            worker.return_jobs(worker.pool.remove_waiting())
         gate.may_end.set()
         settle(worker, wait_until)
         assert ran == []
@@ -232,7 +232,7 @@ class TestARunThatEndsByItself:
         worker = runner(concurrency=1, history=3600.0, keep_results=3600.0)
         job_id = make_job("failing")
         worker.fetcher.step()
-        wait_until(lambda: worker.slots.is_idle)
+        wait_until(lambda: worker.pool.is_idle)
         cancel_jobs([job_id], by="maria")
         settle(worker, wait_until)
         assert not Job.objects.exists()
@@ -260,7 +260,7 @@ class TestTrouble:
             raise psycopg.OperationalError("the connection broke")
 
         gate.may_end.set()
-        wait_until(lambda: worker.slots.is_idle)
+        wait_until(lambda: worker.pool.is_idle)
         with monkeypatch.context() as patched, pytest.raises(psycopg.OperationalError):
             patched.setattr(ReleaseStatements, "end_cancelled", end_and_break)
             worker.releaser.step()

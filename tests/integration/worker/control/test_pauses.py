@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from django_graphile_worker import RetryLater, models, pause, pauses, resume, signals
-from django_graphile_worker.worker.parts import Parts
+from django_graphile_worker.worker.database_worker import DatabaseWorker
 from tests.conftest import WAIT_TIMEOUT
 from tests.support.factories import make_job, make_queue
 from tests.support.rows import query
@@ -50,12 +50,11 @@ def runner(ran: list[Any], gate: Gate) -> Iterator[Build]:
         yield make
         gate.may_end.set()
         for made in make.made:
-            if made.parts.pause_endings is not None:
-                made.parts.pause_endings.stop()
-                assert made.parts.pause_endings.join(WAIT_TIMEOUT)
+            made.worker.pause_endings.stop()
+            assert made.worker.pause_endings.join(WAIT_TIMEOUT)
 
 
-def read(worker: Parts) -> None:
+def read(worker: DatabaseWorker) -> None:
     """Read what is asked of the worker, as its heartbeat does."""
     worker.control_reader.read(worker.claim_database)
 
@@ -71,7 +70,7 @@ def test_paused_task__is_claimed_by_neither_claim_until_it_is_resumed(
     pause(task="quick")
     read(worker)
     make_job("quick", {"n": 1})
-    assert worker.fetcher._start_due_jobs() is None
+    assert worker.fast_path.start_due_jobs() is None
     make_job("other", {"n": 2})
     run_all(worker, wait_until)
     assert ran == [2]
@@ -142,7 +141,7 @@ def test_job_that_was_claimed_before_the_pause__is_returned_and_does_not_begin(
     pause(**target)
     read(worker)
     gate.may_end.set()
-    wait_until(lambda: worker.slots.is_idle)
+    wait_until(lambda: worker.pool.is_idle)
     worker.releaser.step()
     run_all(worker, wait_until)
     assert ran == []
@@ -160,7 +159,7 @@ def test_paused_queue__is_not_claimed_and_its_running_job_finishes(
     pause(queue="mail")
     make_job("quick", {"n": 1}, queue_name="mail")
     gate.may_end.set()
-    wait_until(lambda: worker.slots.is_idle)
+    wait_until(lambda: worker.pool.is_idle)
     run_all(worker, wait_until)
     assert ran == []
     assert not unlocked()
@@ -183,7 +182,7 @@ def test_queue_that_is_resumed_while_its_job_runs__continues_after_that_job(
     worker.fetcher.step()
     assert ran == []
     gate.may_end.set()
-    wait_until(lambda: worker.slots.is_idle)
+    wait_until(lambda: worker.pool.is_idle)
     run_all(worker, wait_until)
     assert ran == [1]
 
@@ -197,7 +196,6 @@ def test_pause_with_an_end__is_ended_by_the_worker(runner: Build, wait_until: Wa
     pause(task="other", until=until)
     worker = runner()
     make_job("other", {"n": 2})
-    assert worker.pause_endings is not None
     with _heard(signals.work_resumed, heard):
         wait_until(lambda: not pauses())
         while len(heard) < 2:
@@ -222,7 +220,7 @@ def test_paused_queue_that_was_unlocked_by_hand__is_locked_again_and_its_jobs_do
     worker = runner()
     query(f'update "{worker_schema}"._private_job_queues set locked_by = null, locked_at = null returning id')
     worker.fetcher.step()
-    wait_until(lambda: worker.slots.is_idle)
+    wait_until(lambda: worker.pool.is_idle)
     worker.releaser.step()
     assert ran == []
     assert worker.heartbeat.was_woken()
@@ -240,14 +238,15 @@ def test_heartbeat__reads_pauses_where_no_notification_arrives(runner: Build) ->
 
 def test_worker_without_pauses__asks_no_more_than_before(runner: Build) -> None:
     worker = runner()
-    assert worker.slots._may_begin == worker.may_begin
+    held = [worker.pauses.hold_any]
     pause(task="quick")
     read(worker)
-    assert worker.slots._may_begin != worker.may_begin
+    held.append(worker.pauses.hold_any)
     resume(task="quick")
     read(worker)
-    assert worker.slots._may_begin == worker.may_begin
-    assert worker.pause_endings is None
+    held.append(worker.pauses.hold_any)
+    assert held == [False, True, False]
+    assert worker.pause_endings._thread is None
 
 
 class TestPausingTheOwnQueue:
@@ -277,7 +276,7 @@ class TestPausingTheOwnQueue:
         pause(queue="mail", reason="audit")
         resume(queue="mail")
         worker.fetcher.step()
-        wait_until(lambda: worker.slots.is_idle)
+        wait_until(lambda: worker.pool.is_idle)
         pause(queue="mail", reason="audit")
         worker.releaser.step()
         (paused,) = pauses()
@@ -294,7 +293,7 @@ class TestPausingTheOwnQueue:
         worker = runner()
         make_job("limited", {}, queue_name="mail")
         worker.fetcher.step()
-        wait_until(lambda: worker.slots.is_idle)
+        wait_until(lambda: worker.pool.is_idle)
         query(f"update \"{worker_schema}\"._private_jobs set locked_by = 'another' returning id")
         worker.releaser.step()
         assert pauses() == []

@@ -18,7 +18,7 @@ from django.utils import timezone
 from django_graphile_worker import TaskTimeout, Worker, add_job, signals, task
 from django_graphile_worker.models import Job
 from django_graphile_worker.worker.control import stopper
-from django_graphile_worker.worker.execution.stops.stop_of_run import StopOfRun
+from django_graphile_worker.worker.execution.job_run import StopOfRun
 from tests.conftest import WAIT_TIMEOUT
 from tests.support.stepped_worker import own_tasks
 

@@ -154,7 +154,7 @@ def test_lost_claim__expires_nothing(runner: Build, wait_until: Wait, worker_sch
     worker = runner()
     job_id = make_job("urgent", {}, run_at=minutes_ago(2))
     worker.fetcher.step()
-    wait_until(lambda: worker.slots.is_idle)
+    wait_until(lambda: worker.pool.is_idle)
     query(f"update \"{worker_schema}\"._private_jobs set locked_by = 'another' returning id")
     worker.releaser.step()
     assert models.Job.objects.filter(pk=job_id).exists()

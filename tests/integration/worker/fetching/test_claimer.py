@@ -14,8 +14,8 @@ from django.db import connection
 from django_graphile_worker.sql import claims, releases
 from django_graphile_worker.sql.claims import Claim, Claimed, Continuation
 from django_graphile_worker.sql.releases import HeldQueue
+from django_graphile_worker.worker.database_worker import DatabaseWorker
 from django_graphile_worker.worker.fetching.scan import END, MIN_REST
-from django_graphile_worker.worker.parts import Parts
 from tests.support.factories import make_job, make_queue, make_task, minutes_ago
 from tests.support.stepped_worker import Build, run_all
 
@@ -53,7 +53,7 @@ def test_jobs_before_the_place_of_resumption_are_not_forgotten(runner: Build, wa
     worker = runner(concurrency=5)
     worker.fetcher.step()
     make_job("quick", {"n": 99}, run_at=minutes_ago(60))
-    wait_until(lambda: worker.slots.is_idle)
+    wait_until(lambda: worker.pool.is_idle)
     run_all(worker, wait_until)
     assert sorted(ran) == [*range(20), 99]
 
@@ -173,7 +173,7 @@ def test_job_that_comes_in_during_a_pass_of_several_claims_is_looked_for_soon(ru
     assert claim_the_rest(worker) == [late]
 
 
-def hold_queues(worker: Parts, number: int, *, run_at: datetime) -> None:
+def hold_queues(worker: DatabaseWorker, number: int, *, run_at: datetime) -> None:
     """Add queues that another worker holds, with a job in each."""
     schema, task_id = worker.settings.schema, make_task("quick")
     with connection.cursor() as cursor:
@@ -189,7 +189,7 @@ def hold_queues(worker: Parts, number: int, *, run_at: datetime) -> None:
         )
 
 
-def claim_the_rest(worker: Parts) -> list[int]:
+def claim_the_rest(worker: DatabaseWorker) -> list[int]:
     """Claim as long as the claims say that there is more; return the ids of the jobs."""
     found: list[int] = []
     for _ in range(50):
@@ -200,7 +200,7 @@ def claim_the_rest(worker: Parts) -> list[int]:
     raise AssertionError("there is always more")
 
 
-def release(worker: Parts, claim: Claim) -> None:
+def release(worker: DatabaseWorker, claim: Claim) -> None:
     """End a claim, and release its queue."""
     with connection.cursor() as cursor:
         releases.complete_jobs(cursor, [claim], schema=worker.settings.schema)
@@ -208,7 +208,7 @@ def release(worker: Parts, claim: Claim) -> None:
         assert releases.release_queues(cursor, [queue], schema=worker.settings.schema) == {queue.id}
 
 
-def rest_from_the_start(worker: Parts, *, has_more: bool = False) -> None:
+def rest_from_the_start(worker: DatabaseWorker, *, has_more: bool = False) -> None:
     """Have the next claims look at what is new: passes through the backlog take long."""
     scan = worker.claimer.scan
     terms = (tuple(worker.directory.ids), frozenset[str]())

@@ -11,7 +11,6 @@ import pytest
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.worker.fetching.claimer import Claimer
 from django_graphile_worker.worker.fetching.fast_path import FastPath
-from django_graphile_worker.worker.fetching.fetcher import NoFastPath
 from django_graphile_worker.worker.fetching.scan import Scan
 from django_graphile_worker.worker.outcomes import Outcome
 from tests.conftest import WAIT_TIMEOUT
@@ -74,7 +73,7 @@ def test_the_thread_that_claimed_a_lone_job_runs_it(
     claimed: list[int] = []
     ran_by: list[int] = []
     worker = runner(concurrency=5)
-    claim, run = FastPath._claim, worker.slots._run
+    claim, run = FastPath._claim, worker.pool._run
 
     def note_claim(path: FastPath, vacant: int) -> Any:
         found = claim(path, vacant)
@@ -86,7 +85,7 @@ def test_the_thread_that_claimed_a_lone_job_runs_it(
         return run(job)
 
     monkeypatch.setattr(FastPath, "_claim", note_claim)
-    monkeypatch.setattr(worker.slots, "_run", note_run)
+    monkeypatch.setattr(worker.pool, "_run", note_run)
     make_job("quick")
     worker.fetcher.start()
     wait_until(lambda: len(ran_by) == 1)
@@ -98,9 +97,11 @@ def test_the_thread_that_claimed_a_lone_job_runs_it(
     assert worker.fetcher.join(WAIT_TIMEOUT)
 
 
-def test_without_it__jobs_run_by_the_claim_statement(runner: Build, wait_until: Wait, ran: list[Any]) -> None:
+def test_without_it__jobs_run_by_the_claim_statement(
+    runner: Build, wait_until: Wait, ran: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FastPath, "start_due_jobs", lambda path: None)
     worker = runner()
-    worker.fetcher._start_due_jobs = NoFastPath().start_due_jobs
     for number in range(3):
         make_job("quick", {"n": number})
     run_all(worker, wait_until)
@@ -115,6 +116,6 @@ def test_flags_of_a_callable__are_not_asked_for_when_it_is_not_worth_a_try(runne
         return []
 
     worker = runner(forbidden_flags=flags)
-    worker.fast_claim._is_promising = False
+    worker.fast_path._is_promising = False
     worker.fetcher.round()
     assert calls == [1]

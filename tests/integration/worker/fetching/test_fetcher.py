@@ -48,7 +48,7 @@ def test_a_retry_is_awaited(runner: Build, wait_until: Wait) -> None:
     worker = runner(poll_interval=30)
     worker.fetcher._poll_interval = 30.0
     worker.fetcher.step()
-    wait_until(lambda: worker.slots.is_idle)
+    wait_until(lambda: worker.pool.is_idle)
     worker.releaser.step()
     # Somewhat less by now, on a slow machine nothing.
     assert 0 <= worker.fetcher.step() <= math.e
@@ -58,12 +58,12 @@ def test_gives_back_what_waits_too_long_for_a_slot(runner: Build, wait_until: Wa
     for _ in range(4):
         make_job("slow")
     worker = runner(concurrency=1, local_queue_size=10)
-    worker.slots._totals.finished[0], worker.slots._totals.busy_seconds[0] = 0, 0.0
+    worker.pool._totals.finished[0], worker.pool._totals.busy_seconds[0] = 0, 0.0
     worker.fetcher._prefetch._duration.add(50, 50 * 0.001)
     worker.fetcher.step()
     assert gate.has_begun.acquire(timeout=WAIT_TIMEOUT)
     assert Job.objects.filter(locked_by=worker.worker_id).count() == 4
-    wait_until(lambda: worker.slots._line._front_added_at() < time.monotonic() - fetcher.WAITING_TIMEOUT)
+    wait_until(lambda: worker.pool._line._front_added_at() < time.monotonic() - fetcher.WAITING_TIMEOUT)
     worker.fetcher.step()
     worker.releaser.step()
     assert Job.objects.filter(locked_by=worker.worker_id).count() == 1

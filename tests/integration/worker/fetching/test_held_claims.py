@@ -40,14 +40,14 @@ def test_what_was_claimed_while_the_lease_was_lost_is_not_begun(
     if way is FastPath:
         expect_fast_claim(worker)
     else:
-        worker.fast_claim._is_promising = False
+        worker.fast_path._is_promising = False
     make_job("quick", {"n": 1})
     claim = way._claim
     claimed: list[Any] = []
 
     def claim_and_lose(*arguments: Any, **options: Any) -> Any:
         claimed.append(claim(*arguments, **options))
-        worker.lose_lease()
+        worker.lease_lost()
         return claimed[-1]
 
     if way is FastPath:
@@ -55,7 +55,7 @@ def test_what_was_claimed_while_the_lease_was_lost_is_not_begun(
         monkeypatch.setattr(Claimer, "_claim", lambda *arguments, **limits: nothing)
     monkeypatch.setattr(way, "_claim", claim_and_lose)
     worker.fetcher.step()
-    wait_until(lambda: worker.slots.is_idle)
+    wait_until(lambda: worker.pool.is_idle)
     assert [len(each.claims) for each in claimed] == [1]
     assert ran == []
 

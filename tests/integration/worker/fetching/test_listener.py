@@ -14,9 +14,9 @@ import pytest
 from django_graphile_worker import add_job
 from django_graphile_worker.worker.database import connection as connection_module
 from django_graphile_worker.worker.database.watchdog import Watchdog
+from django_graphile_worker.worker.database_worker import DatabaseWorker
 from django_graphile_worker.worker.fetching.listener import Listener, announces_jobs
 from django_graphile_worker.worker.outcomes import Interrupted
-from django_graphile_worker.worker.parts import Parts
 from django_graphile_worker.worker.runner import never
 from tests.conftest import WAIT_TIMEOUT
 from tests.support.factories import make_job
@@ -29,12 +29,12 @@ Wait = Callable[..., None]
 
 
 @pytest.fixture
-def stepped(runner: Build) -> Parts:
+def stepped(runner: Build) -> DatabaseWorker:
     return runner()
 
 
 @pytest.fixture
-def listener(stepped: Parts) -> Listener:
+def listener(stepped: DatabaseWorker) -> Listener:
     assert stepped.listener is not None
     return stepped.listener
 
@@ -44,7 +44,7 @@ def test_looks_once_for_what_came_before_it_listened(listener: Listener) -> None
     assert not listener.wait(0, unless=never)
 
 
-def test_hears_of_jobs_and_proves_itself(stepped: Parts, listener: Listener) -> None:
+def test_hears_of_jobs_and_proves_itself(stepped: DatabaseWorker, listener: Listener) -> None:
     listener.wait(0, unless=never)
     assert not listener.wait(0.01, unless=never)
     assert stepped.heartbeat.was_woken()
@@ -55,7 +55,9 @@ def test_hears_of_jobs_and_proves_itself(stepped: Parts, listener: Listener) -> 
     assert listener.is_healthy
 
 
-def test_worker_that_waits_for_its_first_proof_does_not_say_that_it_polls(stepped: Parts, listener: Listener) -> None:
+def test_worker_that_waits_for_its_first_proof_does_not_say_that_it_polls(
+    stepped: DatabaseWorker, listener: Listener
+) -> None:
     """The overview would report it for ten seconds after each start."""
     stated = "select metadata ->> 'is_listening' from {schema}._private_workers"
     listener.wait(0, unless=never)
@@ -69,7 +71,7 @@ def test_worker_that_waits_for_its_first_proof_does_not_say_that_it_polls(steppe
 
 
 def test_worker_that_listens_again_after_a_loss_does_not_say_that_it_polls(
-    stepped: Parts, listener: Listener, wait_until: Wait
+    stepped: DatabaseWorker, listener: Listener, wait_until: Wait
 ) -> None:
     """Its next beat is up to ten seconds later. Only a connection on which no proof arrived is a reason to doubt it."""
     stated = "select metadata ->> 'is_listening' from {schema}._private_workers"
@@ -82,7 +84,7 @@ def test_worker_that_listens_again_after_a_loss_does_not_say_that_it_polls(
     assert execute(stated) == [(None,)]
 
 
-def test_what_a_claim_brings_along_is_no_proof(stepped: Parts, listener: Listener) -> None:
+def test_what_a_claim_brings_along_is_no_proof(stepped: DatabaseWorker, listener: Listener) -> None:
     listener.wait(0, unless=never)
     listener.wait(0.01, unless=never)
     stepped.heartbeat.forget_wake()
@@ -94,7 +96,7 @@ def test_what_a_claim_brings_along_is_no_proof(stepped: Parts, listener: Listene
     assert stepped.heartbeat.was_woken()
 
 
-def test_what_arrives_during_a_claim_is_not_lost(stepped: Parts, listener: Listener) -> None:
+def test_what_arrives_during_a_claim_is_not_lost(stepped: DatabaseWorker, listener: Listener) -> None:
     listener.wait(0, unless=never)
     add_job("quick", run_at=timedelta(seconds=9))
     assert not stepped.claimer.claim(max_jobs=1, max_per_queue=1).claims
@@ -102,7 +104,7 @@ def test_what_arrives_during_a_claim_is_not_lost(stepped: Parts, listener: Liste
 
 
 def test_a_queue_that_this_worker_releases_is_news_for_other_workers_only(
-    runner: Build, stepped: Parts, listener: Listener, wait_until: Wait
+    runner: Build, stepped: DatabaseWorker, listener: Listener, wait_until: Wait
 ) -> None:
     """The worker claims the next job of the queue at once. One more claim, for its own notification, finds nothing."""
     other = runner().listener
@@ -113,7 +115,7 @@ def test_a_queue_that_this_worker_releases_is_news_for_other_workers_only(
     for _ in range(2):
         make_job("quick", queue_name="q")
     stepped.fetcher.step()
-    wait_until(lambda: stepped.slots.is_idle)
+    wait_until(lambda: stepped.pool.is_idle)
     stepped.fetcher.forget_wake()
     assert stepped.claimer.claim(max_jobs=1, max_per_queue=1).claims == []
     stepped.releaser.step()
@@ -211,10 +213,10 @@ def test_a_connection_that_is_cut_after_it_began_to_listen_is_not_used(
 
     watchdog = Cutting(clock=lambda: now[0])
     monkeypatch.setattr(connection_module, "watchdog", watchdog)
-    parts = runner(notify=notify)
-    parts.claim_database.connection()
+    worker = runner(notify=notify)
+    worker.claim_database.connection()
     watchdog.cuts = True
-    listener = parts.listener
+    listener = worker.listener
     assert listener is not None
     listener.wait(0, unless=never)
     assert not watchdog.cuts
@@ -225,7 +227,7 @@ def test_a_connection_that_is_cut_after_it_began_to_listen_is_not_used(
     assert listener.wait(WAIT_TIMEOUT, unless=never)
 
 
-def test_a_connection_that_was_replaced_listens_again(stepped: Parts, listener: Listener) -> None:
+def test_a_connection_that_was_replaced_listens_again(stepped: DatabaseWorker, listener: Listener) -> None:
     listener.wait(0, unless=never)
     stepped.claimer.close()
     assert listener.wait(0, unless=never)
@@ -233,7 +235,7 @@ def test_a_connection_that_was_replaced_listens_again(stepped: Parts, listener: 
     assert listener.wait(WAIT_TIMEOUT, unless=never)
 
 
-def test_a_worker_with_a_new_id_listens_to_its_own_channel(stepped: Parts, listener: Listener) -> None:
+def test_a_worker_with_a_new_id_listens_to_its_own_channel(stepped: DatabaseWorker, listener: Listener) -> None:
     listener.wait(0, unless=never)
     before = listener._connection
     stepped.worker_id = "django-worker-anew"
@@ -246,11 +248,11 @@ def test_a_worker_with_a_new_id_listens_to_its_own_channel(stepped: Parts, liste
     assert listener.is_healthy
 
 
-def test_silence_is_a_loss(listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silence_is_a_loss(stepped: DatabaseWorker, listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     lost: list[Exception] = []
     listener._clock = lambda: now[0]
-    listener._on_lost = lambda error, delay: lost.append(error)
+    monkeypatch.setattr(stepped.events, "listening_lost", lambda error, delay: lost.append(error))
     listener.wait(0, unless=never)
     listener.is_healthy = True
     listener._silence = 24.99
@@ -272,13 +274,13 @@ def test_silence_is_a_loss(listener: Listener, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_process_that_did_not_run_asks_for_proof_instead_of_blaming_a_pooler(
-    stepped: Parts, listener: Listener, monkeypatch: pytest.MonkeyPatch
+    stepped: DatabaseWorker, listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A suspended laptop, a virtual machine that was paused, SIGSTOP: its heartbeat slept as well."""
     now, pauses = [0.0], [3600.0]
     lost: list[Exception] = []
     listener._clock = lambda: now[0]
-    listener._on_lost = lambda error, delay: lost.append(error)
+    monkeypatch.setattr(stepped.events, "listening_lost", lambda error, delay: lost.append(error))
     listener.wait(0, unless=never)
     listener.is_healthy = True
     listener._must_ask = False

@@ -13,7 +13,7 @@ from django.db import connection
 
 from django_graphile_worker import Limit, LimitedUntil, add_job, add_jobs, conf, pause, resume, run_once, task
 from django_graphile_worker.jobs import JobSpec
-from django_graphile_worker.worker import recovery_callbacks
+from django_graphile_worker.worker import database_worker
 from tests.support.stepped_worker import Build, own_tasks, run_all
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -96,11 +96,11 @@ def test_a_limited_job__is_sorted_by_the_keeper_and_starts(
     limited_task: Build, watched: Watched, wait_until: Callable[..., None]
 ) -> None:
     worker = limited_task(concurrency=5)
-    assert worker.keeper is not None
+    assert worker.limited is not None
     # So long that the thread of the second job begins meanwhile.
     watched.seconds = 0.3
     add(5)
-    worker.keeper.step()
+    worker.limited.keeper.step()
     run_all(worker, wait_until)
     assert watched.ran == [1] * 5
     assert watched.most == {1: 2}
@@ -135,8 +135,8 @@ def test_limited_until_without_a_limit__says_so() -> None:
 def test_a_task_without_limits_any_more__runs_its_parked_jobs(limited_task: Build, watched: Watched) -> None:
     worker = limited_task()
     add(3)
-    assert worker.keeper is not None
-    worker.keeper.step()
+    assert worker.limited is not None
+    worker.limited.keeper.step()
     assert value("select count(*) from {schema}._private_jobs where run_at = 'infinity'") == 3
 
     def limited(payload: Any) -> None:
@@ -152,7 +152,7 @@ def test_a_worker_of_old_code_that_stops_last__leaves_no_job_parked(
 ) -> None:
     """A worker with the limits may park jobs after the start of a worker whose code has none any more."""
     old = limited_task()
-    monkeypatch.setattr(recovery_callbacks, "UNPARK_INTERVAL", 0.0)
+    monkeypatch.setattr(database_worker, "UNPARK_INTERVAL", 0.0)
 
     def limited(payload: Any) -> None: ...
 
@@ -161,8 +161,8 @@ def test_a_worker_of_old_code_that_stops_last__leaves_no_job_parked(
         recovery = new().recovery
         recovery.step()
         add(3)
-        assert old.keeper is not None
-        old.keeper.step()
+        assert old.limited is not None
+        old.limited.keeper.step()
         assert value("select count(*) from {schema}._private_jobs where run_at = 'infinity'") == 3
         recovery.step()
         new.made[0].close()
@@ -183,15 +183,15 @@ def test_a_queue_that_is_resumed__starts_its_limited_jobs(limited_task: Build) -
     worker = limited_task()
     add_job("limited", {"account": 1}, queue_name="held")
     pause(queue="held")
-    assert worker.keeper is not None
+    assert worker.limited is not None
     worker.heartbeat.step()
-    worker.keeper.step()
+    worker.limited.keeper.step()
     worker.fetcher.step()
     assert value("select state from {schema}._private_limit_lanes") == 3
     resume(queue="held")
     worker.heartbeat.read_control_soon()
     worker.heartbeat.step()
-    worker.keeper.step()
+    worker.limited.keeper.step()
     assert value("select state from {schema}._private_limit_lanes") == 1
 
 
@@ -209,8 +209,8 @@ def test_ordinary_and_limited_jobs__share_the_slots(watched: Watched) -> None:
         add(20)
         add_jobs([JobSpec("ordinary", {}) for _ in range(20)])
         runner = Build(registry).runner(concurrency=1)
-        assert runner.parts.keeper is not None
-        runner.parts.keeper.step()
+        assert runner.worker.limited is not None
+        runner.worker.limited.keeper.step()
         runner.close()
         run_once(concurrency=1, local_queue_size=0, log_success=False)
     assert len(ran) == 40

@@ -11,6 +11,7 @@ import pytest
 
 from django_graphile_worker import pause
 from django_graphile_worker.sql import control, workers
+from django_graphile_worker.worker.database_worker import DatabaseWorker
 from django_graphile_worker.worker.maintenance.heartbeat import deadline_of_beats
 from tests.conftest import WAIT_TIMEOUT
 from tests.support.factories import make_job
@@ -64,11 +65,11 @@ def test_registers_beats_and_leaves(runner: Build, raw_connection: Callable[...,
     assert registered() == []
 
 
-def test_registering_was_a_beat_unless_one_is_called_for(runner: Build) -> None:
+def test_registering_was_a_beat_unless_one_is_called_for(runner: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     worker = runner()
+    monkeypatch.setattr(DatabaseWorker, "hears_requests", True)
     registered_at = worker.heartbeat._last_beat
     worker.heartbeat.was_called = False
-    worker.heartbeat._hears_requests = lambda: True
     assert worker.heartbeat.step() > worker.settings.heartbeat_interval / 2
     assert worker.heartbeat._last_beat == registered_at
     worker.heartbeat.was_called = True
@@ -108,11 +109,11 @@ def test_a_forgotten_worker_begins_nothing_that_it_had_claimed(
     worker.fetcher._prefetch._duration.add(50, 50 * 0.001)
     worker.fetcher.step()
     assert gate.has_begun.acquire(timeout=WAIT_TIMEOUT)
-    assert worker.slots.backlog > 0
+    assert worker.pool.backlog > 0
     raw_connection().execute(f'delete from "{worker_schema}"._private_workers'.encode())
     # Whatever the fetcher does meanwhile.
     worker.heartbeat.step()
-    assert worker.slots.backlog == 0
+    assert worker.pool.backlog == 0
     gate.may_end.set()
     assert not gate.has_begun.acquire(timeout=0)
 
@@ -185,11 +186,11 @@ def test_a_failed_read_of_control_costs_no_proof(
 
 
 def test_a_beat_on_a_lost_connection__sends_its_proof_on_the_next(
-    runner: Build, raw_connection: Callable[..., Any]
+    runner: Build, raw_connection: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The listener, whose connection was lost, too, asks for the proof and hears nothing until then."""
     worker = runner()
-    worker.heartbeat._hears_requests = lambda: False
+    monkeypatch.setattr(DatabaseWorker, "hears_requests", False)
     worker.heartbeat.step()
     listener, lost = raw_connection(), worker.heartbeat._database.current
     assert lost is not None

@@ -165,7 +165,7 @@ def test_leases_go_by_the_database_s_clock_whatever_the_worker_s_own_says(
     """Where the settings ask for it, jobs are due by the worker's clock. A lease never is."""
     worker = runner(use_local_time=True)
     own = datetime.now(UTC) + timedelta(hours=hours)
-    monkeypatch.setattr(worker.recovery._events, "now", lambda: own)
+    monkeypatch.setattr(worker, "now", lambda: own)
     living, dead = f"{workers.WORKER_PREFIX}living", f"{workers.WORKER_PREFIX}dead"
     with raw_connection().cursor() as cursor:
         workers.register_worker(cursor, living, {}, schema=worker_schema)

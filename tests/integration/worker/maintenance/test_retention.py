@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from django.db import connection
@@ -198,10 +199,10 @@ def test_role_that_may_not_make_days__is_reported_once_and_prunes_results(
     monkeypatch.setattr(history, "make_partitions", refuse)
     make_results(worker_schema, 1)
     reported: list[Any] = []
-    retention = build(history=MONTH).retention
-    retention._on_refused = lambda *about: reported.append(about)
-    finish_look(retention)
-    finish_look(retention)
+    worker = build(history=MONTH)
+    monkeypatch.setattr(worker.events, "database_trouble", lambda *about: reported.append(about))
+    finish_look(worker.retention)
+    finish_look(worker.retention)
     assert [str(error) for _, error, _ in reported] == ["permission denied for function"]
     assert records.results(worker_schema) == {}
 
@@ -251,15 +252,11 @@ def test_unused_keys_behind_a_pooler__are_locked_for_one_step_only(
         " select 'tenant', number::text, now() - interval '1 day' from generate_series(1, 6) as number"
     )
     times = itertools.count(step=2 * FORGET_INTERVAL)
-    retention = Retention(
-        database=Database("default", conf.current(), part="test"),
-        history=None,
-        is_used=True,
-        now=lambda: None,
-        limit_numbers=lambda: {"limit_names": "{}", "rate_windows": "{}"},
-        clock=lambda: float(next(times)),
-        on_refused=lambda *arguments: None,
-    )
+    worker = Mock()
+    worker.database.return_value = Database("default", conf.current(), part="test")
+    worker.settings.history = worker.now.return_value = None
+    worker.limited.tasks.numbers = {"limit_names": "{}", "rate_windows": "{}"}
+    retention = Retention(worker, clock=lambda: float(next(times)))
     other, keys = raw_connection(), f'select count(*) from "{worker_schema}"._private_limit_keys'
     left = [other.execute(keys).fetchone() for _ in retention._look()]
     retention.close()

@@ -31,7 +31,7 @@ def runner() -> Iterator[Build]:
 
 def test_a_part_whose_thread_died__makes_the_health_file_old(runner: Build, tmp_path: Path) -> None:
     stepped = runner.runner()
-    worker = stepped.parts
+    worker = stepped.worker
     health = Health(tmp_path / "health", [stepped])
     assert health.step() == 5.0
     assert probe.problems(str(tmp_path / "health"), must_be_ready=True) == []

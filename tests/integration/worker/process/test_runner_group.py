@@ -49,7 +49,7 @@ def test_forbidden_flags__that_are_none_are_an_error_that_names_the_setting(
 ) -> None:
     (runner,) = _build(lambda settings: settings.replace(forbidden_flags=function).forbidding(more))
     with pytest.raises(ConfigurationError) as raised:
-        runner.parts.forbidden_flags()
+        runner.worker.forbidden_flags()
     assert str(raised.value).endswith(
         f'GRAPHILE_WORKER["FORBIDDEN_FLAGS"]: expected its callable to return a list of flags, {got}'
     )
@@ -62,4 +62,4 @@ async def async_flags() -> list[str]:
 @pytest.mark.parametrize("function", [lambda: ["red"], lambda: iter(["red"]), async_flags, lambda: {"red"}])
 def test_forbidden_flags__of_any_callable_can_be_added_to(function: Any) -> None:
     (runner,) = _build(lambda settings: settings.replace(forbidden_flags=function).forbidding(["blue"]))
-    assert runner.parts.forbidden_flags() == ("red", "blue")
+    assert runner.worker.forbidden_flags() == ("red", "blue")

@@ -13,9 +13,9 @@ import pytest
 from django_graphile_worker.models import Job, JobQueue
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.releases import HeldQueue
+from django_graphile_worker.worker.database_worker import DatabaseWorker
 from django_graphile_worker.worker.outcomes import Failed, Interrupted, Succeeded
-from django_graphile_worker.worker.parts import Parts
-from django_graphile_worker.worker.release.pending import REJECTED_DELAY
+from django_graphile_worker.worker.release.batches import REJECTED_DELAY
 from tests.support.factories import make_job
 from tests.support.stepped_worker import Build, stepped_workers
 
@@ -54,32 +54,32 @@ def on_row(raw_connection: Callable[..., Any], worker_schema: str) -> OnRow:
     return install
 
 
-def hurried(worker: Parts, seconds: float) -> Parts:
+def hurried(worker: DatabaseWorker, seconds: float) -> DatabaseWorker:
     """Limit the time of the releaser's statements, and of no others."""
     statements: Any = worker.releaser._batcher._statements
     statements._database.deadline = seconds
     return worker
 
 
-def claim(worker: Parts, count: int, **options: Any) -> list[Claim]:
+def claim(worker: DatabaseWorker, count: int, **options: Any) -> list[Claim]:
     """Jobs, made and claimed."""
     for _ in range(count):
         make_job("quick", **options)
     return worker.claimer.claim(max_jobs=count, max_per_queue=count).claims
 
 
-def finish(worker: Parts, claims: list[Claim]) -> None:
+def finish(worker: DatabaseWorker, claims: list[Claim]) -> None:
     for each in claims:
         worker.releaser.put(Succeeded(each, 0.0))
 
 
-def later(worker: Parts) -> None:
+def later(worker: DatabaseWorker) -> None:
     """Let the delays of all rejected results be over."""
     worker.releaser._rejected._clock = lambda: math.inf
 
 
 @contextmanager
-def counted(worker: Parts) -> Iterator[list[int]]:
+def counted(worker: DatabaseWorker) -> Iterator[list[int]]:
     """Yield the number of jobs in each statement that completes jobs."""
     statements: Any = worker.releaser._batcher._statements
     complete, counts = statements.complete, []
@@ -97,11 +97,13 @@ def left() -> list[int]:
     return sorted(Job.objects.values_list("id", flat=True))
 
 
-def test_more_than_fits_into_the_deadline__goes_in_parts(runner: Build, on_row: OnRow) -> None:
+def test_more_than_fits_into_the_deadline__goes_in_parts(
+    runner: Build, on_row: OnRow, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Sixty rows take six seconds here, and a statement may take two."""
     worker = hurried(runner(), 2.0)
     troubles: list[BaseException] = []
-    worker.releaser._on_trouble = lambda name, error, delay: troubles.append(error)
+    monkeypatch.setattr(worker.events, "database_trouble", lambda name, error, delay: troubles.append(error))
     finish(worker, claim(worker, 60))
     with on_row("delete", "perform pg_sleep(0.1);"):
         worker.releaser.step()
@@ -112,11 +114,11 @@ def test_more_than_fits_into_the_deadline__goes_in_parts(runner: Build, on_row: 
 
 def test_batches__grow_again(runner: Build) -> None:
     worker = runner()
-    worker.releaser._batcher._limiter.batch_size = 1
+    worker.releaser._batcher.batch_size = 1
     finish(worker, claim(worker, 40))
     worker.releaser.step()
     assert left() == []
-    assert worker.releaser._batcher._limiter.batch_size == 64
+    assert worker.releaser._batcher.batch_size == 64
 
 
 def test_result_that_cannot_be_stored_in_time__delays_no_other(runner: Build, on_row: OnRow) -> None:
@@ -144,13 +146,13 @@ def test_result_that_cannot_be_stored_in_time__delays_no_other(runner: Build, on
 
 
 def test_results__are_written_within_seconds_after_the_table_was_locked(
-    runner: Build, raw_connection: Callable[..., Any], worker_schema: str
+    runner: Build, raw_connection: Callable[..., Any], worker_schema: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     worker = hurried(runner(), 0.5)
     rejected, now = worker.releaser._rejected, 1000.0
     rejected._clock = lambda: now
     delays: list[float] = []
-    worker.releaser._on_trouble = lambda name, error, delay: delays.append(delay)
+    monkeypatch.setattr(worker.events, "database_trouble", lambda name, error, delay: delays.append(delay))
     claims = claim(worker, 4)
     locker = raw_connection(autocommit=False)
     locker.execute(f'lock table "{worker_schema}"._private_jobs in access exclusive mode'.encode())
@@ -218,7 +220,7 @@ def test_connection_that_breaks_between_two_batches__loses_neither(runner: Build
         return set(return_jobs(ended))
 
     statements.return_jobs = return_or_break
-    worker.releaser._batcher._limiter.batch_size = 1
+    worker.releaser._batcher.batch_size = 1
     worker.releaser.return_jobs([Interrupted(each, 0.0) for each in claim(worker, 2)], [])
     worker.releaser.attempt()
     worker.releaser.attempt()

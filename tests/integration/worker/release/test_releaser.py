@@ -63,7 +63,7 @@ def test_a_result_that_the_database_rejects_delays_no_other(
     try:
         worker = runner()
         worker.fetcher.step()
-        wait_until(lambda: worker.slots.is_idle)
+        wait_until(lambda: worker.pool.is_idle)
         worker.releaser.step()
         assert list(Job.objects.values_list("id", flat=True)) == [stubborn]
         assert worker.releaser.pending_count == 1
@@ -82,7 +82,7 @@ def test_a_row_that_the_site_is_changing_delays_no_other(
     make_job("quick", {"n": 1})
     worker = runner()
     worker.fetcher.step()
-    wait_until(lambda: worker.slots.is_idle)
+    wait_until(lambda: worker.pool.is_idle)
     other = raw_connection(autocommit=False)
     other.execute(f'select from "{worker_schema}"._private_jobs where id = {held} for update'.encode())
     assert worker.releaser.step() > 0
@@ -104,7 +104,7 @@ def test_a_lost_claim_is_reported_once_and_changes_nothing(
 
     signals.claim_lost.connect(hear)
     worker.fetcher.step()
-    wait_until(lambda: worker.slots.is_idle)
+    wait_until(lambda: worker.pool.is_idle)
     job_id = Job.objects.get().id
     raw_connection().execute(
         f'update "{worker_schema}"._private_jobs set locked_by = %s'.encode(), ["django-worker-other/1"]
@@ -124,7 +124,7 @@ def test_survives_its_connection_and_reports_no_claim_lost_that_it_had_released(
         make_job("quick", {"n": number})
     worker = runner()
     worker.fetcher.step()
-    wait_until(lambda: worker.slots.is_idle)
+    wait_until(lambda: worker.pool.is_idle)
     database = worker.releaser._statements._database
     pid = database.connection().info.backend_pid
     raw_connection().execute("select pg_terminate_backend(%s)", [pid])
@@ -155,9 +155,9 @@ def test_a_job_that_is_added_while_a_queue_is_being_released_is_seen(
     make_job("quick", {}, queue_name="q")
     worker = runner()
     worker.fetcher.step()
-    wait_until(lambda: worker.slots.is_idle)
+    wait_until(lambda: worker.pool.is_idle)
     freed: list[set[int]] = []
-    monkeypatch.setattr(worker.releaser._events, "queues_freed", freed.append)
+    monkeypatch.setattr(worker, "queues_freed", freed.append)
     site, observer = raw_connection(autocommit=False), raw_connection()
     site.execute(f'select from "{worker_schema}"._private_job_queues for update'.encode())
     release = threading.Thread(target=worker.releaser.step)

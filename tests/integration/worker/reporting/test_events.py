@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from django_graphile_worker import add_job, run_once
-from django_graphile_worker.worker.maintenance import schema_version
+from django_graphile_worker.worker.maintenance import regular_checks
 from tests.support.operating import execute
 from tests.support.stepped_worker import SteppedRunner, build, own_tasks
 
@@ -20,7 +20,7 @@ def nothing(payload: Any) -> None: ...
 
 
 @pytest.fixture
-def worker() -> Iterator[SteppedRunner]:
+def runner() -> Iterator[SteppedRunner]:
     with own_tasks(nothing) as registry:
         runner = build(registry)
         yield runner
@@ -36,62 +36,62 @@ def detail(kind: str, key: str) -> Any:
     return value
 
 
-def test_start__is_told_by_the_first_look_of_the_recovery(worker: SteppedRunner) -> None:
-    worker.parts.replaced_process = {"cause": "ended", "exit_code": -9, "former_pid": 5}
-    worker.prepare()
+def test_start__is_told_by_the_first_look_of_the_recovery(runner: SteppedRunner) -> None:
+    runner.worker.replaced_process = {"cause": "ended", "exit_code": -9, "former_pid": 5}
+    runner.prepare()
     assert kinds() == []
-    worker.parts.recovery.step()
-    worker.parts.recovery.step()
+    runner.worker.recovery.step()
+    runner.worker.recovery.step()
     assert kinds() == ["worker_started", "process_replaced"]
     facts = "select worker_id, subject, details ->> 'concurrency' from {schema}._private_events order by id limit 1"
     ((host,),) = execute("select metadata ->> 'host' from {schema}._private_workers")
-    assert execute(facts) == [(worker.parts.worker_id, host, str(worker.settings.concurrency))]
+    assert execute(facts) == [(runner.worker.worker_id, host, str(runner.settings.concurrency))]
     assert detail("process_replaced", "exit_code") == "-9"
 
 
-def test_lost_lease__is_told_with_the_former_id(worker: SteppedRunner) -> None:
-    worker.prepare()
-    former = worker.parts.worker_id
+def test_lost_lease__is_told_with_the_former_id(runner: SteppedRunner) -> None:
+    runner.prepare()
+    former = runner.worker.worker_id
     execute("delete from {schema}._private_workers")
-    worker.parts.heartbeat._last_beat = -1e9
-    worker.parts.heartbeat.step()
-    worker.parts.recovery.step()
+    runner.worker.heartbeat._last_beat = -1e9
+    runner.worker.heartbeat.step()
+    runner.worker.recovery.step()
     assert kinds() == ["worker_started", "worker_returned"]
     assert detail("worker_returned", "former_id") == former
 
 
-def test_lost_lease__has_the_names_of_the_tasks_read_again(worker: SteppedRunner) -> None:
+def test_lost_lease__has_the_names_of_the_tasks_read_again(runner: SteppedRunner) -> None:
     """While the worker was not registered, a clean-up may have deleted them."""
-    worker.prepare()
+    runner.prepare()
     execute("delete from {schema}._private_workers")
     execute("delete from {schema}._private_tasks")
-    worker.parts.heartbeat._last_beat = -1e9
-    worker.parts.heartbeat.step()
-    worker.parts.fetcher.step()
+    runner.worker.heartbeat._last_beat = -1e9
+    runner.worker.heartbeat.step()
+    runner.worker.fetcher.step()
     assert execute("select count(*) > 0 from {schema}._private_tasks") == [(True,)]
 
 
-def test_trouble__is_told_when_it_is_over(worker: SteppedRunner) -> None:
-    worker.prepare()
-    events = worker.parts.events
+def test_trouble__is_told_when_it_is_over(runner: SteppedRunner) -> None:
+    runner.prepare()
+    events = runner.worker.events
     events._database_answered(0.5)
     events._database_answered(90.4)
     events.indexes_missed(["a"], ["b"])
     events.indexes_missed(["a"], ["b"])
     events.tasks_unserved(["send"])
-    worker.parts.recovery.step()
+    runner.worker.recovery.step()
     assert kinds() == ["worker_started", "database_lost", "indexes_missed", "tasks_unserved"]
     assert detail("database_lost", "seconds") == "90"
 
 
-def test_event_that_the_database_does_not_take__is_written_later(worker: SteppedRunner) -> None:
-    worker.prepare()
+def test_event_that_the_database_does_not_take__is_written_later(runner: SteppedRunner) -> None:
+    runner.prepare()
     execute("alter table {schema}._private_events rename to elsewhere")
     execute("alter function {schema}._private_add_event rename to elsewhere")
-    worker.parts.events.write_noted(worker.parts.recovery._database)
+    runner.worker.events.write_noted(runner.worker.recovery._database)
     execute("alter function {schema}.elsewhere rename to _private_add_event")
     execute("alter table {schema}.elsewhere rename to _private_events")
-    worker.parts.events.write_noted(worker.parts.recovery._database)
+    runner.worker.events.write_noted(runner.worker.recovery._database)
     assert kinds() == ["worker_started"]
 
 
@@ -102,13 +102,13 @@ def test_draining_worker__tells_its_start_and_its_end(worker_schema: str) -> Non
     assert kinds() == ["worker_started", "worker_stopped"]
 
 
-def test_newer_schema__is_told_once_an_hour(worker: SteppedRunner, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schema_version, "time", SimpleNamespace(time=lambda: 7200.0, monotonic=lambda: 1000.0))
+def test_newer_schema__is_told_once_an_hour(runner: SteppedRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(regular_checks, "time", SimpleNamespace(time=lambda: 7200.0, monotonic=lambda: 1000.0))
     execute("insert into {schema}.migrations (id, breaking) values (999, true)")
     try:
         for _ in range(2):
             with pytest.raises(Exception, match="newer graphile-worker"):
-                worker.prepare()
+                runner.prepare()
     finally:
         execute("delete from {schema}.migrations where id = 999")
     assert kinds() == ["schema_refused"]

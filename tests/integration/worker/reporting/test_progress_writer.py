@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from django.db import connection
 
-from django_graphile_worker import add_job, result, run_once, task
+from django_graphile_worker import add_job, conf, result, run_once, task
 from django_graphile_worker.progress import Progress
 from django_graphile_worker.sql import progress as sql_progress
 from django_graphile_worker.worker.database.connection import Database
@@ -18,7 +19,7 @@ from django_graphile_worker.worker.reporting.progress_writer import ProgressWrit
 from tests.support.factories import make_job
 from tests.support.rows import in_quotes, query
 from tests.support.slot import TOKEN, make_claim
-from tests.support.stepped_worker import own_tasks, run_all, stepped_workers
+from tests.support.stepped_worker import build, own_tasks, run_all, stepped_workers
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -38,10 +39,10 @@ class Writer:
 
     def __init__(self, schema: str) -> None:
         self.clock = Clock()
-        from django_graphile_worker import conf
-
-        database = Database("default", conf.current(), part="progress")
-        self.service = ProgressWriter(database=database, now=lambda: None, clock=self.clock)
+        worker = Mock()
+        worker.database.return_value = Database("default", conf.current(), part="progress")
+        worker.now.return_value = None
+        self.service = ProgressWriter(worker, clock=self.clock)
         self.service.start = lambda *, after=0.0: None  # type: ignore[method-assign]
         self._schema = in_quotes(schema)
 
@@ -111,9 +112,9 @@ def test_task_that_reports_all_the_time__moves_its_bar_all_the_time(
         rows: list[tuple[float]] = query(f"select done from {in_quotes(worker_schema)}._private_progress")
         return sum(done for (done,) in rows)
 
-    with stepped_workers(count) as build:
+    with stepped_workers(count) as make:
         job = add_job("count")
-        worker = build()
+        worker = make()
         worker.fetcher.step()
         try:
             for _ in range(20):
@@ -123,7 +124,6 @@ def test_task_that_reports_all_the_time__moves_its_bar_all_the_time(
             may_end.set()
         run_all(worker, wait_until)
         wait_until(lambda: result(job) is None)
-        assert worker.progress is not None
         worker.progress.stop()
         worker.progress.join(60)
 
@@ -203,12 +203,10 @@ def test_worker__shows_progress_while_the_transaction_of_the_task_is_open(
             helpers.progress(page, 7, f"page {page} of 7")
 
     with own_tasks(export, atomic=True) as registry:
-        from tests.support.stepped_worker import build
-
         job = add_job("export")
         runner = build(registry).prepare()
-        runner.parts.releaser.start()
-        runner.parts.fetcher.step()
+        runner.worker.releaser.start()
+        runner.worker.fetcher.step()
         assert seen.wait(60)
 
         def shown() -> Any:
@@ -218,12 +216,11 @@ def test_worker__shows_progress_while_the_transaction_of_the_task_is_open(
         wait_until(lambda: shown() == "page 3 of 7")
         may_end.set()
         wait_until(lambda: result(job) is None)
-        assert runner.parts.progress is not None
         wait_until(lambda: query(f"select * from {in_quotes(worker_schema)}._private_progress") == [])
-        runner.parts.progress.stop()
-        runner.parts.progress.join(60)
-        runner.parts.releaser.stop()
-        runner.parts.releaser.join(60)
+        runner.worker.progress.stop()
+        runner.worker.progress.join(60)
+        runner.worker.releaser.stop()
+        runner.worker.releaser.join(60)
         runner.close()
 
 
@@ -233,11 +230,10 @@ def test_async_task_and_failed_attempt__keep_their_last_report(wait_until: Calla
         helpers.progress(2, None, "second")
         raise ValueError
 
-    with stepped_workers(import_pages) as build:
+    with stepped_workers(import_pages) as make:
         job = add_job("import_pages")
-        worker = build()
+        worker = make()
         run_all(worker, wait_until)
-        assert worker.progress is not None
         worker.progress.stop()
         worker.progress.join(60)
     found = result(job)
@@ -246,12 +242,15 @@ def test_async_task_and_failed_attempt__keep_their_last_report(wait_until: Calla
     assert (found.progress.done, found.progress.total, found.progress.message) == (2, None, "second")
 
 
-def test_worker__without_reports_has_no_writer(wait_until: Callable[..., None]) -> None:
-    with stepped_workers(lambda_free_task) as build:
+def test_worker__without_reports_starts_no_thread_and_opens_no_connection_for_them(
+    wait_until: Callable[..., None],
+) -> None:
+    with stepped_workers(lambda_free_task) as make:
         add_job("lambda_free_task")
-        worker = build()
+        worker = make()
         run_all(worker, wait_until)
-        assert worker.progress is None
+        assert worker.progress._thread is None
+        assert worker.progress._database.current is None
 
 
 def lambda_free_task(payload: Any, helpers: Any) -> None:

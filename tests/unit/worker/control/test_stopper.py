@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import psycopg
 import pytest
@@ -27,15 +27,15 @@ from django_graphile_worker.exceptions import PermanentFailure, RetryLater, Task
 from django_graphile_worker.worker.control import stopper
 from django_graphile_worker.worker.control.position import Position, position_of
 from django_graphile_worker.worker.control.stopper import Stopper
-from django_graphile_worker.worker.execution.job_run import JobRun
-from django_graphile_worker.worker.execution.stops.stop_of_run import StopOfRun
-from django_graphile_worker.worker.job_stop import Stop
+from django_graphile_worker.worker.database_worker import DatabaseWorker
+from django_graphile_worker.worker.execution.job_run import JobRun, StopOfRun
 from django_graphile_worker.worker.outcomes import (
     Cancelled,
     EndedWithoutThread,
     Failed,
     Interrupted,
     Outcome,
+    Stop,
     Succeeded,
 )
 from tests.conftest import WAIT_TIMEOUT
@@ -56,22 +56,19 @@ class Stopping:
     """The worker of a stopper: an executor with one thread."""
 
     def __init__(self, slot: Slot) -> None:
-        executor = slot.executor
-        self._executor = executor
-        self.is_running = executor.is_running
-        self.set_abort = executor.aborts.set_for
-        self.stop_coroutine = executor.event_loop.stop
-        self.leave_coroutine = executor.event_loop.leave
+        self.executor = slot.executor
+        self.settings = SimpleNamespace(stop_grace=WAIT_TIMEOUT)
         self.left: list[Outcome] = []
 
-    def ended_without_thread(self, run: JobRun, thread_id: int) -> None:
-        self.left.append(self._executor.end_without_thread(run))
+    def run_ended_without_thread(self, run: JobRun, thread_id: int) -> None:
+        self.left.append(self.executor.end_without_thread(run))
 
     def stop(self, run: JobRun, stop: Stop = TIMEOUT, *, grace: float = WAIT_TIMEOUT) -> None:
         """Stop a run on this thread."""
         run.stopping = StopOfRun(stop)
         run.is_marked = True
-        Stopper(run, run.stopping, grace=grace, events=self).stop()
+        self.settings.stop_grace = grace
+        Stopper(cast("DatabaseWorker", self), run, run.stopping).stop()
 
 
 class Endless:

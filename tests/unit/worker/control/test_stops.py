@@ -1,18 +1,22 @@
-"""Requests to stop runs, and to keep claims from beginning."""
+"""Requests to stop runs, and to keep claims from beginning; the deadlines of runs."""
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.worker.control import stops as module
-from django_graphile_worker.worker.control.stops import Stop, Stops
-from django_graphile_worker.worker.execution.coroutines.coroutine_run import CoroutineRun
-from django_graphile_worker.worker.execution.job_run import JobRun
-from django_graphile_worker.worker.outcomes import Cancelled
+from django_graphile_worker.worker.control.stops import Deadlines, Stops
+from django_graphile_worker.worker.database_worker import DatabaseWorker
+from django_graphile_worker.worker.execution.job_run import JobRun, StopOfRun
+from django_graphile_worker.worker.outcomes import Cancelled, Stop
+from tests.conftest import WAIT_TIMEOUT
 from tests.support.slot import make_claim
 
 CANCELLED = Stop(kind="cancelled", reason="no longer wanted", by="somebody")
@@ -20,38 +24,26 @@ CANCELLED = Stop(kind="cancelled", reason="no longer wanted", by="somebody")
 Wait = Callable[..., None]
 
 
-class Worker:
-    """The worker of the stops: runs that the test begins and ends, and the check before each job."""
+class Worker(DatabaseWorker):
+    """The worker of the stops, with runs that the test begins and ends."""
 
     def __init__(self) -> None:
+        # Not the constructor of the base class, which builds all parts.
         self.runs: list[JobRun] = []
         self.aborted: list[JobRun] = []
         self.holds_lease = True
-        self.check: Callable[[Claim], bool] = self.may_begin
+        self.settings = cast("Any", SimpleNamespace(stop_grace=1.0))
+        self.pauses = cast("Any", SimpleNamespace(hold_any=False))
+        self.executor = cast(
+            "Any",
+            SimpleNamespace(
+                runs=lambda: list(self.runs), is_running=lambda run: run in self.runs, request_stop=self.aborted.append
+            ),
+        )
+        self.stops = Stops(self)
 
-    def running(self) -> list[JobRun]:
-        return list(self.runs)
-
-    def is_running(self, run: JobRun) -> bool:
-        return run in self.runs
-
-    def may_begin(self, claim: Claim) -> bool:
+    def holds(self, claim: Claim) -> bool:
         return self.holds_lease
-
-    def check_begin(self, may_begin: Callable[[Claim], bool]) -> None:
-        self.check = may_begin
-
-    def set_abort(self, run: JobRun) -> None:
-        self.aborted.append(run)
-
-    def stop_coroutine(self, coroutine_run: CoroutineRun) -> None:
-        raise AssertionError
-
-    def leave_coroutine(self, coroutine_run: CoroutineRun) -> None:
-        raise AssertionError
-
-    def ended_without_thread(self, run: JobRun, thread_id: int) -> None:
-        raise AssertionError
 
 
 @pytest.fixture
@@ -63,13 +55,13 @@ def worker() -> Iterator[Worker]:
 
 @pytest.fixture
 def stops(worker: Worker) -> Stops:
-    return Stops(worker, grace=1.0)
+    return worker.stops
 
 
 def test_a_claim_that_has_not_begun__never_begins(worker: Worker, stops: Stops) -> None:
     claim, other = make_claim(id=1), make_claim(id=2)
     stops.request(claim.id, claim.token, CANCELLED)
-    assert (worker.check(claim), worker.check(other)) == (False, True)
+    assert (worker.may_begin(claim), worker.may_begin(other)) == (False, True)
     outcome = stops.refuse(claim)
     assert isinstance(outcome, Cancelled)
     assert (outcome.claim, outcome.stop, outcome.has_begun) == (claim, CANCELLED, False)
@@ -79,32 +71,30 @@ def test_a_claim_that_has_not_begun__never_begins(worker: Worker, stops: Stops) 
 def test_a_later_claim_of_the_job__may_begin(worker: Worker, stops: Stops) -> None:
     claim = make_claim(id=1)
     stops.request(claim.id, claim.token, CANCELLED)
-    assert worker.check(claim._replace(token=f"{claim.token}0"))
+    assert worker.may_begin(claim._replace(token=f"{claim.token}0"))
 
 
 def test_a_lost_lease__keeps_claims_from_beginning_beside_requests(worker: Worker, stops: Stops) -> None:
     stops.request(1, "token", CANCELLED)
     worker.holds_lease = False
-    assert not worker.check(make_claim(id=2))
+    assert not worker.may_begin(make_claim(id=2))
     assert stops.refuse(make_claim(id=2)) is None
 
 
-def test_check__ends_with_the_last_request(worker: Worker, stops: Stops) -> None:
+def test_requests_that_are_done__cost_other_jobs_nothing(stops: Stops) -> None:
     claim = make_claim(id=1)
     stops.request(claim.id, claim.token, CANCELLED)
-    assert worker.check != worker.may_begin
+    assert stops.unbegun
     stops.refuse(claim)
-    assert worker.check == worker.may_begin, "other jobs cost nothing more"
+    assert not stops.unbegun
 
 
-def test_requests_for_claims_that_never_come__are_forgotten(
-    worker: Worker, stops: Stops, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_requests_for_claims_that_never_come__are_forgotten(stops: Stops, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "KEPT_FOR", -1.0)
     stops.request(1, "token", CANCELLED)
     monkeypatch.setattr(module, "KEPT_FOR", 60.0)
     stops.request(2, "token", CANCELLED)
-    assert list(stops._unbegun) == [(2, "token")]
+    assert list(stops.unbegun) == [(2, "token")]
 
 
 def test_a_run__is_stopped_once(worker: Worker, stops: Stops, wait_until: Wait) -> None:
@@ -116,7 +106,7 @@ def test_a_run__is_stopped_once(worker: Worker, stops: Stops, wait_until: Wait) 
     assert worker.aborted == [run]
     assert run.stopping is not None
     assert (run.stopping.stop, run.is_marked) == (CANCELLED, True)
-    assert worker.check == worker.may_begin
+    assert not stops.unbegun
 
 
 def test_a_run_that_begins_at_the_moment_of_the_request__is_found(
@@ -134,12 +124,12 @@ def test_a_run_that_begins_at_the_moment_of_the_request__is_found(
 def test_cancellation__wins_over_a_timeout(worker: Worker, stops: Stops) -> None:
     run = JobRun(make_claim(id=1), 0.0)
     worker.runs.append(run)
-    stops._time_out(run, 30.0)
+    stops.time_out(run, 30.0)
     assert run.stopping is not None
     assert run.stopping.stop == Stop(kind="timeout", reason="the task ran longer than its time limit of 30 s")
     stops.request(run.claim.id, run.claim.token, CANCELLED)
     assert run.stopping.stop == CANCELLED
-    stops._time_out(run, 30.0)
+    stops.time_out(run, 30.0)
     assert run.stopping.stop == CANCELLED
 
 
@@ -150,6 +140,88 @@ def test_requests_of_many_threads__lose_none(worker: Worker, stops: Stops) -> No
         thread.start()
     for thread in threads:
         thread.join()
-    assert not any(worker.check(claim) for claim in claims)
+    assert not any(worker.may_begin(claim) for claim in claims)
     assert all(stops.refuse(claim) for claim in claims)
-    assert worker.check == worker.may_begin
+    assert not stops.unbegun
+
+
+def run_of(job_id: int) -> JobRun:
+    return JobRun(make_claim(id=job_id), 0.0)
+
+
+def stops_that(time_out: Callable[[JobRun, float], object]) -> Stops:
+    """Return stops that call a function for a run that is past its deadline."""
+    return cast("Stops", SimpleNamespace(time_out=time_out))
+
+
+def unstarted(time_out: Callable[[JobRun, float], object], now: list[float]) -> Deadlines:
+    """Return deadlines whose thread never starts, with a clock that the test sets."""
+    deadlines = Deadlines(stops_that(time_out), clock=lambda: now[0])
+    deadlines._thread = threading.current_thread()
+    return deadlines
+
+
+def test_check__reports_each_run_once_it_is_past_its_deadline() -> None:
+    now, reported = [100.0], []
+    deadlines = unstarted(lambda run, seconds: reported.append((run.claim.id, seconds)), now)
+    early, late = run_of(1), run_of(2)
+    deadlines.begin(early, 5.0)
+    deadlines.begin(late, 8.0)
+    assert (early.deadline, late.deadline) == (105.0, 108.0)
+    assert deadlines.check() == 5.0
+    now[0] = 105.0
+    assert deadlines.check() == 3.0
+    assert reported == [(1, 5.0)]
+
+
+def test_a_run_that_has_ended__is_not_reported() -> None:
+    now, reported = [0.0], []
+    deadlines = unstarted(lambda run, seconds: reported.append(run), now)
+    run = run_of(1)
+    deadlines.begin(run, 1.0)
+    deadlines.end(run)
+    deadlines.end(run)
+    now[0] = 2.0
+    assert (deadlines.check(), reported) == (math.inf, [])
+
+
+def test_a_run_that_stops_already__is_not_reported_again() -> None:
+    now, reported = [0.0], []
+    deadlines = unstarted(lambda run, seconds: reported.append(run), now)
+    run = run_of(1)
+    deadlines.begin(run, 1.0)
+    run.stopping = StopOfRun(Stop(kind="cancelled"))
+    now[0] = 2.0
+    assert (deadlines.check(), reported) == (math.inf, [])
+
+
+def test_thread__wakes_for_an_earlier_deadline() -> None:
+    reported = threading.Event()
+    deadlines = Deadlines(stops_that(lambda run, seconds: reported.set()))
+    slow, quick = run_of(1), run_of(2)
+    try:
+        deadlines.begin(slow, 1000.0)
+        deadlines.begin(quick, 0.01)
+        assert reported.wait(WAIT_TIMEOUT)
+    finally:
+        deadlines.close()
+    assert deadlines._thread is not None
+    deadlines._thread.join(WAIT_TIMEOUT)
+    assert not deadlines._thread.is_alive()
+
+
+def test_thread__survives_a_report_that_fails() -> None:
+    reported, failures = threading.Event(), iter([ValueError("no thread can be started")])
+
+    def time_out(run: JobRun, seconds: float) -> None:
+        error = next(failures, None)
+        if error is not None:
+            raise error
+        reported.set()
+
+    deadlines = Deadlines(stops_that(time_out))
+    try:
+        deadlines.begin(run_of(1), 0.01)
+        assert reported.wait(WAIT_TIMEOUT)
+    finally:
+        deadlines.close()

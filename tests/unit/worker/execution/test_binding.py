@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from django_graphile_worker.worker.execution.task_helpers import Helpers
+from django_graphile_worker.worker.execution.helpers import Helpers
 from django_graphile_worker.worker.outcomes import Succeeded
 from tests.support.slot import Slot
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext, sync_to_async
 
-from django_graphile_worker.worker.execution.coroutines.event_loop import _call_next
+from django_graphile_worker.worker.execution.event_loop import _call_next
 
 
 class OwnExecutor(Executor):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import psycopg
@@ -11,6 +12,8 @@ from django_graphile_worker.sql.claims import Claimed
 from django_graphile_worker.sql.limits import LimitedClaimed
 from django_graphile_worker.worker.limited.claimer import SharedClaimer
 
+# Another thread sorts.
+KEEPER: Any = SimpleNamespace(call=lambda: False)
 NO_ORDINARY_JOBS = Claimed(claims=[], seconds_until_next=None, has_more=False)
 
 
@@ -30,7 +33,7 @@ class Limited:
 
 def test_ordinary_backlog__is_not_assumed_when_limited_jobs_take_all_slots() -> None:
     # The keeper would rest long after each sorting, and the first job of a key would wait for it.
-    claimer = SharedClaimer(Ordinary(), Limited(), sort=lambda: False)  # type: ignore[arg-type]
+    claimer = SharedClaimer(Ordinary(), Limited(), KEEPER)  # type: ignore[arg-type]
     for _ in range(4):
         claimed = claimer.claim(max_jobs=10, max_per_queue=1, free_slots=3, max_bytes=1)
         assert claimed.claims
@@ -60,7 +63,7 @@ class OneJob:
 
 def test_limited_job__gets_one_of_the_next_two_slots_beside_ordinary_jobs_that_are_claimed_ahead() -> None:
     ordinary, limited = Backlog(), OneJob()
-    claimer = SharedClaimer(ordinary, limited, sort=lambda: False)  # type: ignore[arg-type]
+    claimer = SharedClaimer(ordinary, limited, KEEPER)  # type: ignore[arg-type]
 
     def claim(free_slots: int) -> int:
         before = ordinary.claimed
@@ -88,7 +91,7 @@ class Failing:
 def test_limited_jobs__run_although_the_claim_of_ordinary_jobs_fails() -> None:
     limited = OneJob()
     limited.is_ready = True
-    claimer = SharedClaimer(Failing(), limited, sort=lambda: False)  # type: ignore[arg-type]
+    claimer = SharedClaimer(Failing(), limited, KEEPER)  # type: ignore[arg-type]
     claimed = claimer.claim(max_jobs=10, max_per_queue=1, free_slots=3, max_bytes=1)
     assert len(claimed.claims) == 1
     assert claimed.has_more

@@ -1,8 +1,10 @@
-"""How long the keeper rests after a sorting."""
+"""How long the keeper rests after a sorting, and which flags make a lane."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -42,22 +44,8 @@ class SlowSorter:
         return Found()
 
 
-class Waiting:
-    """Which jobs wait."""
-
-    def __init__(self, *, ordinary: bool, limited: bool) -> None:
-        self._ordinary = ordinary
-        self._limited = limited
-
-    def ordinary_jobs_wait(self) -> bool:
-        return self._ordinary
-
-    def limited_jobs_wait(self) -> bool:
-        return self._limited
-
-
 @pytest.mark.parametrize(
-    ("ordinary", "limited", "rest", "batch"),
+    ("ordinary_wait", "limited_wait", "rest", "batch"),
     [
         (False, False, 0.0, BATCH),
         (False, True, LONGEST_SHORT_REST, keeper.SMALL_BATCH),
@@ -65,19 +53,22 @@ class Waiting:
     ],
 )
 def test_rest__is_short_while_only_limited_jobs_wait(
-    monkeypatch: pytest.MonkeyPatch, ordinary: bool, limited: bool, rest: float, batch: int
+    monkeypatch: pytest.MonkeyPatch, ordinary_wait: bool, limited_wait: bool, rest: float, batch: int
 ) -> None:
     clock = Clock()
     sorter = SlowSorter(clock)
-    unused: Any = None
-    service = Keeper(
-        database=unused,
-        sorter=sorter,  # type: ignore[arg-type]
-        tasks=unused,
-        events=Waiting(ordinary=ordinary, limited=limited),  # type: ignore[arg-type]
-        poll_interval=2.0,
-        clock=clock,
-    )
+    limited: Any = Mock()
+    limited.claimer.has_ordinary_backlog, limited.claimer.is_limited_waiting = ordinary_wait, limited_wait
+    service = Keeper(Mock(), limited, clock=clock)
+    monkeypatch.setattr(service, "_sorter", sorter)
     monkeypatch.setattr(service, "sweep", lambda: None)
     assert service.step() == pytest.approx(rest)
     assert sorter.batches == [batch]
+
+
+def test_lane__has_no_flags_that_differ_from_job_to_job() -> None:
+    own = {"expires:1780315200": True, "schedule:17:3600": True, "crontab:3600": True}
+    assert keeper._flags(json.dumps(own)) is None
+    assert keeper._flags(json.dumps({**own, "slow": True, "schedule:daily": True})) == json.dumps(
+        {"schedule:daily": True, "slow": True}
+    )

@@ -13,9 +13,10 @@ import pytest
 
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.worker.outcomes import Outcome, Succeeded
-from django_graphile_worker.worker.pool.slot_pool import SlotPool
+from django_graphile_worker.worker.pool.pool import Pool
 from tests.conftest import WAIT_TIMEOUT
-from tests.unit.worker.pool.test_slot_pool import Calls, claim
+from tests.support.pool_worker import Calls, worker_with
+from tests.unit.worker.pool.test_pool import claim
 
 COROUTINE, PLAIN = 7, 8
 Wait = Callable[..., None]
@@ -43,7 +44,7 @@ class Site(Calls):
         self.may_resume = threading.Event()
         self.may_resume.set()
         self.refused: frozenset[int] = frozenset()
-        self.pool = SlotPool(concurrency, self)
+        self.pool = Pool(worker_with(self, concurrency))
 
     def run(self, claim: Claim) -> Outcome:
         self.ran.append(claim.id)
@@ -60,7 +61,7 @@ class Site(Calls):
         assert self.may_resume.wait(WAIT_TIMEOUT)
         return Succeeded(run, 0.0)
 
-    def on_outcome(self, outcome: Outcome) -> None:
+    def job_ended(self, outcome: Outcome) -> None:
         self.ended.append(outcome.claim.id)
 
 
@@ -309,7 +310,7 @@ class RandomSite(Calls):
         self.at_once = self.most_at_once = 0
         self.ended: list[int] = []
         self.started: SimpleQueue[Claim | None] = SimpleQueue()
-        self.pool = SlotPool(concurrency, self)
+        self.pool = Pool(worker_with(self, concurrency))
 
     def run(self, claim: Claim) -> Outcome:
         self.count(1)
@@ -330,7 +331,7 @@ class RandomSite(Calls):
             self.at_once += number
             self.most_at_once = max(self.most_at_once, self.at_once)
 
-    def on_outcome(self, outcome: Outcome) -> None:
+    def job_ended(self, outcome: Outcome) -> None:
         self.ended.append(outcome.claim.id)
 
     def end_coroutines(self) -> None:

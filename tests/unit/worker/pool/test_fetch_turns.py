@@ -7,9 +7,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from django_graphile_worker.worker.pool.fetch_turns import Turn, Turns
-from django_graphile_worker.worker.pool.threads import PoolThreads
-from django_graphile_worker.worker.work_units import WorkUnit
+from django_graphile_worker.worker.pool.threads import PoolThreads, Turn, Turns
+from django_graphile_worker.worker.pool.work_units import WorkUnit
 
 
 class CountedThreads(PoolThreads):

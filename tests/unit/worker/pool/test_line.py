@@ -10,7 +10,7 @@ import pytest
 
 from django_graphile_worker.sql.releases import HeldQueue
 from django_graphile_worker.worker.pool.line import Line
-from django_graphile_worker.worker.work_units import WorkUnit
+from django_graphile_worker.worker.pool.work_units import WorkUnit
 from tests.support.slot import make_claim
 
 

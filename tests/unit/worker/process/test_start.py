@@ -58,7 +58,6 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
     monkeypatch.setattr(reloader, "keep_running", lambda say: calls("keep running"))
     monkeypatch.setattr(ending, "leave", lambda code: calls.names.append(f"leave {code}"))
     monkeypatch.setattr(ending, "end_in_time", lambda code: calls.names.append(f"end in time {code}"))
-    monkeypatch.setattr("django_graphile_worker.worker.fetching.preconnect.Opening", lambda database: database)
     return calls
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 from unittest.mock import Mock
 
 import psycopg
@@ -49,8 +49,9 @@ def statements() -> Statements:
 
 
 @pytest.fixture
-def releaser(statements: Statements) -> Releaser:
-    return Releaser(statements=cast("Any", statements), events=Mock())
+def releaser(statements: Statements, monkeypatch: pytest.MonkeyPatch) -> Releaser:
+    monkeypatch.setattr("django_graphile_worker.worker.release.releaser.ReleaseStatements", lambda *args: statements)
+    return Releaser(Mock())
 
 
 def ended(job_id: int, seconds: float = 0.01) -> Succeeded:

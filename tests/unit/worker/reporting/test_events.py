@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from unittest.mock import Mock
 
 import psycopg
 import pytest
 
-from django_graphile_worker.worker.reporting.events import OUTAGE_CHECK_INTERVAL, Outage
+from django_graphile_worker import signals
+from django_graphile_worker.worker.reporting.events import OUTAGE_CHECK_INTERVAL, Outage, WorkerEvents
 
 
 class World:
@@ -17,15 +19,17 @@ class World:
         self.now = 100.0
         self.troubles: list[BaseException | None] = [None] * 3
         self.over: list[float] = []
-        self.outage = Outage(lambda: self.troubles, self.over.append, clock=lambda: self.now)
+        self.outage = Outage(clock=lambda: self.now)
 
     def fail(self, part: int, error: BaseException) -> None:
         self.troubles[part] = error
         self.outage.begin(error)
 
-    def check_at(self, now: float) -> float:
+    def look_at(self, now: float) -> None:
+        """Look whether the outage is over, as the worker does while there is one."""
         self.now = now
-        return self.outage.check()
+        if self.outage.is_under_way and (duration := self.outage.end(self.troubles)) is not None:
+            self.over.append(duration)
 
 
 @pytest.fixture
@@ -34,48 +38,64 @@ def world() -> World:
 
 
 def test_without_trouble__there_is_nothing_to_check(world: World) -> None:
-    assert world.check_at(101.0) == math.inf
+    assert not world.outage.is_under_way
+    world.look_at(101.0)
     assert world.over == []
 
 
 def test_trouble_of_every_part__is_over_with_the_last_and_lasted_until_the_first(world: World) -> None:
     for part in range(3):
         world.fail(part, psycopg.OperationalError())
-        assert world.check_at(101.0 + part) == OUTAGE_CHECK_INTERVAL
-    world.troubles[1] = None
-    assert world.check_at(114.0) == OUTAGE_CHECK_INTERVAL
-    world.troubles[0] = None
-    assert world.check_at(120.0) == OUTAGE_CHECK_INTERVAL
+        world.look_at(101.0 + part)
+        assert world.outage.is_under_way
+    for part, now in ((1, 114.0), (0, 120.0)):
+        world.troubles[part] = None
+        world.look_at(now)
+        assert world.outage.is_under_way
     world.troubles[2] = None
-    assert world.check_at(124.0) == math.inf
+    world.look_at(124.0)
+    assert not world.outage.is_under_way
     assert world.over == [14.0]
 
 
 def test_part_that_falls_back__was_not_the_end(world: World) -> None:
     world.fail(0, psycopg.OperationalError())
     world.fail(1, psycopg.OperationalError())
-    world.check_at(101.0)
+    world.look_at(101.0)
     world.troubles[1] = None
-    world.check_at(105.0)
+    world.look_at(105.0)
     world.fail(1, psycopg.OperationalError())
-    world.check_at(106.0)
+    world.look_at(106.0)
     world.troubles[:] = [None] * 3
-    world.check_at(130.0)
+    world.look_at(130.0)
     assert world.over == [30.0]
 
 
 def test_second_outage__is_reported_like_the_first(world: World) -> None:
     for _ in range(2):
         world.fail(0, psycopg.OperationalError())
-        world.check_at(world.now)
+        world.look_at(world.now)
         world.troubles[0] = None
-        world.check_at(world.now + 7.0)
+        world.look_at(world.now + 7.0)
     assert world.over == [7.0, 7.0]
 
 
 def test_error_of_the_site_s_own_code__is_no_outage(world: World) -> None:
     world.fail(0, SystemExit())
-    assert world.check_at(101.0) == math.inf
+    assert not world.outage.is_under_way
     world.troubles[0] = None
-    world.check_at(102.0)
+    world.look_at(102.0)
     assert world.over == []
+
+
+def test_worker__checks_often_during_an_outage_and_reports_its_end() -> None:
+    worker, error = Mock(), psycopg.OperationalError()
+    events = WorkerEvents(worker)
+    assert events.check_outage() == math.inf
+    events.database_trouble("fetcher", error, 1.0)
+    worker.troubles.return_value = [error, None]
+    assert events.check_outage() == OUTAGE_CHECK_INTERVAL
+    worker.troubles.return_value = [None, None]
+    assert events.check_outage() == math.inf
+    sent = [call.args[0] for call in worker.signal_sender.send.call_args_list]
+    assert sent == [signals.database_trouble, signals.database_answered]

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import math
+from unittest.mock import Mock
+
 from django.dispatch import Signal
 
 from django_graphile_worker.worker.reporting.signal_sender import SignalSender
+
+
+def make_sender() -> SignalSender:
+    worker = Mock()
+    worker.events.check_outage.return_value = math.inf
+    return SignalSender(worker, object)
 
 
 def test_receiver_that_raises__keeps_no_other_from_its_signal() -> None:
@@ -19,7 +28,7 @@ def test_receiver_that_raises__keeps_no_other_from_its_signal() -> None:
 
     happened.connect(bad)
     happened.connect(good)
-    sender = SignalSender(object)
+    sender = make_sender()
     sender.send(happened, number=1)
     sender.send(happened, number=2)
     # On its own thread, as ever: the connections that it looks after are not those of the tests before.
@@ -30,6 +39,6 @@ def test_receiver_that_raises__keeps_no_other_from_its_signal() -> None:
 
 
 def test_signal_without_receivers__is_not_kept() -> None:
-    sender = SignalSender(object)
+    sender = make_sender()
     sender.send(Signal(), number=1)
     assert not sender._queued

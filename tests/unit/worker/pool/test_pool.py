@@ -1,0 +1,536 @@
+"""Threads that run jobs, and run the fetcher in turns."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from django_graphile_worker.sql.claims import Claim
+from django_graphile_worker.sql.releases import HeldQueue
+from django_graphile_worker.worker.outcomes import EndedWithoutThread, Interrupted, Outcome, Succeeded
+from django_graphile_worker.worker.pool.pool import Pool
+from django_graphile_worker.worker.pool.work_units import WorkUnit
+from tests.conftest import WAIT_TIMEOUT
+from tests.support.pool_worker import Calls, worker_with
+
+Wait = Callable[..., None]
+
+
+def claim(number: int) -> Claim:
+    return Claim(number, 1, 1, "{}", None, 0, 0.0, 25, None, 0, None, None, 0.0, 0.0, None, "w/1")
+
+
+def unit(number: int) -> WorkUnit:
+    return WorkUnit([claim(number)], None, time.monotonic())
+
+
+class Site(Calls):
+    """Slots whose jobs wait until the test lets them end, and a shared loop that does what the test orders."""
+
+    def __init__(self, concurrency: int) -> None:
+        self.began: dict[int, int] = {}
+        self.may_end = threading.Event()
+        self.orders: list[Callable[[], bool]] = []
+        self.has_orders = threading.Semaphore(0)
+        self.fetchers: list[int] = []
+        self.ended_threads = 0
+        self.pool = Pool(worker_with(self, concurrency))
+
+    def run(self, claim: Claim) -> Outcome:
+        self.began[claim.id] = threading.get_ident()
+        assert self.may_end.wait(WAIT_TIMEOUT)
+        return Succeeded(claim, 0.0)
+
+    def thread_finished(self) -> None:
+        self.ended_threads += 1
+
+    def fetch(self) -> bool:
+        """Take a turn: carry out orders until one of them ends it."""
+        self.fetchers.append(threading.get_ident())
+        while True:
+            assert self.has_orders.acquire(timeout=WAIT_TIMEOUT)
+            if not self.orders.pop(0)():
+                return self.pool.has_kept
+
+    def order(self, order: Callable[[], bool]) -> None:
+        self.orders.append(order)
+        self.has_orders.release()
+
+    def keep(self, number: int) -> None:
+        self.order(lambda: not self.pool.keep(unit(number)))
+
+    def submit(self, *numbers: int) -> None:
+        def submit() -> bool:
+            self.pool.submit([claim(number) for number in numbers], callers=len(numbers))
+            return True
+
+        self.order(submit)
+
+
+@pytest.fixture
+def site() -> Iterator[Callable[..., Site]]:
+    made: list[Site] = []
+
+    def make(concurrency: int = 2) -> Site:
+        made.append(Site(concurrency))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.may_end.set()
+        # Nothing kept: the last turn.
+        each.order(lambda: False)
+        each.pool.stop()
+        assert each.pool.join(WAIT_TIMEOUT)
+
+
+def test_the_thread_that_fetched_a_job_runs_it_while_another_fetches(
+    site: Callable[..., Site], wait_until: Wait
+) -> None:
+    here = site()
+    here.pool.share(here.fetch)
+    here.keep(1)
+    wait_until(lambda: 1 in here.began and len(here.fetchers) == 2)
+    assert here.began[1] == here.fetchers[0]
+    assert here.fetchers[1] != here.fetchers[0]
+    assert here.pool.vacant == 1
+    here.keep(2)
+    wait_until(lambda: 2 in here.began and len(here.fetchers) == 3)
+    assert here.began[2] == here.fetchers[1]
+    assert len(set(here.fetchers)) == 3
+
+
+def test_two_threads_are_enough_for_one_job_after_the_other(site: Callable[..., Site], wait_until: Wait) -> None:
+    here = site(10)
+    here.may_end.set()
+    here.pool.share(here.fetch)
+    for number in range(1, 6):
+        here.keep(number)
+        wait_until(lambda number=number: here.pool.totals()[0] == number and here.pool.is_idle)
+        wait_until(lambda: here.pool._threads.resting == len(here.pool._threads) - 1)
+    assert len(here.pool._threads) == 2
+    assert len(here.fetchers) == 6
+
+
+def test_a_thread_that_was_called_for_a_job_is_not_counted_upon_for_the_turn(
+    site: Callable[..., Site], wait_until: Wait, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = site(3)
+    threads = here.pool._threads
+    may_wake, rest = threading.Event(), threads.rest
+    may_wake.set()
+
+    def rest_long(place: int, *, unless: Callable[[], object]) -> None:
+        rest(place, unless=unless)
+        assert may_wake.wait(WAIT_TIMEOUT)
+
+    monkeypatch.setattr(threads, "rest", rest_long)
+    here.pool.share(here.fetch)
+    # Two threads: one fetches, the other rests.
+    here.submit(1)
+    wait_until(lambda: 1 in here.began)
+    here.may_end.set()
+    wait_until(lambda: here.pool.is_idle and here.pool._threads.resting == len(here.pool._threads) - 1)
+    here.may_end.clear()
+
+    def submit_and_keep() -> bool:
+        may_wake.clear()
+        here.pool.submit([unit(2)], callers=1)
+        assert here.pool.keep(unit(3))
+        may_wake.set()
+        wait_until(lambda: 2 in here.began)
+        return False
+
+    here.order(submit_and_keep)
+    wait_until(lambda: 3 in here.began)
+    wait_until(lambda: len(here.fetchers) == 2)
+
+
+def test_waiting_size__is_of_jobs_that_have_not_begun(site: Callable[..., Site], wait_until: Wait) -> None:
+    here = site(1)
+    here.pool.submit([unit(1), unit(2), unit(3)], callers=1)
+    wait_until(lambda: 1 in here.began)
+    assert here.pool.waiting_size == 2 * len("{}")
+    here.pool.remove_waiting()
+    assert here.pool.waiting_size == 0
+
+
+def test_no_more_jobs_run_than_may(site: Callable[..., Site], wait_until: Wait) -> None:
+    here = site(2)
+    here.pool.share(here.fetch)
+    here.keep(1)
+    here.submit(2, 3, 4)
+    wait_until(lambda: len(here.began) == 2 and here.pool.backlog == 2)
+    # The thread that has the turn fetches still, and runs no job.
+    here.order(lambda: True)
+    wait_until(lambda: not here.orders)
+    assert here.pool.running() == 2
+    assert len(here.began) == 2
+    here.may_end.set()
+    wait_until(lambda: here.pool.is_idle)
+    assert sorted(here.began) == [1, 2, 3, 4]
+
+
+def test_only_the_thread_that_has_the_turn_keeps_what_it_fetched(site: Callable[..., Site]) -> None:
+    here = site()
+    assert not here.pool.keep(unit(1))
+    here.pool.share(here.fetch)
+    assert not here.pool.keep(unit(2))
+    assert here.pool.is_idle
+
+
+def test_a_kept_job_makes_its_slot_busy_before_the_next_is_fetched(site: Callable[..., Site], wait_until: Wait) -> None:
+    here = site(1)
+    vacant: list[int] = []
+
+    def fetch() -> bool:
+        vacant.append(here.pool.vacant)
+        return here.fetch()
+
+    here.pool.share(fetch)
+    here.keep(1)
+    wait_until(lambda: len(vacant) == 2)
+    assert vacant == [1, 0]
+
+
+def test_the_thread_of_the_last_turn_runs_no_jobs(site: Callable[..., Site], wait_until: Wait) -> None:
+    here = site(1)
+    here.pool.share(here.fetch)
+    here.submit(1, 2)
+    wait_until(lambda: len(here.began) == 1)
+    here.order(lambda: False)
+    wait_until(lambda: here.ended_threads == 1)
+    assert len(here.began) == 1
+
+
+def test_vacant__is_zero_while_a_job_waits(site: Callable[..., Site], wait_until: Wait) -> None:
+    here = site(3)
+    assert here.pool.vacant == 3
+    queue = WorkUnit([claim(2), claim(1)], HeldQueue(7, "w/1"), time.monotonic())
+    here.pool.submit([queue], callers=1)
+    wait_until(lambda: 1 in here.began)
+    assert here.pool.vacant == 0
+    here.pool.remove_waiting()
+    assert here.pool.vacant == 2
+
+
+def test_calls_do_not_pile_up_while_all_are_busy(site: Callable[..., Site], wait_until: Wait) -> None:
+    here = site(2)
+    for number in range(500):
+        here.pool.submit([unit(number)], callers=2)
+    wait_until(lambda: len(here.began) == 2)
+    assert (len(here.pool._threads), here.pool._threads.resting) == (2, 0)
+    here.may_end.set()
+    wait_until(lambda: here.pool.is_idle)
+
+
+def test_any_work_is_taken_up_though_threads_are_few(site: Callable[..., Site], wait_until: Wait) -> None:
+    """A fetcher that keeps what it fetches, beside slots that come and go: no job is left waiting."""
+    here = site(3)
+    here.may_end.set()
+    here.pool.share(here.fetch)
+    for number in range(0, 300, 3):
+        here.submit(number, number + 1)
+        here.keep(number + 2)
+    wait_until(lambda: here.pool.totals()[0] == 300)
+    wait_until(lambda: here.pool.is_idle)
+
+
+def test_work_unit__is_returned_from_the_job_on_that_may_not_begin() -> None:
+    """The lease ran out while the first job ran: another worker may have the jobs that were claimed with it."""
+    outcomes: list[Outcome] = []
+    queues: list[HeldQueue] = []
+    has_ended = threading.Event()
+    answers = iter([True, False, False])
+
+    class LosesLease(Calls):
+        def may_begin(self, claim: Claim) -> bool:
+            return next(answers)
+
+        def job_ended(self, outcome: Outcome) -> None:
+            outcomes.append(outcome)
+
+        def release_queue(self, queue: HeldQueue) -> None:
+            queues.append(queue)
+            has_ended.set()
+
+    pool = Pool(worker_with(LosesLease(), 1))
+    claims = [claim(number) for number in (3, 2, 1)]
+    pool.submit([WorkUnit(claims, HeldQueue(7, "w/1"), time.monotonic())], callers=1)
+    assert has_ended.wait(WAIT_TIMEOUT)
+    pool.stop()
+    assert [(type(outcome), outcome.claim.id) for outcome in outcomes] == [
+        (Succeeded, 1),
+        (Interrupted, 2),
+        (Interrupted, 3),
+    ]
+    assert queues == [HeldQueue(7, "w/1")]
+
+
+def test_interrupt_running__returns_the_jobs_and_their_queues_and_ignores_what_they_end_with(
+    site: Callable[..., Site], wait_until: Wait
+) -> None:
+    here = site(1)
+    outcomes: list[Outcome] = []
+    here.pool._on_outcome = outcomes.append  # type: ignore[assignment]
+    queue = HeldQueue(7, "w/1")
+    here.pool.submit([WorkUnit([claim(1)], queue, time.monotonic())], callers=1)
+    wait_until(lambda: 1 in here.began)
+    returned = here.pool.interrupt_running([claim(1)])
+    assert [type(each) for each in returned] == [Interrupted, HeldQueue]
+    here.may_end.set()
+    wait_until(lambda: here.pool.running() == 0)
+    assert outcomes == []
+
+
+def test_wants_jobs__is_said_once_until_it_is_reset(site: Callable[..., Site], wait_until: Wait) -> None:
+    here = site(1)
+    calls: list[int] = []
+    here.wake_fetcher = lambda: calls.append(1)  # type: ignore[method-assign]
+    here.may_end.set()
+    here.pool.wants_jobs = False
+    here.pool.submit([unit(0), *map(claim, range(1, 5))], callers=1)
+    wait_until(lambda: here.pool.is_idle)
+    assert calls == [1]
+    assert here.pool.wants_jobs
+
+
+def test_wants_jobs__is_said_when_a_job_ends_that_no_other_waits_behind(
+    site: Callable[..., Site], wait_until: Wait
+) -> None:
+    """Of long jobs none is claimed ahead: the fetcher claims when a slot becomes free."""
+    here = site(1)
+    calls: list[int] = []
+    here.wake_fetcher = lambda: calls.append(1)  # type: ignore[method-assign]
+    here.pool.submit([claim(1)], callers=1)
+    wait_until(lambda: 1 in here.began)
+    here.pool.wants_jobs = False
+    here.may_end.set()
+    wait_until(lambda: here.pool.is_idle and here.pool._threads.resting == 1)
+    assert calls == [1]
+
+
+def test_lone_job__is_returned_if_it_may_not_begin() -> None:
+    outcomes: list[Outcome] = []
+    has_ended = threading.Event()
+
+    class LostLease(Calls):
+        def may_begin(self, claim: Claim) -> bool:
+            return False
+
+        def job_ended(self, outcome: Outcome) -> None:
+            outcomes.append(outcome)
+            has_ended.set()
+
+    pool = Pool(worker_with(LostLease(), 1))
+    pool.submit([claim(1)], callers=1)
+    assert has_ended.wait(WAIT_TIMEOUT)
+    pool.stop()
+    (outcome,) = outcomes
+    assert isinstance(outcome, Interrupted)
+    assert not outcome.has_begun
+
+
+def test_waiting_size__counts_lone_jobs_and_those_of_queues_until_they_begin(
+    site: Callable[..., Site], wait_until: Wait
+) -> None:
+    here = site(1)
+    queue = WorkUnit([claim(3), claim(2)], HeldQueue(7, "w/1"), time.monotonic())
+    here.pool.submit([claim(1), queue, claim(4)], callers=1)
+    wait_until(lambda: 1 in here.began)
+    assert here.pool.waiting_size == 3 * len("{}")
+    removed = here.pool.remove_waiting()
+    assert [[each.id for each in unit.claims] for unit in removed] == [[3, 2], [4]]
+    assert here.pool.waiting_size == 0
+    here.may_end.set()
+    wait_until(lambda: here.pool.is_idle)
+
+
+@pytest.mark.parametrize("waiting", [claim(1), unit(1)], ids=["lone job", "work unit"])
+def test_wait_for_change__ends_with_a_job(
+    site: Callable[..., Site], wait_until: Wait, waiting: Claim | WorkUnit
+) -> None:
+    here = site(1)
+    here.pool.submit([waiting], callers=1)
+    wait_until(lambda: 1 in here.began)
+    has_changed = threading.Event()
+
+    def wait() -> None:
+        here.pool.wait_for_change(WAIT_TIMEOUT)
+        has_changed.set()
+
+    threading.Thread(target=wait).start()
+    wait_until(lambda: here.pool._is_change_awaited)
+    here.may_end.set()
+    # Not after the timeout.
+    assert has_changed.wait(WAIT_TIMEOUT / 2)
+
+
+def test_replaced_thread__leaves_its_slot_and_the_rest_of_its_queue(wait_until: Wait) -> None:
+    may_end, has_begun, ran, threads_ended = threading.Event(), threading.Event(), [], []
+
+    class Stuck(Calls):
+        def run(self, claim: Claim) -> Outcome:
+            if claim.id == 1:
+                has_begun.set()
+                assert may_end.wait(WAIT_TIMEOUT)
+                raise EndedWithoutThread
+            ran.append(claim.id)
+            return Succeeded(claim, 0.0)
+
+        def thread_finished(self) -> None:
+            threads_ended.append(threading.get_ident())
+
+    pool = Pool(worker_with(Stuck(), 1))
+    queue = HeldQueue(5, "w/1")
+    pool.submit([WorkUnit([claim(3), claim(2), claim(1)], queue, time.monotonic())], callers=1)
+    assert has_begun.wait(WAIT_TIMEOUT)
+    (stuck,) = pool._threads._threads
+    assert stuck.ident is not None
+    with pool.removal_lock:
+        rest = pool.replace_thread(stuck.ident)
+        assert pool.replace_thread(-1) is None, "another thread is not of this pool"
+    assert rest is not None
+    assert ([each.id for each in rest.claims], rest.queue) == ([3, 2], queue)
+    assert pool.is_idle
+    pool.submit([claim(4)], callers=1)
+    wait_until(lambda: ran == [4] and pool.is_idle)
+    may_end.set()
+    stuck.join(WAIT_TIMEOUT)
+    assert threads_ended == [stuck.ident], "the thread ends, and closes its connections"
+    pool.stop()
+    assert pool.join(WAIT_TIMEOUT)
+
+
+class Stepped(Calls):
+    """Slots whose jobs end one at a time, each when the test says so."""
+
+    def __init__(self, concurrency: int) -> None:
+        self.may_end: dict[int, threading.Event] = {}
+        self.began: list[int] = []
+        self.pool = Pool(worker_with(self, concurrency))
+
+    def submit(self, *numbers: int, callers: int) -> None:
+        self.may_end |= {number: threading.Event() for number in numbers}
+        self.pool.submit([claim(number) for number in numbers], callers=callers)
+
+    def run(self, claim: Claim) -> Outcome:
+        self.began.append(claim.id)
+        assert self.may_end[claim.id].wait(WAIT_TIMEOUT)
+        return Succeeded(claim, 0.0)
+
+    def end(self, *numbers: int) -> None:
+        for number in numbers:
+            self.may_end[number].set()
+
+
+def test_slots_to_rest__rest_although_jobs_wait_and_can_be_called_again(wait_until: Wait) -> None:
+    here = Stepped(3)
+    here.submit(1, 2, 3, 4, 5, 6, 7, callers=3)
+    wait_until(lambda: len(here.began) == 3)
+    before = here.pool.finished()
+    here.pool.rest(2)
+    here.end(1, 2)
+    wait_until(lambda: here.pool._threads.resting == 2)
+    assert (here.pool.running(), here.pool.backlog, here.pool.running_since(before)) == (1, 4, 0)
+    here.end(3)
+    wait_until(lambda: here.began[3:] == [4])
+    assert here.pool.running_since(before) == 1
+    here.pool.call(2)
+    wait_until(lambda: len(here.began) == 6)
+    here.end(4, 5, 6, 7)
+    wait_until(lambda: here.pool.is_idle)
+    here.pool.stop()
+    assert here.pool.join(WAIT_TIMEOUT)
+
+
+def test_slots_to_rest__go_on_when_the_pool_ends(wait_until: Wait) -> None:
+    here = Stepped(2)
+    here.submit(1, 2, 3, callers=2)
+    wait_until(lambda: len(here.began) == 2)
+    here.pool.stop()
+    here.pool.rest(5)
+    here.end(1, 2, 3)
+    assert here.pool.join(WAIT_TIMEOUT)
+    assert sorted(here.began) == [1, 2, 3]
+
+
+def test_slot_to_rest__takes_an_open_turn(wait_until: Wait) -> None:
+    """Of three slots, one takes the turn and ends with it, one rests, and one runs the last job."""
+    here = Stepped(3)
+    turns: list[int] = []
+
+    def take_turn() -> bool:
+        turns.append(1)
+        return False
+
+    here.submit(1, 2, 3, 4, callers=3)
+    wait_until(lambda: len(here.began) == 3)
+    here.pool.rest(1)
+    here.pool._turns.open.append(take_turn)
+    here.end(1, 2, 3, 4)
+    wait_until(lambda: turns == [1] and here.pool.is_idle)
+    here.pool.stop()
+    assert here.pool.join(WAIT_TIMEOUT)
+
+
+def test_new_jobs__are_not_left_to_slots_that_were_to_rest(wait_until: Wait) -> None:
+    """All slots have come to rest for want of jobs, before they were to rest for want of work for so many."""
+    here = Stepped(2)
+    here.submit(1, 2, callers=2)
+    wait_until(lambda: len(here.began) == 2)
+    here.end(1, 2)
+    wait_until(lambda: here.pool._threads.resting == 2)
+    here.pool.rest(1)
+    here.submit(3, callers=1)
+    here.end(3)
+    wait_until(lambda: here.pool.is_idle)
+    here.pool.stop()
+    assert here.pool.join(WAIT_TIMEOUT)
+
+
+def test_new_jobs_without_a_caller__get_a_slot_if_none_runs_a_job(wait_until: Wait) -> None:
+    """The slot that ran the jobs before them may have come to rest a moment ago."""
+    here = Stepped(2)
+    here.submit(1, 2, callers=0)
+    wait_until(lambda: here.began == [1])
+    here.end(1, 2)
+    wait_until(lambda: here.pool.is_idle)
+    here.pool.stop()
+    assert here.pool.join(WAIT_TIMEOUT)
+
+
+def test_slots_to_rest__go_on_if_they_are_called_before_they_rest(wait_until: Wait) -> None:
+    here = Stepped(3)
+    here.submit(1, 2, 3, 4, 5, 6, callers=3)
+    wait_until(lambda: len(here.began) == 3)
+    could_do_more = []
+    here.pool.rest(2)
+    could_do_more.append(here.pool.could_do_more)
+    here.pool.call(3)
+    could_do_more.append(here.pool.could_do_more)
+    assert could_do_more == [True, False], "the fetcher looks again soon while slots are about to rest"
+    here.end(1, 2)
+    wait_until(lambda: len(here.began) == 5)
+    here.end(3, 4, 5, 6)
+    wait_until(lambda: here.pool.is_idle)
+    here.pool.stop()
+    assert here.pool.join(WAIT_TIMEOUT)
+
+
+def test_typical_seconds__count_what_follows_the_task(wait_until: Wait) -> None:
+    """The receivers of a signal keep the slot busy, and are not part of the duration of the job."""
+    here = Stepped(1)
+    here.submit(1, callers=1)
+    wait_until(lambda: here.began == [1])
+    began = time.monotonic()
+    wait_until(lambda: time.monotonic() - began > 0.002)
+    here.end(1)
+    wait_until(lambda: here.pool.is_idle)
+    assert here.pool.totals() == (1, 0.0)
+    assert here.pool.typical_seconds() == 0.002
+    here.pool.stop()
+    assert here.pool.join(WAIT_TIMEOUT)
