@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from pathlib import Path
@@ -11,10 +12,10 @@ from typing import Any
 
 from django.conf import settings as django_settings
 from django.core.signals import setting_changed
+from django.utils.module_loading import import_string
 
 from django_graphile_worker import setting_types
 from django_graphile_worker.exceptions import ConfigurationError, SettingMistake
-from django_graphile_worker.flags import MoreFlags
 from django_graphile_worker.job_options import DEFAULT_MAX_ATTEMPTS, LARGEST_MAX_ATTEMPTS
 from django_graphile_worker.setting_types import Convert, ForbiddenFlags
 from django_graphile_worker.suggestions import did_you_mean
@@ -129,6 +130,32 @@ class Settings:
 
 # By the key of the setting: checks a value, and returns it in the form that the code uses.
 _CONVERTERS: dict[str, Convert] = {each.name.upper(): each.metadata["convert"] for each in fields(Settings)}
+
+
+def checked_flags(flags: Any) -> tuple[str, ...]:
+    """Return the flags, or raise ConfigurationError. A string is refused: its letters would become flags."""
+    if flags is None:
+        return ()
+    found = tuple(flags) if isinstance(flags, Iterable) and not isinstance(flags, str | bytes) else (None,)
+    if not all(isinstance(flag, str) and flag for flag in found):
+        problem = f'GRAPHILE_WORKER["FORBIDDEN_FLAGS"]: expected its callable to return a list of flags, got {flags!r}.'
+        raise ConfigurationError(mistakes=[SettingMistake(key="FORBIDDEN_FLAGS", message=problem)])
+    return found
+
+
+class MoreFlags:
+    """A callable for FORBIDDEN_FLAGS that adds flags to the flags of another callable, sync or async."""
+
+    def __init__(self, source: Callable[[], Any] | str, more: tuple[str, ...]) -> None:
+        self.source = source
+        self.more = more
+
+    def __call__(self) -> Any:
+        flags: Any = (import_string(self.source) if isinstance(self.source, str) else self.source)()
+        return self._awaited(flags) if inspect.isawaitable(flags) else (*checked_flags(flags), *self.more)
+
+    async def _awaited(self, flags: Awaitable[Any]) -> tuple[str, ...]:
+        return (*checked_flags(await flags), *self.more)
 
 
 @dataclass(frozen=True, slots=True)

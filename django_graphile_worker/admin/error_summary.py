@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from django_graphile_worker import attempts, exceptions
+from django_graphile_worker import exceptions, jobs
 from django_graphile_worker.redaction import redact_text
 
 # The module path of the exceptions of this package is of no interest, and leaves no room for the message.
@@ -48,7 +48,7 @@ def stored_names(name: str) -> tuple[str, ...]:
 def was_given_up(error: str | None) -> bool:
     """Return whether the task itself ended all attempts, by raising PermanentFailure for example."""
     name = (error or "").split("\n", 1)[0].split(":", 1)[0]
-    return attempts.was_given_up(error) or name in _paths_with_subclasses(exceptions.PermanentFailure)
+    return jobs.was_given_up(error) or name in _paths_with_subclasses(exceptions.PermanentFailure)
 
 
 def _paths_with_subclasses(kind: type[BaseException]) -> set[str]:

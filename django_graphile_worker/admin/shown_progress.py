@@ -9,8 +9,8 @@ from django.utils import formats, timezone
 from django.utils.translation import gettext as _
 
 from django_graphile_worker.admin import formatting
-from django_graphile_worker.progress import Progress
 from django_graphile_worker.redaction import redact_text
+from django_graphile_worker.sql.progress import Progress
 
 # Before these, the rate is that of the first steps only, and the estimate would jump.
 SHORTEST_TIME = 3.0

@@ -15,9 +15,9 @@ from django_graphile_worker.api.connection import QueueConnection, open_place
 from django_graphile_worker.api.times import aware
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError, UnknownQueueError, UnknownTaskError
 from django_graphile_worker.job_options import valid_flag, valid_identifier, valid_queue_name, valid_time
-from django_graphile_worker.pause_type import Pause, PauseKind
 from django_graphile_worker.routing import Place, place_of
 from django_graphile_worker.sql import pauses as sql_pauses
+from django_graphile_worker.sql.pauses import Pause, PauseKind
 from django_graphile_worker.text import storable_text
 
 if TYPE_CHECKING:

@@ -24,9 +24,9 @@ from django_graphile_worker.exceptions import (
 from django_graphile_worker.job_options import whole_number
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.payloads import decode_leniently
-from django_graphile_worker.progress import Progress
 from django_graphile_worker.routing import Place, place_of
 from django_graphile_worker.sql.codecs import naive, time_reader
+from django_graphile_worker.sql.progress import Progress
 from django_graphile_worker.sql.results import ResultRow, cancellation_text, read_results
 from django_graphile_worker.sql.results import ResultStatus as StoredStatus
 from django_graphile_worker.text import quoted

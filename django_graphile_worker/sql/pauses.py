@@ -2,14 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from enum import StrEnum
+from typing import Any, NamedTuple, Self
 
-from django_graphile_worker.pause_type import Pause, PauseKind
 from django_graphile_worker.sql.codecs import within_python_years as readable
 from django_graphile_worker.sql.function_calls import MOMENT, moment
 from django_graphile_worker.sql.statements import Cursor, statement
+
+
+class PauseKind(StrEnum):
+    """What is paused."""
+
+    QUEUE = "queue"
+    TASK = "task"
+    FLAG = "flag"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pause:
+    """A queue, a task or a flag whose jobs wait."""
+
+    kind: PauseKind
+    name: str
+    paused_at: datetime
+    # None: until it is resumed.
+    until: datetime | None = None
+    reason: str = ""
+    # The user or the program that paused it.
+    by: str = ""
+
+    @classmethod
+    def from_row(cls, row: Sequence[Any]) -> Self:
+        kind, name, paused_at, until, reason, by = row
+        return cls(kind=PauseKind(kind), name=name, paused_at=paused_at, until=until, reason=reason, by=by)
+
+    def holds(self, task_identifier: str | None, queue_name: str | None, flags: Collection[str]) -> bool:
+        """Return whether a job of this task, queue and flags waits for the end of the pause."""
+        if self.kind is PauseKind.FLAG:
+            return self.name in flags
+        return self.name == (task_identifier if self.kind is PauseKind.TASK else queue_name)
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
 
 
 def _event(event: str, kind: str, name: str, by: str) -> str:

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 from django_graphile_worker import signals
 from django_graphile_worker.exceptions import BreakingMigrationError
 from django_graphile_worker.jobs import Job
-from django_graphile_worker.pause_type import Pause
 from django_graphile_worker.registry import Registry, Task
 from django_graphile_worker.routing import Place
 from django_graphile_worker.sql.cancellations import CancelledJob
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.control import RequestedStop
 from django_graphile_worker.sql.limits import MAX_UNPARKED, unpark_tasks
+from django_graphile_worker.sql.pauses import Pause
 from django_graphile_worker.sql.recovery import Recovered, Unlocked
 from django_graphile_worker.sql.releases import HeldQueue, new_sender
 from django_graphile_worker.sql.result_keeping import ResultKeeping, keeping

@@ -8,8 +8,8 @@ from datetime import datetime
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from django_graphile_worker.attempts import usual_backoff
 from django_graphile_worker.job_flags import as_time
+from django_graphile_worker.jobs import usual_backoff
 from django_graphile_worker.sql.claims import Claim
 
 if TYPE_CHECKING:

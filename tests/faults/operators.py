@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import psycopg
 
-from django_graphile_worker.pause_type import Pause, PauseKind
 from django_graphile_worker.sql import pauses
+from django_graphile_worker.sql.pauses import Pause, PauseKind
 from tests.faults.world import World
 
 

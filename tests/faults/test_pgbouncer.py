@@ -16,10 +16,10 @@ from psycopg.conninfo import conninfo_to_dict
 from pytest_django import DjangoDbBlocker
 
 from django_graphile_worker import Result, ResultStatus, wait_for_result
-from django_graphile_worker.pause_type import PauseKind
 from django_graphile_worker.results.waiting import Wait as ResultWait
 from django_graphile_worker.results.waiting import close_listeners, listener_of
 from django_graphile_worker.routing import place_of
+from django_graphile_worker.sql.pauses import PauseKind
 from testproject import databases
 from tests.faults.conftest import environment_for
 from tests.faults.operators import pause, resume

@@ -13,7 +13,7 @@ import pytest
 
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError
 from django_graphile_worker.job_options import JobKeyMode
-from django_graphile_worker.jobs import Job, JobDefaults, JobSpec, RemovedJob
+from django_graphile_worker.jobs import Job, JobDefaults, JobSpec, RemovedJob, attempts_made, final_remark
 
 NUMBERS = "a whole number from"
 TASK_EXPECTED = "identifier: expected a task identifier (str) or a function decorated with @task"
@@ -255,3 +255,25 @@ class TestAJobWhosePayloadIsDecodedLater:
             _ = later.other  # type: ignore[attr-defined]
         with pytest.raises(AttributeError, match="has no attribute 'payload'"):
             _ = Job.of_checked_values({}).payload
+
+
+@pytest.mark.parametrize(
+    ("attempts", "max_attempts", "error", "made"),
+    [
+        (0, 25, None, 0),
+        (3, 25, "ValueError: no", 3),
+        (25, 25, "ValueError: no", 25),
+        (25, 25, "PermanentFailure: stolen\n\nNot tried again after attempt 1 of 25.\n\nTraceback …", 1),
+        # Rescheduled since: what the error says is about an earlier life.
+        (2, 25, "PermanentFailure: stolen\n\nNot tried again after attempt 1 of 25.", 2),
+    ],
+)
+def test_attempts_made__are_read_from_the_error_of_a_job_that_gave_up_early(
+    attempts: int, max_attempts: int, error: str | None, made: int
+) -> None:
+    assert attempts_made(attempts, max_attempts, error) == made
+
+
+def test_final_remark__is_read_back() -> None:
+    assert attempts_made(25, 25, f"X: y\n\n{final_remark(3, 25)}\n\nTraceback") == 3
+    assert final_remark(25, 25) == ""

@@ -20,7 +20,7 @@ from django.utils.html import format_html
 from django.utils.translation import gettext as _
 
 from django_graphile_worker.admin import formatting
-from django_graphile_worker.attempts import usual_backoff
+from django_graphile_worker.jobs import usual_backoff
 from django_graphile_worker.models import Job
 
 # The clocks of the site and of the database may differ, and an entry is written after the change.

@@ -10,7 +10,7 @@ from django.core.management.base import CommandParser
 
 from django_graphile_worker.management.operator import times
 from django_graphile_worker.management.operator.verb import Options
-from django_graphile_worker.pause_type import Pause
+from django_graphile_worker.sql.pauses import Pause
 from django_graphile_worker.text import shown
 
 

@@ -13,7 +13,6 @@ from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.formatting import capped, counted
 from django_graphile_worker.management.operator.verb import Options
 from django_graphile_worker.management.operator.worker_states import running_jobs, worker_state
-from django_graphile_worker.pause_type import Pause
 from django_graphile_worker.sql import pauses
 from django_graphile_worker.sql.inspection import overview
 from django_graphile_worker.sql.inspection.job_search import counts
@@ -24,6 +23,7 @@ from django_graphile_worker.sql.inspection.unpaused_jobs import oldest_unpaused
 from django_graphile_worker.sql.inspection.unserved_tasks import UnservedTask, unserved_tasks
 from django_graphile_worker.sql.install.installer import foreign_functions
 from django_graphile_worker.sql.migrations_ledger import refuse_breaking_migration
+from django_graphile_worker.sql.pauses import Pause
 from django_graphile_worker.sql.statements import Cursor
 from django_graphile_worker.sql.statistics import statistics
 from django_graphile_worker.sql.statistics.statistics import ALL, MINUTE, TASK, Row

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from django_graphile_worker.attempts import attempts_made
+from django_graphile_worker.jobs import attempts_made
 from django_graphile_worker.sql.codecs import within_python_years as readable
 from django_graphile_worker.sql.conditions import IS_ALIVE, IS_DUE
 from django_graphile_worker.sql.inspection.job_search.criteria import State, state_of

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from django_graphile_worker.frozen import Frozen
-from django_graphile_worker.pause_type import Pause
 from django_graphile_worker.sql import cancellations
 from django_graphile_worker.sql.cancellations import Cancellation, Fate
 from django_graphile_worker.sql.codecs import within_python_years as readable
@@ -23,7 +22,7 @@ from django_graphile_worker.sql.inspection.job_search.criteria import Criteria, 
 from django_graphile_worker.sql.inspection.job_search.orders import order_of
 from django_graphile_worker.sql.job_actions.changes import ARGUMENTS, FAIL, FUNCTION, Change
 from django_graphile_worker.sql.job_actions.collecting import NO_LIMITS
-from django_graphile_worker.sql.pauses import IS_ACTIVE
+from django_graphile_worker.sql.pauses import IS_ACTIVE, Pause
 from django_graphile_worker.sql.result_keeping import (
     CALLED,
     IS_RECORDED,

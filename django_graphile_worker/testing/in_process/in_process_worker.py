@@ -11,10 +11,10 @@ from typing import Any
 
 from django_graphile_worker import simulation
 from django_graphile_worker.exceptions import GraphileWorkerError
-from django_graphile_worker.pause_type import Pause
 from django_graphile_worker.registry import Task
 from django_graphile_worker.routing import Place, queue_connection
 from django_graphile_worker.sql.claims import Claim, Claimed
+from django_graphile_worker.sql.pauses import Pause
 from django_graphile_worker.sql.releases import HeldQueue, new_sender
 from django_graphile_worker.sql.result_keeping import ResultKeeping, keeping
 from django_graphile_worker.testing.in_process.caller_database import CallerDatabase

@@ -16,9 +16,9 @@ from django.db import connections
 
 from django_graphile_worker import api
 from django_graphile_worker.jobs import Job, JobSpec
-from django_graphile_worker.progress import Progress, valid_progress
 from django_graphile_worker.sql import progress as sql_progress
 from django_graphile_worker.sql.claims import Claim
+from django_graphile_worker.sql.progress import Progress, valid_progress
 from django_graphile_worker.sql.workers import worker_of
 
 if TYPE_CHECKING:

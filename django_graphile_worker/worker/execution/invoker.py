@@ -32,7 +32,7 @@ from django_graphile_worker.worker.execution.results import (
 )
 
 if TYPE_CHECKING:
-    from django_graphile_worker.progress import Progress
+    from django_graphile_worker.sql.progress import Progress
     from django_graphile_worker.worker.database_worker import DatabaseWorker
 
 logger = logging.getLogger("django_graphile_worker.worker")

@@ -11,7 +11,6 @@ from typing import Any
 
 from django.utils.module_loading import import_string
 
-from django_graphile_worker.attempts import final_remark
 from django_graphile_worker.conf import SETTING, Settings
 from django_graphile_worker.exceptions import (
     BatchFailure,
@@ -21,6 +20,7 @@ from django_graphile_worker.exceptions import (
     RetryLater,
     SettingMistake,
 )
+from django_graphile_worker.jobs import final_remark
 from django_graphile_worker.limits import keys_of
 from django_graphile_worker.logs.exc_info import LIMITS_READ, cut_middle, redacted_and_cut
 from django_graphile_worker.registry import Task

@@ -10,9 +10,8 @@ from typing import Any
 from django.db import close_old_connections
 from django.utils.module_loading import import_string
 
-from django_graphile_worker.conf import Settings
+from django_graphile_worker.conf import Settings, checked_flags
 from django_graphile_worker.exceptions import ConfigurationError
-from django_graphile_worker.flags import checked_flags
 from django_graphile_worker.worker import fork_guard
 
 

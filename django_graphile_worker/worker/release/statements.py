@@ -18,7 +18,7 @@ from django_graphile_worker.worker.outcomes import Cancelled, Expired, Failed, I
 from django_graphile_worker.worker.recording import Recording
 
 if TYPE_CHECKING:
-    from django_graphile_worker.pause_type import Pause
+    from django_graphile_worker.sql.pauses import Pause
     from django_graphile_worker.worker.database_worker import DatabaseWorker
 
 UNSTORABLE = "The error of this job could not be stored: {error}"

@@ -17,8 +17,8 @@ from django_graphile_worker.worker.fleet import write_event
 from django_graphile_worker.worker.outcomes import Cancelled, Outcome
 
 if TYPE_CHECKING:
-    from django_graphile_worker.pause_type import Pause
     from django_graphile_worker.sql.cancellations import CancelledJob
+    from django_graphile_worker.sql.pauses import Pause
     from django_graphile_worker.sql.recovery import Exhausted, Recovered, Unlocked
     from django_graphile_worker.worker.database.connection import Database
     from django_graphile_worker.worker.database_worker import DatabaseWorker

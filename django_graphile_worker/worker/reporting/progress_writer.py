@@ -17,7 +17,7 @@ from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.worker.service import Service
 
 if TYPE_CHECKING:
-    from django_graphile_worker.progress import Progress
+    from django_graphile_worker.sql.progress import Progress
     from django_graphile_worker.worker.database_worker import DatabaseWorker
 
 # Seconds between two writes for one job.

@@ -13,10 +13,10 @@ from django.db import connection, transaction
 import django_graphile_worker as gw
 from django_graphile_worker.api.limits import override_limit, reset_limit
 from django_graphile_worker.limits import LimitNumbers
-from django_graphile_worker.pause_type import PauseKind
 from django_graphile_worker.sql import events, pauses, recovery, workers
 from django_graphile_worker.sql.events import NewEvent
 from django_graphile_worker.sql.inspection.events import EventCriteria, LoggedEvent, alarms, find
+from django_graphile_worker.sql.pauses import PauseKind
 from django_graphile_worker.sql.schedules import from_code
 from tests.support.factories import make_job, make_queue, minutes_ago
 from tests.support.operating import execute

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from django_graphile_worker.admin.shown_progress import seconds_left, shown_progress
-from django_graphile_worker.progress import Progress
+from django_graphile_worker.sql.progress import Progress
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -14,8 +14,8 @@ from django_graphile_worker.management.operator import arguments, tables, times
 from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.tables import Cell
 from django_graphile_worker.management.operator.verb import Options, Verb
-from django_graphile_worker.progress import Progress
 from django_graphile_worker.results import Result, ResultStatus, result, wait_for_result
+from django_graphile_worker.sql.progress import Progress
 from django_graphile_worker.text import escaped
 
 

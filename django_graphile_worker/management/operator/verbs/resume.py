@@ -7,11 +7,12 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from django_graphile_worker import api, pause_type
+from django_graphile_worker import api
 from django_graphile_worker.management.operator import pause_targets
 from django_graphile_worker.management.operator.arguments import did_you_mean
 from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.verb import Options, Verb
+from django_graphile_worker.sql import pauses
 from django_graphile_worker.text import shown
 
 
@@ -45,8 +46,8 @@ class Resume(Verb):
 def _report(
     console: Console,
     target: dict[str, Any],
-    ended: Sequence[pause_type.Pause],
-    paused: Sequence[pause_type.Pause],
+    ended: Sequence[pauses.Pause],
+    paused: Sequence[pauses.Pause],
 ) -> None:
     for pause in ended:
         console.say(console.style.SUCCESS(f"Resumed: {pause.kind} {shown(pause.name)}."))

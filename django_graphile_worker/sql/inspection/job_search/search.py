@@ -6,9 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from django_graphile_worker.attempts import attempts_made
 from django_graphile_worker.frozen import Frozen
-from django_graphile_worker.progress import Progress
+from django_graphile_worker.jobs import attempts_made
 from django_graphile_worker.sql.codecs import within_python_years as readable
 from django_graphile_worker.sql.conditions import IS_DUE, NOT_TRIED
 from django_graphile_worker.sql.inspection.job_search.criteria import Criteria, State, state_of
@@ -19,6 +18,7 @@ from django_graphile_worker.sql.inspection.job_search.segmented_search import Fo
 from django_graphile_worker.sql.inspection.job_search.segments import segments
 from django_graphile_worker.sql.inspection.job_search.walk_choice import AVAILABLE
 from django_graphile_worker.sql.parked_jobs import JOIN_PARKED, TRUE_RUN_AT
+from django_graphile_worker.sql.progress import Progress
 from django_graphile_worker.sql.statements import statement
 
 # How many rows a page reads if the criteria need the rows: from a single range of an index, or from each of many.

@@ -15,7 +15,7 @@ from django.db import connection
 from django.db.models import Min
 from django.utils import timezone
 
-from django_graphile_worker.attempts import attempts_made
+from django_graphile_worker.jobs import attempts_made
 from django_graphile_worker.management.operator.tables import brief_error
 from django_graphile_worker.models import Job
 from testproject import databases, embedded, terminal

@@ -11,8 +11,8 @@ import pytest
 from django.db import connection
 
 from django_graphile_worker import add_job, conf, result, run_once, task
-from django_graphile_worker.progress import Progress
 from django_graphile_worker.sql import progress as sql_progress
+from django_graphile_worker.sql.progress import Progress
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.reporting import progress_writer
 from django_graphile_worker.worker.reporting.progress_writer import ProgressWriter

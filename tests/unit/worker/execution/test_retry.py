@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_graphile_worker.attempts import attempts_made
 from django_graphile_worker.exceptions import ConfigurationError, PayloadError, PermanentFailure, RetryLater
+from django_graphile_worker.jobs import attempts_made
 from django_graphile_worker.logs.exc_info import redacted_and_cut
 from django_graphile_worker.signals import job_permanently_failed
 from django_graphile_worker.worker.execution.retry import MAX_DELAY, cut, describe, summary

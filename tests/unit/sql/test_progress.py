@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError
-from django_graphile_worker.progress import LONGEST_MESSAGE, Progress, valid_progress
+from django_graphile_worker.sql.progress import MAX_MESSAGE_LENGTH, Progress, valid_progress
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def test_fraction__is_unknown_without_a_total() -> None:
 def test_message__is_cut_and_storable() -> None:
     progress = valid_progress(1, 2, "a\x00" + "b" * 1000)
     assert progress.message.startswith("a\\x00b")
-    assert len(progress.message) <= LONGEST_MESSAGE + 3
+    assert len(progress.message) <= MAX_MESSAGE_LENGTH + 3
 
 
 @pytest.mark.parametrize("arguments", [("3", 7), (True, 7), (None,), (1, "7"), (1, 2, None), (1, 2, 3)])
