@@ -105,9 +105,12 @@ __all__ = [
 # The probe of a container runs every few seconds: it must not load Django, and needs none of these names.
 if "django_graphile_worker.probe" not in sys.orig_argv:
     from django_graphile_worker.api import (
+        CancelResult,
         CleanupResult,
         aadd_job,
         aadd_jobs,
+        acancel_by_key,
+        acancel_jobs,
         acleanup,
         acomplete_jobs,
         add_job,
@@ -120,6 +123,11 @@ if "django_graphile_worker.probe" not in sys.orig_argv:
         aremove_job,
         areschedule_jobs,
         aresume,
+        aretry_jobs,
+        arun_next,
+        arun_now,
+        cancel_by_key,
+        cancel_jobs,
         cleanup,
         complete_jobs,
         force_unlock_workers,
@@ -130,9 +138,10 @@ if "django_graphile_worker.probe" not in sys.orig_argv:
         remove_job,
         reschedule_jobs,
         resume,
+        retry_jobs,
+        run_next,
+        run_now,
     )
-    from django_graphile_worker.api.actions import aretry_jobs, arun_next, arun_now, retry_jobs, run_next, run_now
-    from django_graphile_worker.api.cancel import CancelResult, acancel_by_key, acancel_jobs, cancel_by_key, cancel_jobs
     from django_graphile_worker.crontab import CronItem, parse_cron_items, parse_crontab
     from django_graphile_worker.exceptions import (
         BatchFailure,

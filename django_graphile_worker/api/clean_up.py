@@ -12,8 +12,7 @@ from typing import TypeVar
 from django.db import OperationalError, transaction
 
 from django_graphile_worker import registry
-from django_graphile_worker.api.async_variants import async_variant
-from django_graphile_worker.api.connection import QueueConnection, is_outside_transactions, open_queue
+from django_graphile_worker.api.connection import QueueConnection, async_variant, is_outside_transactions, open_queue
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError
 from django_graphile_worker.sql import cleanup as sql_cleanup
 from django_graphile_worker.sql import unused_names, workers

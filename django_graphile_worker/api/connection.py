@@ -1,16 +1,25 @@
-"""Opens the database of a queue for the functions of the API."""
+"""What the functions of the API share: the database of a queue, times of callers, and asynchronous variants."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+import sys
+import warnings
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import NamedTuple
+from datetime import datetime, timedelta
+from pathlib import Path
+from types import FrameType
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
+from asgiref.sync import sync_to_async
+from django.conf import settings
 from django.db import Error, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.utils import timezone
 
 from django_graphile_worker.conf import Settings
-from django_graphile_worker.exceptions import ConfigurationError, SchemaError
+from django_graphile_worker.exceptions import ConfigurationError, InvalidJobError, SchemaError
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.registry import tasks
 from django_graphile_worker.routing import Place, place_of, queue_connection
@@ -18,6 +27,14 @@ from django_graphile_worker.sql import row_security
 from django_graphile_worker.sql.errors import not_permitted, translated
 from django_graphile_worker.sql.result_keeping import ResultKeeping, keeping
 from django_graphile_worker.sql.statements import Cursor
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+# A time as callers may give it.
+Time = datetime | timedelta | str
+
+_PACKAGE = f"{Path(__file__).parents[1]}/"
 
 
 class QueueConnection(NamedTuple):
@@ -87,3 +104,49 @@ def open_place(place: Place) -> Iterator[QueueConnection]:
         if ours is None:
             raise
         raise ours from error
+
+
+def aware(run_at: datetime | timedelta | None, *, name: str = "run_at") -> datetime | timedelta | None:
+    """Return the time as Django's DateTimeField stores it: a naive time gets the default time zone, with a warning."""
+    if not isinstance(run_at, datetime) or not settings.USE_TZ or timezone.is_aware(run_at):
+        return run_at
+    warnings.warn(
+        f"{name} received a naive datetime ({run_at}) while time zone support is active.",
+        RuntimeWarning,
+        stacklevel=_level_of_the_caller(),
+    )
+    return timezone.make_aware(run_at, timezone.get_default_timezone())
+
+
+def from_text(value: Time | None, *, name: str = "run_at") -> datetime | timedelta | None:
+    """Return the value, and a text in the ISO format as a datetime."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return datetime.fromisoformat(value)
+    except ValueError as error:
+        raise InvalidJobError(f"{name}: {value!r} is not a time like '2026-02-02T02:02:02Z'.") from error
+
+
+def _level_of_the_caller() -> int:
+    """Return the stack level of the first frame outside this package, like ``skip_file_prefixes`` of Python 3.12."""
+    level, frame = 0, sys._getframe(1)
+    while frame.f_code.co_filename.startswith(_PACKAGE) and isinstance(frame.f_back, FrameType):
+        level, frame = level + 1, frame.f_back
+    return level + 1
+
+
+def async_variant(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
+    """Return a coroutine function that calls the function in the thread that holds Django's connection.
+
+    The call is therefore part of a transaction around it, like a call of the synchronous function.
+    """
+    run = sync_to_async(function, thread_sensitive=True)
+
+    @functools.wraps(function)
+    async def variant(*args: P.args, **kwargs: P.kwargs) -> R:
+        return await run(*args, **kwargs)
+
+    variant.__name__ = variant.__qualname__ = f"a{function.__name__}"
+    variant.__doc__ = f"Asynchronous variant of ``{function.__name__}()``."
+    return variant

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.db import transaction
 from django.utils import timezone
 
 from django_graphile_worker import registry, signals, simulation
-from django_graphile_worker.api.async_variants import async_variant
-from django_graphile_worker.api.connection import QueueConnection, open_place
-from django_graphile_worker.api.times import aware
+from django_graphile_worker.api.connection import QueueConnection, async_variant, aware, open_place
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError, UnknownQueueError, UnknownTaskError
 from django_graphile_worker.job_options import valid_flag, valid_identifier, valid_queue_name, valid_time
+from django_graphile_worker.jobs import TaskLike
 from django_graphile_worker.routing import Place, place_of
 from django_graphile_worker.sql import pauses as sql_pauses
+from django_graphile_worker.sql.inspection import names
 from django_graphile_worker.sql.pauses import Pause, PauseKind
+from django_graphile_worker.suggestions import did_you_mean
 from django_graphile_worker.text import storable_text
-
-if TYPE_CHECKING:
-    from django_graphile_worker.jobs import TaskLike
 
 
 def pause(
@@ -135,10 +133,6 @@ def _refuse_unknown(connection: QueueConnection, kind: PauseKind, name: str) -> 
     if sql_pauses.is_known(cursor, kind, name, schema=schema):
         return
     connection.refuse_hidden_tables()
-    # Late import: only a mistake needs suggestions.
-    from django_graphile_worker.sql.inspection import names
-    from django_graphile_worker.suggestions import did_you_mean
-
     if kind is PauseKind.QUEUE:
         known = set(names.some_queues(cursor, schema=schema))
     else:

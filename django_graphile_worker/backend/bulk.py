@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from django.db import transaction
 
 from django_graphile_worker.api.add import add_jobs
-from django_graphile_worker.api.async_variants import async_variant
+from django_graphile_worker.api.connection import async_variant
 from django_graphile_worker.backend.call import Call
 from django_graphile_worker.backend.compat import InvalidTask, Task, TaskResult
 from django_graphile_worker.exceptions import InvalidTypeError, PayloadError

@@ -12,8 +12,7 @@ from django.core import signing
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from django_graphile_worker.api.async_variants import async_variant
-from django_graphile_worker.api.connection import open_place
+from django_graphile_worker.api.connection import async_variant, open_place
 from django_graphile_worker.exceptions import (
     InvalidTypeError,
     JobCancelledError,

@@ -12,9 +12,7 @@ from typing import Any, Unpack
 from asgiref.sync import sync_to_async
 
 from django_graphile_worker import registry
-from django_graphile_worker.api.async_variants import async_variant
-from django_graphile_worker.api.connection import open_queue
-from django_graphile_worker.api.times import aware
+from django_graphile_worker.api.connection import async_variant, aware, open_queue
 from django_graphile_worker.exceptions import InvalidTypeError
 from django_graphile_worker.job_options import OPTIONS, JobOption, SpecOptions
 from django_graphile_worker.jobs import Job

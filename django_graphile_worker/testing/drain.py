@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, Literal
 
-from django_graphile_worker.api.async_variants import async_variant
+from django_graphile_worker.api.connection import async_variant
 from django_graphile_worker.exceptions import GraphileWorkerError, InvalidTypeError
 from django_graphile_worker.routing import Place, place_of
 from django_graphile_worker.sql.claims import Claim

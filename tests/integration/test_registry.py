@@ -12,7 +12,7 @@ from django.db import connection, connections
 from django.db.models.signals import post_migrate
 
 from django_graphile_worker import JobSpec, add_job, add_jobs, models, task
-from django_graphile_worker.api import entries
+from django_graphile_worker.api.add import logged_names
 from django_graphile_worker.apps import register_task_names
 from django_graphile_worker.registry import Registry, tasks
 from tests.support.rows import in_quotes
@@ -110,7 +110,7 @@ def test_a_spec_refuses_using_and_says_where_it_belongs() -> None:
 
 
 def test_a_name_that_this_project_does_not_have_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    entries.logged_names.clear()
+    logged_names.clear()
     for _ in range(2):
         add_job("send_receipt_")
         add_jobs([JobSpec("send_receipt_"), JobSpec(tasks.get("send_receipt") or ""), JobSpec("zzz")])

@@ -17,7 +17,7 @@ from django_graphile_worker import (
     add_jobs,
     models,
 )
-from django_graphile_worker.api import add, entries
+from django_graphile_worker.api import add
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError
 from django_graphile_worker.signals import pre_add_jobs
 from django_graphile_worker.sql import adding
@@ -241,8 +241,8 @@ class TestCodeOfTheProject:
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         counts: list[int] = []
-        monkeypatch.setattr(entries, "logged_names", set[str]())
-        monkeypatch.setattr(entries.logger, "warning", lambda *arguments, **extra: counts.append(len(numbers())))
+        monkeypatch.setattr(add, "logged_names", set[str]())
+        monkeypatch.setattr(add.logger, "warning", lambda *arguments, **extra: counts.append(len(numbers())))
         add_jobs([JobSpec(f"unknown {number}", {"n": number}) for number in range(8)], returning=False)
         assert counts == [0, 0, 0, 0, 0, 5, 5, 5]
 
@@ -295,7 +295,7 @@ class TestMemory:
         self, monkeypatch: pytest.MonkeyPatch, is_received: bool
     ) -> None:
         monkeypatch.setattr(add, "STREAMED_CHARACTERS", 10_000)
-        monkeypatch.setattr(entries, "RECEIVED_SPECS", 10)
+        monkeypatch.setattr(add, "RECEIVED_SPECS", 10)
         waiting: list[int] = []
 
         def specs() -> Iterator[JobSpec]:

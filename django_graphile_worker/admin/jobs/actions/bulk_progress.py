@@ -19,7 +19,7 @@ from django.http import Http404
 
 from django_graphile_worker import conf
 from django_graphile_worker.admin import databases, pause_notice
-from django_graphile_worker.api.cancelled import send_cancelled
+from django_graphile_worker.api.change import send_cancelled
 from django_graphile_worker.routing import place_of
 from django_graphile_worker.sql.cancellations import STOPPING, UNSTOPPABLE, removed_jobs
 from django_graphile_worker.sql.errors import sqlstate

@@ -5,8 +5,8 @@ from __future__ import annotations
 from django.core.management.base import CommandParser
 
 from django_graphile_worker import api, registry
+from django_graphile_worker.api.add import logged_names
 from django_graphile_worker.api.connection import open_queue
-from django_graphile_worker.api.entries import logged_names
 from django_graphile_worker.job_options import OPTIONS
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.management.operator import arguments

@@ -9,7 +9,7 @@ from itertools import chain
 
 from django.core.management.base import CommandError, CommandParser
 
-from django_graphile_worker.api.cancel import CancelResult, cancel_by_key, cancel_jobs
+from django_graphile_worker.api.change import CancelResult, cancel_by_key, cancel_jobs
 from django_graphile_worker.management.operator import arguments
 from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.formatting import counted

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from django.core.management.base import CommandError, CommandParser
 
-from django_graphile_worker.api.actions import retry_jobs
+from django_graphile_worker.api.change import retry_jobs
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.management.operator import arguments
 from django_graphile_worker.management.operator.arguments import did_you_mean

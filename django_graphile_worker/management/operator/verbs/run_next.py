@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from django_graphile_worker.api.actions import run_next
+from django_graphile_worker.api.change import run_next
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.management.operator.change_by_ids import ChangeByIds
 from django_graphile_worker.management.operator.console import Console
