@@ -9,8 +9,7 @@ project without the backend in ``settings.TASKS`` never imports it.
 
 from __future__ import annotations
 
-from django_graphile_worker.backend.backend import GraphileWorkerBackend
-from django_graphile_worker.backend.bulk import aenqueue_many, enqueue_many
-from django_graphile_worker.backend.decorator import task
+from django_graphile_worker.backend.backend import GraphileWorkerBackend, aenqueue_many, enqueue_many
+from django_graphile_worker.backend.tasks import task
 
 __all__ = ["GraphileWorkerBackend", "aenqueue_many", "enqueue_many", "task"]

@@ -1,33 +1,35 @@
-"""``GraphileWorkerBackend``: the backend of Django Tasks."""
+"""``GraphileWorkerBackend``, the backend of Django Tasks, and ``enqueue_many()``, which adds many calls at once."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import cached_property
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from django.core.checks import CheckMessage
+from django.db import transaction
 
-from django_graphile_worker.api.add import add_spec
-from django_graphile_worker.api.connection import open_place
-from django_graphile_worker.backend import checks, validation
+from django_graphile_worker.api.add import add_jobs, add_spec
+from django_graphile_worker.api.connection import async_variant, open_place
+from django_graphile_worker.backend import tasks
 from django_graphile_worker.backend.call import Call
 from django_graphile_worker.backend.compat import (
     BaseTaskBackend,
+    InvalidTask,
     Task,
     TaskResult,
     TaskResultDoesNotExist,
     task_enqueued,
 )
-from django_graphile_worker.backend.options import BackendOptions, read_options
-from django_graphile_worker.backend.result_ids import job_id_of
+from django_graphile_worker.backend.options import BackendOptions, check_backend, read_options
+from django_graphile_worker.backend.results import enqueued_result, job_id_of, stored_result, with_values
 from django_graphile_worker.backend.runnable import register, registered_identifier
-from django_graphile_worker.backend.task_class import GraphileTask, as_graphile_task, validate_options
-from django_graphile_worker.backend.task_results import enqueued_result, stored_result, with_values
-from django_graphile_worker.exceptions import PayloadError
+from django_graphile_worker.backend.tasks import GraphileTask, as_graphile_task, validate_options
+from django_graphile_worker.exceptions import InvalidTypeError, PayloadError
 from django_graphile_worker.jobs import Job, JobSpec
 from django_graphile_worker.registry import is_path, split_identifier
+from django_graphile_worker.routing import Place
 from django_graphile_worker.sql.results import StoredTask, stored_task
 from django_graphile_worker.text import quoted
 
@@ -53,19 +55,19 @@ class GraphileWorkerBackend(BaseTaskBackend):
 
     def validate_task(self, task: Task[..., Any]) -> None:
         """Raise InvalidTask for a task that cannot run; called when a task is made and when it is enqueued."""
-        validation.validate_priority(task)
-        validation.validate_run_after(task.run_after)
-        validation.validate_label(task, self.queues, self.alias)
+        tasks.validate_priority(task)
+        tasks.validate_run_after(task.run_after)
+        tasks.validate_label(task, self.queues, self.alias)
         # Django's own check of a time does not take a timedelta.
         run_after: object = task.run_after
         super().validate_task(with_values(task, run_after=None) if isinstance(run_after, timedelta) else task)
-        validation.validate_identifier(task)
+        tasks.validate_identifier(task)
         if isinstance(task, GraphileTask):
             validate_options(task)
 
     def register_task(self, task: GraphileTask[..., Any]) -> None:
         """Make a task known to workers and to the admin; called when a task is made."""
-        if not validation.is_declared(task):
+        if not tasks.is_declared(task):
             register(task)
 
     def enqueue(self, task: Task[P, R], args: Any, kwargs: Any) -> TaskResult[P, R]:
@@ -78,25 +80,22 @@ class GraphileWorkerBackend(BaseTaskBackend):
     def prepare(self, task: Task[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Call, JobSpec]:
         """Return a call and its job to be; raise before any statement if the task or an argument is not valid."""
         self.validate_task(task)
-        declared = validation.declared_task(task)
-        validation.validate_arguments(task, args, kwargs)
+        declared = tasks.declared_task(task)
+        tasks.validate_arguments(task, args, kwargs)
         options = self.checked_options
         call = Call.of(task, args, kwargs, backend=self.alias)
         own = as_graphile_task(task)
-        spec = JobSpec(
-            registered_identifier(declared, task.queue_name),
-            call.to_payload(),
-            queue_name=options.serial_queues.get(task.queue_name),
-            run_at=call.run_after,
-            max_attempts=own.max_attempts if own.max_attempts is not None else options.max_attempts,
-            job_key=own.job_key_for(call.args, call.kwargs),
-            job_key_mode=own.job_key_mode,
-            unique=own.unique_for(call.args, call.kwargs),
+        chosen: dict[str, Any] = {
+            **own.job_options(),
+            "queue_name": options.serial_queues.get(task.queue_name),
+            "run_at": call.run_after,
+            "max_attempts": own.max_attempts if own.max_attempts is not None else options.max_attempts,
+            "job_key": own.job_key_for(call.args, call.kwargs),
+            "unique": own.unique_for(call.args, call.kwargs),
             # Django's larger numbers run sooner, ours later.
-            priority=-call.priority,
-            flags=own.flags,
-            expires=own.expires,
-        )
+            "priority": -call.priority,
+        }
+        spec = JobSpec(registered_identifier(declared, task.queue_name), call.to_payload(), **chosen)
         return call, spec
 
     def added(self, task: Task[P, R], call: Call, job: Job) -> TaskResult[P, R]:
@@ -134,7 +133,7 @@ class GraphileWorkerBackend(BaseTaskBackend):
 
     def check(self, **kwargs: Any) -> list[CheckMessage]:
         """Return what is wrong with the setting of this backend."""
-        return checks.check_backend(self)
+        return check_backend(self)
 
 
 def _call_of(stored: StoredTask, alias: str) -> Call | None:
@@ -147,3 +146,70 @@ def _call_of(stored: StoredTask, alias: str) -> Call | None:
         return Call.from_payload(stored.payload)
     except PayloadError:
         return None
+
+
+if TYPE_CHECKING:
+    # A task, its arguments, and its keyword arguments, which may be left out. For type checkers only: Django's own Task
+    # is not generic.
+    TaskCall = tuple[Task[..., Any], Sequence[Any]] | tuple[Task[..., Any], Sequence[Any], Mapping[str, Any]]
+
+
+class _Prepared:
+    """A call that is valid, and its job to be."""
+
+    __slots__ = ("backend", "call", "place", "spec", "task")
+
+    def __init__(self, task: Task[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        backend: Any = task.get_backend()
+        if getattr(backend, "runs_in_graphile_worker", False) is not True:
+            raise InvalidTask(
+                f"expected a task of a GraphileWorkerBackend, got {task.module_path} of {type(backend).__name__}."
+            )
+        self.task = task
+        self.backend = backend
+        self.place: Place = backend.checked_options.place()
+        self.call: Call
+        self.spec: JobSpec
+        self.call, self.spec = backend.prepare(task, args, kwargs)
+
+
+def enqueue_many(calls: Iterable[TaskCall]) -> list[TaskResult[..., Any]]:
+    """Enqueue many calls, all or none of each database, and return their results in the same order.
+
+    Each call is a tuple of a task, a list of arguments and, if it has any, a dict of keyword arguments:
+    ``enqueue_many([(send, [order.pk], {"copy": True}) for order in orders])``.
+    """
+    prepared = [_prepared(call, f"calls[{index}]") for index, call in enumerate(calls)]
+    added: dict[int, Any] = {}
+    for place in {(each.place.using, each.place.installation): each.place for each in prepared}.values():
+        indexes = [index for index, each in enumerate(prepared) if each.place == place]
+        with transaction.atomic(using=place.using):
+            jobs = add_jobs(
+                [prepared[index].spec for index in indexes], using=place.using, installation=place.installation
+            )
+        added |= dict(zip(indexes, jobs, strict=True))
+    return [each.backend.added(each.task, each.call, added[index]) for index, each in enumerate(prepared)]
+
+
+aenqueue_many = async_variant(enqueue_many)
+
+
+def _prepared(call: Any, name: str) -> _Prepared:
+    if not isinstance(call, tuple) or not 2 <= len(call) <= 3 or not isinstance(call[0], Task):
+        raise InvalidTypeError(f"{name}: expected a tuple (task, args) or (task, args, kwargs), got {_kinds(call)}.")
+    task, args, kwargs = call if len(call) == 3 else (*call, {})
+    if isinstance(args, str | bytes) or not isinstance(args, Sequence) or not isinstance(kwargs, Mapping):
+        raise InvalidTypeError(
+            f"{name}: expected a list of arguments, and a dict of others by name, got {_kinds(call[1:])}."
+        )
+    try:
+        return _Prepared(task, args, kwargs)
+    except PayloadError as error:
+        raise type(error)(f"{name}: {error}", path=error.path) from None
+    except InvalidTypeError as error:
+        raise InvalidTypeError(f"{name}: {error}") from None
+
+
+def _kinds(value: Any) -> str:
+    """Return the types of a call for a message, which must not have its arguments."""
+    return f"({', '.join(type(part).__name__ for part in value)})" if isinstance(value, tuple) else type(value).__name__

@@ -1,16 +1,23 @@
-"""``TASKS[alias]["OPTIONS"]``: the options of the backend, checked."""
+"""The setting ``TASKS``: which of its backends are ours, their options, and what ``manage.py check`` reports."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from django_graphile_worker import setting_types
+from django.apps import apps
+from django.core.checks import CheckMessage, Error
+from django.utils.module_loading import import_string
+
+from django_graphile_worker import conf, setting_types
+from django_graphile_worker.backend.compat import task_backends
+from django_graphile_worker.conf import chosen_backends
 from django_graphile_worker.exceptions import ConfigurationError, InvalidJobError, InvalidTypeError, SettingMistake
-from django_graphile_worker.job_options import valid_max_attempts, valid_queue_name
-from django_graphile_worker.routing import Place, place_of
+from django_graphile_worker.job_options import valid_identifier, valid_max_attempts, valid_queue_name
+from django_graphile_worker.registry import DEFAULT_LABEL
+from django_graphile_worker.routing import APP_LABEL, Place, place_of
 from django_graphile_worker.suggestions import did_you_mean
 
 
@@ -113,3 +120,77 @@ def _unknown_labels(values: Mapping[str, Any], where: str, labels: set[str]) -> 
         for label in values.get(key, ())
         if label not in labels
     ]
+
+
+def has_backends() -> bool:
+    """Return whether the setting names our backend, or a subclass of it."""
+    return any(map(_is_ours, chosen_backends().values()))
+
+
+def refuse_unknown_labels(labels: Iterable[str]) -> None:
+    """Raise ConfigurationError if no task can have one of these labels: the worker would wait in vain."""
+    ours = [alias for alias, path in chosen_backends().items() if _is_ours(path)]
+    allowed = [set(task_backends[alias].queues) for alias in ours]
+    known = {DEFAULT_LABEL}.union(*allowed)
+    unknown = sorted(set(labels) - known)
+    # A backend with QUEUES = [] allows all labels.
+    if unknown and all(allowed):
+        raise ConfigurationError(
+            f"queue label: expected one of {', '.join(map(repr, sorted(known)))}, got {unknown[0]!r}. "
+            f'Add it to TASKS["{ours[0]}"]["QUEUES"].'
+        )
+
+
+def _is_ours(path: str) -> bool:
+    try:
+        return getattr(import_string(path), "runs_in_graphile_worker", False) is True
+    except ImportError:
+        # Django reports it when a task is made.
+        return False
+
+
+_GUIDE = "docs/guides/django-tasks.md describes the options."
+
+
+def check_backend(backend: Any) -> list[CheckMessage]:
+    """Return a message for each mistake in the setting of a backend."""
+    return [*_check_app(backend), *_check_labels(backend), *_check_options(backend)]
+
+
+def _check_app(backend: Any) -> list[CheckMessage]:
+    if any(config.label == APP_LABEL for config in apps.get_app_configs()):
+        return []
+    return [
+        Error(
+            f'TASKS["{backend.alias}"]: expected the app "django_graphile_worker" to be installed, got no such app.',
+            hint='Add "django_graphile_worker" to INSTALLED_APPS, and run migrate.',
+            id="graphile_worker.E020",
+        )
+    ]
+
+
+def _check_labels(backend: Any) -> list[CheckMessage]:
+    messages: list[CheckMessage] = []
+    for label in sorted(backend.queues, key=repr):
+        try:
+            valid_identifier(label)
+        except (InvalidJobError, TypeError) as error:
+            messages.append(
+                Error(
+                    f'TASKS["{backend.alias}"]["QUEUES"]: {str(error).replace("identifier", "label")}',
+                    hint="A label is a part of the task identifier of its jobs. Choose a short name.",
+                    id="graphile_worker.E021",
+                )
+            )
+    return messages
+
+
+def _check_options(backend: Any) -> list[CheckMessage]:
+    try:
+        backend.checked_options.place()
+    except ConfigurationError as error:
+        texts = [mistake.message for mistake in error.mistakes] or [f'TASKS["{backend.alias}"]["OPTIONS"]: {error}']
+        # Another check reports those of the settings.
+        own = [text for text in texts if not text.startswith(conf.SETTING)]
+        return [Error(text, hint=_GUIDE, id="graphile_worker.E021") for text in own]
+    return []

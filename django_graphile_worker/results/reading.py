@@ -235,7 +235,7 @@ def _of_task_result(result: Any) -> tuple[int, Place]:
             "results only that backend can read: result.refresh()."
         )
     # Late import: only projects with Django Tasks have such a result.
-    from django_graphile_worker.backend.result_ids import job_id_of
+    from django_graphile_worker.backend.results import job_id_of
 
     job_id = job_id_of(result.id, backend.alias)
     if job_id is None:

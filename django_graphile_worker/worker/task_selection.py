@@ -52,7 +52,7 @@ def task_finder(settings: Settings) -> FindTask | None:
     if not chosen_backends():
         return None
     # Late import: a project without Django Tasks never loads the backend.
-    from django_graphile_worker.backend.setting import has_backends, refuse_unknown_labels
+    from django_graphile_worker.backend.options import has_backends, refuse_unknown_labels
 
     if not has_backends():
         return None
@@ -73,7 +73,7 @@ def any_task_finder() -> FindTask | None:
     if not chosen_backends():
         return None
     # Late import: a project without Django Tasks never loads the backend.
-    from django_graphile_worker.backend.setting import has_backends
+    from django_graphile_worker.backend.options import has_backends
 
     if not has_backends():
         return None

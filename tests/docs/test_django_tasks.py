@@ -94,7 +94,7 @@ def test_settings_of_the_page__have_no_mistake(settings: Any) -> None:
 
 def test_page__tells_every_option() -> None:
     from django_graphile_worker.backend.options import BackendOptions
-    from django_graphile_worker.backend.task_class import OPTIONS
+    from django_graphile_worker.backend.tasks import OPTIONS
 
     told = set(re.findall(r"^\| (.+?) \|", page(PAGE), flags=re.MULTILINE))
     names = {name for each in told for name in re.findall(r"`(\w+)`", each)}

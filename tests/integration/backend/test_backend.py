@@ -16,8 +16,9 @@ from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from django_graphile_worker import Unique, get_job
-from django_graphile_worker.backend import enqueue_many, validation
+from django_graphile_worker.backend import enqueue_many
 from django_graphile_worker.backend.runnable import register
+from django_graphile_worker.backend.tasks import validate_arguments
 from django_graphile_worker.exceptions import PayloadError
 from django_graphile_worker.models import Job
 from django_graphile_worker.testing import run_jobs
@@ -30,7 +31,7 @@ Run = Callable[..., Any]
 
 
 def job_of(result: Any) -> Any:
-    from django_graphile_worker.backend.result_ids import job_id_of
+    from django_graphile_worker.backend.results import job_id_of
 
     job_id = job_id_of(result.id, "default")
     assert job_id is not None
@@ -77,9 +78,9 @@ def test_enqueue__takes_what_a_decorator_around_the_function_takes(framework: An
     def greet(user: str, word: str) -> None: ...
 
     task = SimpleNamespace(func=logged_in(greet), takes_context=False, module_path="shop.greet")
-    validation.validate_arguments(cast("Any", task), ["hello"], {})
+    validate_arguments(cast("Any", task), ["hello"], {})
     with pytest.raises(TypeError, match="unexpected keyword argument"):
-        validation.validate_arguments(cast("Any", task), [], {"word": "hello"})
+        validate_arguments(cast("Any", task), [], {"word": "hello"})
 
 
 def test_enqueue__has_one_attempt_unless_somebody_says_more(framework: Any, settings: Any) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from django_graphile_worker import permanently_fail_jobs
-from django_graphile_worker.backend.result_ids import job_id_of
+from django_graphile_worker.backend.results import job_id_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

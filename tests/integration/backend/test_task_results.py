@@ -10,7 +10,7 @@ import pytest
 from django.db import connection
 
 from django_graphile_worker import cancel_jobs, get_job, remove_job
-from django_graphile_worker.backend.result_ids import job_id_of
+from django_graphile_worker.backend.results import job_id_of
 from django_graphile_worker.exceptions import (
     FailedByOperatorError,
     JobCancelledError,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_graphile_worker.backend.result_ids import job_id_of, result_id
+from django_graphile_worker.backend.results import job_id_of, result_id
 
 JOB_IDS = st.integers(min_value=1, max_value=2**63 - 1)
 

@@ -1,21 +1,31 @@
-"""Makes ``TaskResult`` values: of a job that was just added, of one that runs, and of rows of the database."""
+"""The results of Django tasks: of a job that was just added, of one that runs, and of rows of the database.
+
+The id of a result is the number of its job with a checksum, an opaque string of 16 characters that are safe in a URL.
+The checksum covers the alias of the backend: an id that was mistyped, or that another backend made, is refused without
+a query. It is no secret. Who may read a result is decided by the view that takes the id.
+"""
 
 from __future__ import annotations
 
+import binascii
+import struct
+from base64 import b64decode, urlsafe_b64encode
 from dataclasses import fields, replace
 from datetime import datetime
 from typing import Any, ParamSpec, TypeVar
+from zlib import crc32
 
 from django_graphile_worker.backend.call import Call
 from django_graphile_worker.backend.compat import Task, TaskError, TaskResult, TaskResultStatus
-from django_graphile_worker.backend.discovery import find_django_task
-from django_graphile_worker.backend.result_ids import result_id
-from django_graphile_worker.backend.task_class import GraphileTask
+from django_graphile_worker.backend.tasks import GraphileTask, find_django_task
 from django_graphile_worker.registry import split_identifier
 from django_graphile_worker.sql.results import StoredAttempt, StoredTask
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+_ID_LENGTH = 16
+_id_layout = struct.Struct(">qI")
 
 
 def enqueued_result(task: Task[P, R], call: Call, *, job_id: int, added_at: datetime, alias: str) -> TaskResult[P, R]:
@@ -124,3 +134,25 @@ def running_result(result: TaskResult[..., Any], *, worker_id: str, started_at: 
         errors=list(result.errors),
         worker_ids=[*result.worker_ids, worker_id],
     )
+
+
+def result_id(job_id: int, alias: str) -> str:
+    """Return the id of the result of a job."""
+    return urlsafe_b64encode(_id_layout.pack(job_id, _checksum(job_id, alias))).decode()
+
+
+def job_id_of(identity: object, alias: str) -> int | None:
+    """Return the number of the job, or None for a value that ``result_id()`` did not return for this backend."""
+    if not isinstance(identity, str) or len(identity) != _ID_LENGTH or not identity.isascii():
+        return None
+    try:
+        job_id, checksum = _id_layout.unpack(b64decode(identity, altchars=b"-_", validate=True))
+    except (binascii.Error, struct.error):
+        return None
+    # Several texts can have the same bytes; only one of them is the id.
+    is_ours = checksum == _checksum(job_id, alias) and identity == result_id(job_id, alias)
+    return job_id if is_ours else None
+
+
+def _checksum(job_id: int, alias: str) -> int:
+    return crc32(f"django_graphile_worker:{alias}:{job_id}".encode())
