@@ -11,7 +11,7 @@ from django_graphile_worker import __version__
 from django_graphile_worker.checks.databases import check_psycopg, in_one_line
 from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.management.operator.console import Console
-from django_graphile_worker.management.operator.parsers import add_verbs
+from django_graphile_worker.management.operator.verb import add_verbs
 
 try:
     from django_graphile_worker.management.operator.verbs import BY_NAME, VERBS

@@ -16,7 +16,7 @@ from django.db import OperationalError, transaction
 
 from django_graphile_worker import conf
 from django_graphile_worker.api.connection import open_queue
-from django_graphile_worker.management.operator import tables, times
+from django_graphile_worker.management.operator import formatting
 from django_graphile_worker.routing import place_of
 from django_graphile_worker.sql.errors import sqlstate
 from django_graphile_worker.sql.inspection import limits
@@ -72,8 +72,8 @@ class Console:
     def dump(self, value: Any) -> None:
         self.out.write(json.dumps(value, indent=2, default=_as_json))
 
-    def table(self, columns: Sequence[tables.Column], rows: Sequence[tables.Row]) -> None:
-        self.say(tables.table(columns, rows, most=self.width))
+    def table(self, columns: Sequence[formatting.Column], rows: Sequence[formatting.Row]) -> None:
+        self.say(formatting.table(columns, rows, most=self.width))
 
     @property
     def width(self) -> int | None:
@@ -111,7 +111,7 @@ def _took_too_long(seconds: float) -> str:
 
 def _as_json(value: Any) -> Any:
     if isinstance(value, datetime):
-        return times.iso(value)
+        return formatting.iso(value)
     if isinstance(value, frozenset | set):
         return sorted(value)
     return str(value)

@@ -9,7 +9,7 @@ from django.core.exceptions import NON_FIELD_ERRORS, ValidationError
 from django.core.management.base import CommandError
 from django.db import DataError, IntegrityError
 
-from django_graphile_worker.management.operator import pause_targets
+from django_graphile_worker.management.operator import lookups
 from django_graphile_worker.management.operator.verb import Options
 from django_graphile_worker.models import Schedule, changed_by
 from django_graphile_worker.text import shown
@@ -42,7 +42,7 @@ def _lines(mistakes: Mapping[str, Sequence[str]]) -> str:
 def changing(using: str, options: Options) -> Iterator[None]:
     """Open a transaction whose changes are recorded under the name of the person; report what the database refuses."""
     try:
-        with changed_by(pause_targets.name_of_user(options), using=using):
+        with changed_by(lookups.name_of_user(options), using=using):
             yield
     except ValidationError as error:
         raise CommandError(_lines(error.message_dict)) from error

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from django_graphile_worker.management.operator import times
+from django_graphile_worker.management.operator import formatting
 from django_graphile_worker.management.operator.arguments import did_you_mean
 from django_graphile_worker.management.operator.schedules import states
 from django_graphile_worker.management.operator.schedules.moments import as_iso, parse_iso
@@ -80,7 +80,7 @@ def written(name: str, value: Any, zone: str) -> Any:
         return None
     if name in PERIODS:
         return interval_text(value)
-    if name == "paused_until" and times.aware(value) >= states.NEVER:
+    if name == "paused_until" and formatting.aware(value) >= states.NEVER:
         return RESUMED
     if name in MOMENTS:
         return as_iso(value, zone=zone)
@@ -148,5 +148,5 @@ def is_same(name: str, one: Any, other: Any) -> bool:
     if name == "payload":
         return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
     if name in MOMENTS and one is not None and other is not None:
-        return times.aware(one) == times.aware(other)
+        return formatting.aware(one) == formatting.aware(other)
     return bool(one == other)

@@ -10,11 +10,11 @@ from django.core.management.base import CommandParser
 from django.db.models import Q, QuerySet
 
 from django_graphile_worker.crontab import CronItem, describe, upcoming
-from django_graphile_worker.management.operator import arguments, times
+from django_graphile_worker.management.operator import arguments, formatting
 from django_graphile_worker.management.operator.console import Console
+from django_graphile_worker.management.operator.formatting import Cell, Column
 from django_graphile_worker.management.operator.schedules import states, texts
 from django_graphile_worker.management.operator.schedules.found import code_items, database_of
-from django_graphile_worker.management.operator.tables import Cell, Column
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.models import Schedule
 from django_graphile_worker.sql.schedules import from_code, listing
@@ -129,7 +129,7 @@ def _row(console: Console, schedule: Schedule, runs: list[Run], now: datetime, *
         schedule.task,
         texts.means(schedule),
         texts.state_cell(states.state_of(schedule, now, is_failing=is_failing), console.style),
-        "" if following is None else times.relative(following, now),
+        "" if following is None else formatting.relative(following, now),
         _last(console, runs[0], now) if runs else "",
         CODE if schedule.is_from_code else DATABASE,
     ]
@@ -138,13 +138,13 @@ def _row(console: Console, schedule: Schedule, runs: list[Run], now: datetime, *
 def _last(console: Console, run: Run, now: datetime) -> Cell:
     word = texts.outcome(run) or run.kind.replace("_", " ")
     paint = console.style.ERROR if run.outcome is RunOutcome.FAILED else None
-    return Cell(f"{times.relative(run.tick, now)}, {word}", paint)
+    return Cell(f"{formatting.relative(run.tick, now)}, {word}", paint)
 
 
 def _item_row(console: Console, item: CronItem, now: datetime, is_paused: bool) -> list[Cell | str]:
     coming = [] if is_paused else upcoming(item, now, 1)
     state = states.PAUSED if is_paused else states.ENABLED
-    following = times.relative(coming[0], now) if coming else ""
+    following = formatting.relative(coming[0], now) if coming else ""
     return [item.name, item.task, describe(item), texts.state_cell(state, console.style), following, "", CODE]
 
 

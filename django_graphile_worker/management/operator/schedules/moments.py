@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 from django.utils.dateparse import parse_datetime
 
 from django_graphile_worker.crontab.times import load_zone, parse_time_phrase
-from django_graphile_worker.management.operator import times
+from django_graphile_worker.management.operator import formatting
 from django_graphile_worker.text import quoted
 
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
@@ -49,7 +49,7 @@ def parse_moment(text: str, *, zone: str, now: datetime) -> datetime:
 
 def as_iso(moment: datetime, *, zone: str) -> str:
     """Return a time for a file that people read: in the zone of its schedule."""
-    aware = times.aware(moment)
+    aware = formatting.aware(moment)
     try:
         return aware.astimezone(zone_or_utc(zone)).isoformat()
     except OverflowError:

@@ -8,12 +8,12 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from django_graphile_worker.management.operator import arguments, times
+from django_graphile_worker.management.operator import arguments, formatting
 from django_graphile_worker.management.operator.console import Console
+from django_graphile_worker.management.operator.formatting import Cell, Column
 from django_graphile_worker.management.operator.schedules import states, texts
 from django_graphile_worker.management.operator.schedules.found import add_names, database_of, find
 from django_graphile_worker.management.operator.schedules.moments import parse_moment
-from django_graphile_worker.management.operator.tables import Cell, Column
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.models import Schedule
 from django_graphile_worker.sql.schedules.listing import failing_ids
@@ -101,7 +101,7 @@ def _show_one(console: Console, schedule: Schedule, options: Options) -> None:
         console.dump(found)
         return
     for moment in found:
-        console.say(f"{texts.in_its_zone(moment, schedule)} ({times.relative(moment, now)})")
+        console.say(f"{texts.in_its_zone(moment, schedule)} ({formatting.relative(moment, now)})")
     if not found:
         why = f"is {state}: it does not fire" if state in (states.DISABLED, states.PAUSED) else "does not fire any more"
         console.note(f"{schedule.name} {why}.")
@@ -116,7 +116,7 @@ def _show_all(console: Console, options: Options) -> None:
     if console.is_json:
         console.dump([{"name": schedule.name, "task": schedule.task, "at": moment} for moment, schedule in found])
     elif found:
-        console.table(_TIMES, [[times.both(moment, now), each.name, each.task] for moment, each in found])
+        console.table(_TIMES, [[formatting.both(moment, now), each.name, each.task] for moment, each in found])
     else:
         console.note("No schedule will fire.")
 
@@ -135,7 +135,7 @@ def _run_row(run: Run, now: datetime) -> list[Cell | str]:
     duration = "" if run.duration is None else readable_duration(run.duration)
     job = "" if run.job_id is None else str(run.job_id)
     kind = run.kind.replace("_", " ")
-    return [times.both(run.tick, now), f"{kind}{number}", texts.outcome(run), duration, job, run.run_by]
+    return [formatting.both(run.tick, now), f"{kind}{number}", texts.outcome(run), duration, job, run.run_by]
 
 
 def _run_as_dict(run: Run) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from django.db.models import Q
 
 from django_graphile_worker import registry
-from django_graphile_worker.management.operator import times
+from django_graphile_worker.management.operator import formatting
 from django_graphile_worker.models import Schedule
 
 ENABLED, PAUSED, DISABLED, ENDED, UNKNOWN_TASK = "enabled", "paused", "disabled", "ended", "unknown task"
@@ -23,16 +23,16 @@ def next_at(schedule: Schedule) -> datetime | None:
     found = schedule.next_at
     if found is None:
         return None
-    return times.aware(found) if TO_BE_COMPUTED < times.aware(found) < NEVER else None
+    return formatting.aware(found) if TO_BE_COMPUTED < formatting.aware(found) < NEVER else None
 
 
 def state_of(schedule: Schedule, now: datetime, *, is_failing: bool = False) -> str:
     """Return one word, or two, for what the schedule does."""
     if not schedule.is_enabled:
         return DISABLED
-    if schedule.paused_until is not None and times.aware(schedule.paused_until) > times.aware(now):
+    if schedule.paused_until is not None and formatting.aware(schedule.paused_until) > formatting.aware(now):
         return PAUSED
-    if schedule.next_at is not None and times.aware(schedule.next_at) >= NEVER:
+    if schedule.next_at is not None and formatting.aware(schedule.next_at) >= NEVER:
         return ENDED
     if schedule.task not in registry.tasks:
         return UNKNOWN_TASK

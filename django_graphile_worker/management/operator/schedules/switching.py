@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from django.core.management.base import CommandError, CommandParser
 
-from django_graphile_worker.management.operator import pause_targets, times
+from django_graphile_worker.management.operator import formatting, lookups
 from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.schedules.checking import changing
 from django_graphile_worker.management.operator.schedules.found import (
@@ -65,7 +65,7 @@ class Pause(ByNames):
 
     def change(self, console: Console, schedule: Schedule, options: Options) -> str | None:
         if options["until"] is None:
-            schedule.pause(by=pause_targets.name_of_user(options))
+            schedule.pause(by=lookups.name_of_user(options))
             return "is paused until it is resumed"
         now = console.now()
         try:
@@ -73,9 +73,9 @@ class Pause(ByNames):
         except ValueError as error:
             raise CommandError(f"--until: {error}") from error
         if until <= now:
-            raise CommandError(f"--until: expected a time in the future, got {times.both(until, now)}.")
-        schedule.pause(until=until, by=pause_targets.name_of_user(options))
-        return f"is paused until {times.both(until, now)}"
+            raise CommandError(f"--until: expected a time in the future, got {formatting.both(until, now)}.")
+        schedule.pause(until=until, by=lookups.name_of_user(options))
+        return f"is paused until {formatting.both(until, now)}"
 
 
 class Resume(ByNames):
@@ -87,7 +87,7 @@ class Resume(ByNames):
     def change(self, console: Console, schedule: Schedule, options: Options) -> str | None:
         if schedule.paused_until is None:
             return None
-        schedule.resume(by=pause_targets.name_of_user(options))
+        schedule.resume(by=lookups.name_of_user(options))
         return "is resumed from now on"
 
 
@@ -144,7 +144,7 @@ class Run(Verb):
     def run(self, console: Console, options: Options) -> None:
         schedule = find(console, options["name"])
         with changing(database_of(console), options):
-            job: Any = schedule.run_now(by=pause_targets.name_of_user(options))
+            job: Any = schedule.run_now(by=lookups.name_of_user(options))
         if console.is_json:
             console.dump({"name": schedule.name, "task": schedule.task, "job_id": job})
         else:

@@ -9,10 +9,10 @@ from typing import Any
 from django.core.management.color import Style
 
 from django_graphile_worker.exceptions import GraphileWorkerError
-from django_graphile_worker.management.operator import tables, times
+from django_graphile_worker.management.operator import formatting
+from django_graphile_worker.management.operator.formatting import Cell
 from django_graphile_worker.management.operator.schedules import states
 from django_graphile_worker.management.operator.schedules.moments import zone_or_utc
-from django_graphile_worker.management.operator.tables import Cell
 from django_graphile_worker.models import Schedule
 from django_graphile_worker.schedules.times import Definition
 from django_graphile_worker.schedules.words import in_words, interval_text
@@ -26,7 +26,7 @@ Pair = tuple[str, Cell | str]
 def sentence(schedule: Schedule, now: datetime) -> str:
     """Return ``nightly: send_report, every day at 04:00 (UTC); next at 2026-05-01 04:00:00 (in 5 h)``."""
     following = next(iter(coming(schedule, now, 1)), None)
-    after = f"next at {times.both(following, now)}" if following else states.state_of(schedule, now)
+    after = f"next at {formatting.both(following, now)}" if following else states.state_of(schedule, now)
     return f"{shown(schedule.name)}: {shown(schedule.task)}, {means(schedule)}; {after}"
 
 
@@ -56,7 +56,7 @@ def outcome(run: Run) -> str:
 
 def in_its_zone(moment: datetime, schedule: Schedule) -> str:
     """Return a time in the time zone of its schedule, with the offset from UTC."""
-    return times.aware(moment).astimezone(zone_or_utc(schedule.time_zone)).isoformat(sep=" ", timespec="seconds")
+    return formatting.aware(moment).astimezone(zone_or_utc(schedule.time_zone)).isoformat(sep=" ", timespec="seconds")
 
 
 def state_cell(state: str, style: Style) -> Cell:
@@ -76,18 +76,18 @@ def facts(schedule: Schedule, now: datetime, style: Style, *, is_failing: bool =
         ("means", means(schedule)),
         ("state", state_cell(states.state_of(schedule, now, is_failing=is_failing), style)),
         *_options(schedule, now),
-        ("last", times.both(schedule.last_tick, now)),
-        ("last missed", times.both(schedule.last_missed_at, now)),
+        ("last", formatting.both(schedule.last_tick, now)),
+        ("last missed", formatting.both(schedule.last_missed_at, now)),
         ("changed", _changed(schedule, now)),
         *named_times("next", coming(schedule, now, NUMBER_OF_TIMES), now),
     ]
     kept = [(name, value) for name, value in pairs if value not in ("", "-")]
-    return f"{style.MIGRATE_HEADING(shown(schedule.name))}\n{tables.facts(kept, indent='  ')}"
+    return f"{style.MIGRATE_HEADING(shown(schedule.name))}\n{formatting.facts(kept, indent='  ')}"
 
 
 def named_times(name: str, moments: list[datetime], now: datetime) -> list[Pair]:
     """Return a fact with several lines."""
-    return [(name if index == 0 else " ", times.both(moment, now)) for index, moment in enumerate(moments)]
+    return [(name if index == 0 else " ", formatting.both(moment, now)) for index, moment in enumerate(moments)]
 
 
 def _options(schedule: Schedule, now: datetime) -> list[Pair]:
@@ -98,8 +98,8 @@ def _options(schedule: Schedule, now: datetime) -> list[Pair]:
         ("payload", json.dumps(schedule.payload, ensure_ascii=False)),
         ("pattern", schedule.cron or ""),
         ("time zone", schedule.time_zone),
-        ("starts", times.both(schedule.starts_at, now)),
-        ("ends", times.both(schedule.ends_at, now)),
+        ("starts", formatting.both(schedule.starts_at, now)),
+        ("ends", formatting.both(schedule.ends_at, now)),
         ("paused until", _paused(schedule, now)),
         ("missed", missed),
         ("overlap", schedule.overlap),
@@ -113,14 +113,14 @@ def _options(schedule: Schedule, now: datetime) -> list[Pair]:
 
 def _paused(schedule: Schedule, now: datetime) -> str:
     until = schedule.paused_until
-    if until is None or times.aware(until) <= times.aware(now):
+    if until is None or formatting.aware(until) <= formatting.aware(now):
         return ""
-    return "it is resumed" if times.aware(until) >= states.NEVER else times.both(until, now)
+    return "it is resumed" if formatting.aware(until) >= states.NEVER else formatting.both(until, now)
 
 
 def _changed(schedule: Schedule, now: datetime) -> str:
     by = f" by {shown(schedule.changed_by)}" if schedule.changed_by else ""
-    return f"{times.both(schedule.changed_at, now)}{by}"
+    return f"{formatting.both(schedule.changed_at, now)}{by}"
 
 
 def as_dict(schedule: Schedule, now: datetime, *, is_failing: bool = False) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from django_graphile_worker import conf
 from django_graphile_worker.api.connection import open_queue
 from django_graphile_worker.crontab import CronItem, describe, upcoming
 from django_graphile_worker.crontab.times import format_time_phrase
-from django_graphile_worker.management.operator import arguments, tables, times
+from django_graphile_worker.management.operator import arguments, formatting
 from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.management.options import existing_file
@@ -123,9 +123,9 @@ def _unknown_item(console: Console, name: str, known: Known) -> str:
 
 def _block(console: Console, item: CronItem, known: KnownCrontab | None, now: datetime, count: int) -> str:
     pattern = item.match if isinstance(item.match, str) else "a function"
-    coming = [] if _is_paused(known) else [times.both(moment, now) for moment in upcoming(item, now, count)]
+    coming = [] if _is_paused(known) else [formatting.both(moment, now) for moment in upcoming(item, now, count)]
     following = f"paused; resume it with --resume {shown(item.name)}" if _is_paused(known) else "not soon"
-    pairs: list[tuple[str, tables.Cell | str]] = [
+    pairs: list[tuple[str, formatting.Cell | str]] = [
         ("task", item.task),
         ("pattern", pattern),
         ("means", describe(item)),
@@ -134,11 +134,11 @@ def _block(console: Console, item: CronItem, known: KnownCrontab | None, now: da
         ("next", coming[0] if coming else following),
         *(("", moment) for moment in coming[1:]),
     ]
-    return f"{console.style.MIGRATE_HEADING(shown(item.name))}\n{tables.facts(pairs, indent='  ')}"
+    return f"{console.style.MIGRATE_HEADING(shown(item.name))}\n{formatting.facts(pairs, indent='  ')}"
 
 
-def _unusual(item: CronItem) -> list[tuple[str, tables.Cell | str]]:
-    pairs: list[tuple[str, tables.Cell | str]] = []
+def _unusual(item: CronItem) -> list[tuple[str, formatting.Cell | str]]:
+    pairs: list[tuple[str, formatting.Cell | str]] = []
     if item.period:
         pairs.append(("backfills", format_time_phrase(item.period)))
     if item.queue_name:
@@ -158,16 +158,16 @@ def _last(known: KnownCrontab | None, now: datetime) -> str:
     if known.last_execution is None and known.is_paused:
         return "never, or no longer known"
     if known.last_execution is None:
-        return f"never, known since {times.both(known.known_since, now)}"
-    return times.both(known.last_execution, now)
+        return f"never, known since {formatting.both(known.known_since, now)}"
+    return formatting.both(known.last_execution, now)
 
 
 def _other_item(known: KnownCrontab, now: datetime) -> str:
-    pairs: list[tuple[str, tables.Cell | str]] = [
+    pairs: list[tuple[str, formatting.Cell | str]] = [
         ("task", "not in this project's crontab; another worker has or had it"),
         ("last", _last(known, now)),
     ]
-    return f"{shown(known.identifier)}\n{tables.facts(pairs, indent='  ')}"
+    return f"{shown(known.identifier)}\n{formatting.facts(pairs, indent='  ')}"
 
 
 def _as_dict(

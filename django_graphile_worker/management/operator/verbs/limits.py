@@ -11,9 +11,9 @@ from django.core.management.base import CommandError, CommandParser
 from django_graphile_worker.api.limits import LimitStatus, limit_statuses, override_limit, reset_limit
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError
 from django_graphile_worker.limits import NUMBERS, LimitNumbers
-from django_graphile_worker.management.operator import arguments, times
+from django_graphile_worker.management.operator import arguments, formatting
 from django_graphile_worker.management.operator.console import Console
-from django_graphile_worker.management.operator.tables import Cell, Column
+from django_graphile_worker.management.operator.formatting import Cell, Column
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.routing import place_of
 from django_graphile_worker.sql.inspection import limited_keys
@@ -155,7 +155,7 @@ def _limit_row(limit: LimitStatus, now: datetime) -> list[Cell | str]:
     numbers = limit.numbers
     source = "code and settings"
     if limit.changed_at is not None:
-        source = f"{limit.changed_by}, {times.relative(limit.changed_at, now)}"
+        source = f"{limit.changed_by}, {formatting.relative(limit.changed_at, now)}"
     return [
         limit.name,
         "" if numbers.concurrency is None else str(numbers.concurrency),
@@ -169,15 +169,15 @@ def _limit_row(limit: LimitStatus, now: datetime) -> list[Cell | str]:
 def _key_row(key: LimitedKey, now: datetime) -> list[Cell | str]:
     waits_for = "a place"
     if key.closed_until is not None:
-        waits_for = f"a task closed it; it opens {times.relative(key.closed_until, now)}"
+        waits_for = f"a task closed it; it opens {formatting.relative(key.closed_until, now)}"
     elif key.opens_at is not None:
-        when = f"is {times.relative(key.opens_at, now)}" if key.opens_at > now else "may be now"
+        when = f"is {formatting.relative(key.opens_at, now)}" if key.opens_at > now else "may be now"
         waits_for = f"its rate; the next start {when}"
     return [
         key.key_text,
         key.limit_name,
         _capped(key.waiting),
-        "-" if key.blocked_at is None else times.relative(key.blocked_at, now),
+        "-" if key.blocked_at is None else formatting.relative(key.blocked_at, now),
         _capped(key.running),
         waits_for if key.waiting or key.closed_until is not None else "",
     ]

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 from django.core.management.color import Style
 
 from django_graphile_worker import registry, text
-from django_graphile_worker.management.operator import times
+from django_graphile_worker.management.operator import formatting
 from django_graphile_worker.management.operator.console import Console
-from django_graphile_worker.management.operator.tables import Cell, Column
+from django_graphile_worker.management.operator.formatting import Cell, Column
+from django_graphile_worker.management.operator.lookups import tasks_of, worker_state
 from django_graphile_worker.management.operator.verb import Options, Verb
-from django_graphile_worker.management.operator.worker_states import tasks_of, worker_state
 from django_graphile_worker.sql.inspection import overview
 from django_graphile_worker.sql.inspection.lock_holders import Holder, holders
 from django_graphile_worker.sql.inspection.overview import MOST_COUNTED, TaskBacklog
@@ -59,7 +59,7 @@ class Tasks(Verb):
             ages = overview.backlog_ages(cursor, schema=schema)
             backlogs = overview.task_backlogs(cursor, ages, schema=schema)
             found = holders(cursor, schema=schema)
-            since = times.aware(now) - timedelta(hours=HOURS)
+            since = formatting.aware(now) - timedelta(hours=HOURS)
             rows = statistics.read_totals(cursor, schema=schema, period=TEN_MINUTES, since=since)
         facts = _facts(backlogs, found, rows)
         if console.is_json:

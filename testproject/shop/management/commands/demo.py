@@ -16,7 +16,7 @@ from django.db.models import Min
 from django.utils import timezone
 
 from django_graphile_worker.jobs import attempts_made
-from django_graphile_worker.management.operator.tables import brief_error
+from django_graphile_worker.management.operator.formatting import brief_error
 from django_graphile_worker.models import Job
 from testproject import databases, embedded, terminal
 from testproject.shop import processes, scenes, schedules

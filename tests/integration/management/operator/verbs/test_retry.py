@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from django.core.management import CommandError
 
-from django_graphile_worker.management.operator.verbs import retry
+from django_graphile_worker.management.operator.verbs import job_changes
 from tests.support.factories import make_failed_job, make_job, minutes_ago
 from tests.support.operating import execute, operate
 
@@ -47,7 +47,7 @@ def test_retry__chooses_by_task_error_or_all(failures: dict[str, int], arguments
 
 
 def test_retry__of_more_than_a_batch_retries_all(failures: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retry, "BATCH", 1)
+    monkeypatch.setattr(job_changes, "BATCH", 1)
     assert operate("retry", "--all", "--json").json == {"jobs": 3, "dry_run": False}
     assert len(_waiting()) == 3
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.core.management import CommandError
 
-from django_graphile_worker.management.operator import queue_status
+from django_graphile_worker.management.operator.verbs import status
 from django_graphile_worker.management.operator.verbs import status as health
 from tests.support.factories import make_failed_job, make_job, minutes_ago
 from tests.support.limits import make_key, park_job
@@ -54,7 +54,7 @@ def test_status__counts_every_state() -> None:
 
 
 def test_status__counts_up_to_a_cap_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue_status, "CAP", 2)
+    monkeypatch.setattr(status, "CAP", 2)
     for _ in range(4):
         make_job("a")
     assert operate("status", "--json").json["jobs"]["ready"] == {

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from django_graphile_worker import signals
-from django_graphile_worker.management.operator import silent_workers
+from django_graphile_worker.management.operator.verbs import workers
 from tests.support.factories import make_job, make_queue, minutes_ago
 from tests.support.operating import DEAD, LIVE, execute, job_row, make_worker, operate
 
@@ -30,8 +30,8 @@ class FakeTime:
 @pytest.fixture
 def fake_time(monkeypatch: pytest.MonkeyPatch) -> FakeTime:
     fake = FakeTime()
-    monkeypatch.setattr(silent_workers, "pause", fake.pause)
-    monkeypatch.setattr(silent_workers, "monotonic", lambda: fake.now)
+    monkeypatch.setattr(workers, "pause", fake.pause)
+    monkeypatch.setattr(workers, "monotonic", lambda: fake.now)
     return fake
 
 

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_graphile_worker.management.operator.tables import Cell, Column, facts, table, width
+from django_graphile_worker.management.operator import formatting
+from django_graphile_worker.management.operator.formatting import Cell, Column, facts, table, width
 
 COLUMNS = (Column("ID", is_number=True), Column("TASK", gives_way=True), Column("KEY", gives_way=True))
 
@@ -60,3 +66,35 @@ def test_any_rows__keep_their_ids_and_stay_within_the_terminal(rows: list[tuple[
 
 def test_facts__are_aligned() -> None:
     assert facts([("a", "1"), ("long", "")], indent="  ").splitlines() == ["  a     1", "  long  -"]
+
+
+NOW = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [
+        (0.3, "now"),
+        (-0.3, "now"),
+        (1, "in 1 s"),
+        (59.6, "in 1 m"),
+        (299.9, "in 5 m"),
+        (-180, "3 m ago"),
+        (-3 * 3600 - 5, "3 h ago"),
+        (86_400 * 3, "in 3 d"),
+        (86_400 * 800, "in 2 y"),
+    ],
+)
+def test_relative(seconds: float, told: str) -> None:
+    assert formatting.relative(NOW + timedelta(seconds=seconds), NOW) == told
+
+
+def test_absolute__is_in_the_current_time_zone() -> None:
+    with timezone.override("Europe/Paris"):
+        assert formatting.both(NOW, NOW) == "2026-05-01 14:00:00 (now)"
+    assert formatting.both(None, NOW) == "-"
+
+
+def test_naive_times__are_those_of_a_project_without_time_zones(settings: Any) -> None:
+    settings.TIME_ZONE = "Asia/Tokyo"
+    assert formatting.iso(datetime(2026, 5, 1, 21, 0)) == "2026-05-01T12:00:00+00:00"  # noqa: DTZ001

@@ -5,7 +5,7 @@ import re
 import pytest
 from django.core.management.base import CommandParser
 
-from django_graphile_worker.management.operator.parsers import add_verbs
+from django_graphile_worker.management.operator.verb import add_verbs
 from django_graphile_worker.management.operator.verbs import VERBS
 
 

@@ -1,18 +1,20 @@
-"""Checks names of tasks and queues on the command line, and suggests others for mistyped names."""
+"""What several verbs look up: names of tasks and queues, the states of workers, and the user."""
 
 from __future__ import annotations
 
+import getpass
+from typing import Any
+
 from django.core.management.base import CommandError
 
-from django_graphile_worker import registry
+from django_graphile_worker import conf, registry
 from django_graphile_worker.management.operator.arguments import did_you_mean
 from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.verb import Options
-from django_graphile_worker.management.operator.worker_states import tasks_of
 from django_graphile_worker.registry import label_of
 from django_graphile_worker.sql.inspection import names
 from django_graphile_worker.sql.inspection.job_search.criteria import Criteria, State
-from django_graphile_worker.sql.inspection.lock_holders import holders
+from django_graphile_worker.sql.inspection.lock_holders import Holder, holders
 from django_graphile_worker.sql.statements import Cursor
 
 
@@ -60,3 +62,39 @@ def require_task(cursor: Cursor, name: str, *, schema: str) -> None:
             f"--task: expected a task that a job, a worker or this project has, got {name!r}."
             f"{did_you_mean(name, known)}"
         )
+
+
+def has_fresh_heartbeat(holder: Holder) -> bool:
+    return holder.is_alive(conf.current().worker_timeout)
+
+
+def worker_state(holder: Holder) -> str:
+    """Return alive, stopping, silent, or unregistered: workers that do not register have no heartbeat."""
+    if not holder.is_registered:
+        return "unregistered"
+    if not has_fresh_heartbeat(holder):
+        return "silent"
+    return "stopping" if holder.metadata.get("is_stopping") is True else "alive"
+
+
+def running_jobs(holder: Holder) -> list[dict[str, Any]]:
+    """Return the jobs that the worker reports as running."""
+    running = holder.metadata.get("running")
+    return [job for job in running if isinstance(job, dict)] if isinstance(running, list) else []
+
+
+def tasks_of(holder: Holder) -> frozenset[str]:
+    """Return the tasks that the worker reports as its own."""
+    tasks = holder.metadata.get("tasks")
+    return frozenset(filter(lambda task: isinstance(task, str), tasks)) if isinstance(tasks, list) else frozenset()
+
+
+def name_of_user(options: Options) -> str:
+    """Return the name that is recorded."""
+    if options["by"] is not None:
+        return str(options["by"])
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        # A container may run under a number that no user has.
+        return ""
