@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django_graphile_worker import simulation
 from django_graphile_worker.exceptions import SchemaError
-from django_graphile_worker.job_options import DEFAULT_MAX_ATTEMPTS, SQL_OPTIONS, JobKeyMode, Kind, Unique
+from django_graphile_worker.job_options import DEFAULT_MAX_ATTEMPTS, SQL_OPTIONS, JobKeyMode, JobOption, Kind, Unique
 from django_graphile_worker.jobs import Job, JobSpec
 from django_graphile_worker.payloads import decode, decode_leniently
 from django_graphile_worker.sql.codecs import text_array
@@ -43,23 +43,33 @@ _SPEC_OPTIONS = tuple(option for option in SQL_OPTIONS if option.name != "job_ke
 _spec_values = attrgetter(*(option.name for option in _SPEC_OPTIONS))
 _NO_VALUES = (None,) * len(_SPEC_OPTIONS)
 
-_AS_JSON: dict[Kind, Callable[[Any], str]] = {
-    Kind.TEXT: quoted,
-    Kind.NUMBER: str,
-    Kind.TIME: lambda moment: f'"{moment.isoformat()}"',
-    Kind.TEXTS: lambda texts: f"[{','.join(map(quoted, texts))}]",
-}
+
+def _member_of(option: JobOption) -> Callable[[Any], str]:
+    """Return the function that writes a value of the option as a member of a JSON object."""
+    name = f'"{option.name}":'
+    match option.kind:
+        case Kind.NUMBER:
+            return lambda number: f"{name}{number}"
+        case Kind.TIME:
+            return lambda time: (
+                f'"delay":{time.total_seconds()!r}' if isinstance(time, timedelta) else f'{name}"{time.isoformat()}"'
+            )
+        case Kind.TEXTS:
+            return lambda texts: f"{name}[{','.join(map(quoted, texts))}]"
+        case _:
+            return lambda text: name + quoted(text)
+
+
+_members = [_member_of(option) for option in _SPEC_OPTIONS]
 
 
 def element(spec: JobSpec, payload: str) -> str:
     """Return a spec as JSON, with its payload unchanged, and without the options that the spec leaves out."""
-    parts = [f'"identifier":{quoted(spec.identifier)}', f'"payload":{payload}']
-    for option, value in zip(_SPEC_OPTIONS, _spec_values(spec), strict=True):
-        if isinstance(value, timedelta):
-            parts.append(f'"delay":{value.total_seconds()!r}')
-        elif value is not None:
-            parts.append(f'"{option.name}":{_AS_JSON[option.kind](value)}')
-    return "{" + ",".join(parts) + "}"
+    parts = [f'{{"identifier":{quoted(spec.identifier)},"payload":{payload}']
+    for member, value in zip(_members, _spec_values(spec), strict=True):
+        if value is not None:
+            parts.append(member(value))
+    return ",".join(parts) + "}"
 
 
 def new_job(spec: JobSpec, payload: str, job_id: int, now: datetime, run_at: datetime) -> Job:
