@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker import conf, registry
 from django_graphile_worker.exceptions import ConfigurationError
-from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.job_options import valid_job_key
 
 if TYPE_CHECKING:
@@ -20,7 +19,8 @@ DEFAULTS = ("queue_name", "max_attempts", "priority", "flags", "job_key_mode")
 MOST_CACHED = 100
 
 
-class Sources(Frozen):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
     """The texts, items and tasks from which the recurring tasks of one installation are read."""
 
     crontab: str | tuple[Any, ...]

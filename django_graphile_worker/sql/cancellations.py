@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.sql.jobs import JOB_COLUMNS, jobs_from
 from django_graphile_worker.sql.releases import HeldJob
@@ -43,7 +43,8 @@ class Fate(NamedTuple):
     job: Job | None
 
 
-class Cancellation(Frozen):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cancellation:
     """Who cancels jobs and why, and the settings of the installation."""
 
     reason: str
@@ -77,7 +78,8 @@ def _fates(cursor: Cursor, *, schema: str) -> list[Fate]:
     return [Fate(job_id, fate, jobs.get(job_id)) for job_id, fate, *_ in rows]
 
 
-class CancelledJob(Frozen):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelledJob:
     """A job that was cancelled while a worker held it, and whose claim has ended."""
 
     job: Job

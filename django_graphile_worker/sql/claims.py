@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.sql.codecs import flags_from, int_array, time_reader
 from django_graphile_worker.sql.statements import statement
@@ -110,7 +110,8 @@ class Continuation(NamedTuple):
 START = Continuation(queue=0)
 
 
-class Claimed(Frozen):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claimed:
     """The claims of one statement, in the order in which the jobs start, and when the next job falls due."""
 
     claims: list[Claim]

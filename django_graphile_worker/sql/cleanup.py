@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from django_graphile_worker.frozen import Frozen
+from dataclasses import dataclass
+
 from django_graphile_worker.sql.conditions import IS_PERMANENTLY_FAILED
 from django_graphile_worker.sql.statements import Cursor, statement
 
@@ -10,7 +11,8 @@ from django_graphile_worker.sql.statements import Cursor, statement
 MOST_DELETED = 10_000
 
 
-class CleanupResult(Frozen):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanupResult:
     """How many rows a cleanup deleted.
 
     `is_complete` is False if names were kept because jobs were being added all the time, or because a registered worker

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.sql.codecs import int_array, text_array
 from django_graphile_worker.sql.statements import statement
 
@@ -83,7 +83,8 @@ class ReadPause(NamedTuple):
         return not self.is_handed_over and (self.seconds_left is None or self.seconds_left > 0)
 
 
-class Control(Frozen):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Control:
     """Everything that is asked of one worker."""
 
     stops: tuple[RequestedStop, ...]

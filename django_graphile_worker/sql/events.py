@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
-from types import MappingProxyType
 from typing import Any
 
-from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.sql.statements import Cursor, statement
 from django_graphile_worker.text import storable_text
 
@@ -61,13 +60,14 @@ where event.severity > 1 and event.dismissed_at is null and event.kind = %(kind)
     and event.last_at <= %(until)s::timestamptz"""
 
 
-class NewEvent(Frozen):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewEvent:
     """An event to be written."""
 
     kind: str
     subject: str
     severity: int = WARNING
-    details: Mapping[str, Any] = MappingProxyType({})
+    details: Mapping[str, Any] = field(default_factory=dict)
     # What makes the event the same for all workers that find it: the first of them writes it.
     identity: str | None = None
     # Whether it is added to an event of the same kind and subject within the last hour.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from django.conf import settings
 
 from django_graphile_worker.exceptions import WorkerDiedError
-from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.sql.cancellations import CancelledJob, end_claims_of
 from django_graphile_worker.sql.codecs import with_naive_times, within_python_years
@@ -123,7 +123,8 @@ class LateWorker(NamedTuple):
         return is_lease_over(self.silent_seconds, self.timeout_seconds + beats * self.heartbeat_seconds)
 
 
-class Fleet(Frozen):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fleet:
     """The number of registered workers, the late workers among them, and unregistered workers that hold locks."""
 
     size: int
@@ -147,7 +148,8 @@ class Exhausted(NamedTuple):
         return WorkerDiedError(message or name)
 
 
-class Recovered(Frozen):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovered:
     """The dead workers, jobs and queues of one recovery."""
 
     dead_worker_ids: tuple[str, ...] = ()
@@ -161,7 +163,8 @@ class Recovered(Frozen):
     cancelled: tuple[CancelledJob, ...] = ()
 
 
-class Unlocked(Frozen):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unlocked:
     """The number of stale locks that were released, and the jobs among them that have no attempt left."""
 
     jobs: int

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain
 from typing import Any, NamedTuple
 
-from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.sql.claims import Claim, group_by_token
 from django_graphile_worker.sql.codecs import (
     boolean_array,
@@ -114,7 +114,8 @@ class KeptResults(NamedTuple):
     are_payloads_kept: Sequence[bool]
 
 
-class CompletedJobs(Frozen):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompletedJobs:
     """Jobs that succeeded, and what is recorded of them; the sequences are parallel."""
 
     # In the order of their tokens.
@@ -130,7 +131,8 @@ class CompletedJobs(Frozen):
     history_payloads: Sequence[str | None] | None = None
 
 
-class Failure(Frozen):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
     """How a claim failed: the error text to store, and the seconds until the next attempt (None: the back-off)."""
 
     claim: Claim

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from django_graphile_worker.conf import Settings
-from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.registry import Task
 
 
-class ResultKeeping(Frozen):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultKeeping:
     """For how many seconds the results of tasks are kept (None: not at all), and whether there is a history."""
 
     # The seconds of tasks that differ from the default, by identifier.

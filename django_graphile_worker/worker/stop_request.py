@@ -7,10 +7,10 @@ import os
 import select
 import signal
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import FrameType, TracebackType
 
 from django_graphile_worker.exceptions import GraphileWorkerError
-from django_graphile_worker.frozen import Frozen
 
 # The reason of a stop after a newer graphile-worker has changed the schema; the error has the details.
 REFUSED = "the schema is too new"
@@ -18,7 +18,8 @@ REFUSED = "the schema is too new"
 RETIRED = "a job did not stop, and another process takes over"
 
 
-class Ending(Frozen):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
     """How a worker ended."""
 
     # Whether every job was released, with its result or by returning it.

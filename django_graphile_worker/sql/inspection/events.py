@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.sql.codecs import json_object, text_array
 from django_graphile_worker.sql.codecs import within_python_years as readable
 from django_graphile_worker.sql.statements import statement
@@ -93,7 +93,8 @@ class Alarm(NamedTuple):
     in_last_hour: int
 
 
-class EventCriteria(Frozen):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventCriteria:
     """Which events to read."""
 
     kinds: Sequence[str] | None = None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.sql.codecs import within_python_years as readable
 from django_graphile_worker.sql.statements import statement
 
@@ -73,7 +73,8 @@ WAITING_KEYS = f"/* gw:limited-keys */ with recursive {BLOCKING}{_KEYS}"
 NAMED_KEYS = f"/* gw:limited-key */ with {NAMED}{_KEYS}"
 
 
-class RunningJob(Frozen):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningJob:
     """A job that has a place of a key, and since when, in seconds since 1970."""
 
     id: int

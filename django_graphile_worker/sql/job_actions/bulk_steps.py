@@ -8,11 +8,10 @@ visited once more after all others.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.sql import cancellations
 from django_graphile_worker.sql.cancellations import Cancellation, Fate
 from django_graphile_worker.sql.codecs import within_python_years as readable
@@ -107,7 +106,8 @@ select each.id from :SCHEMA._private_action_steps as step cross join lateral unn
 where step.action_id = %(action_id)s::pg_catalog.uuid order by step.number limit %(most)s::int"""
 
 
-class Call(Frozen):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
     """What a step does with its jobs: a change, the deletion of jobs (None), or a cancellation."""
 
     change: Change | None = None
@@ -130,7 +130,8 @@ class PendingStep(NamedTuple):
     is_repeated: bool
 
 
-class StepResult(Frozen):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepResult:
     """What became of the jobs of a step."""
 
     ids: Sequence[int]

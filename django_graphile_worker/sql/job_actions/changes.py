@@ -6,10 +6,10 @@ The functions of graphile-worker, such as ``reschedule_jobs``, keep the behaviou
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.job_options import LARGEST_PRIORITY, SMALLEST_PRIORITY
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.sql.function_calls import call_statements, moment, recorded_call_statements
@@ -24,7 +24,8 @@ DEFAULT_REASON = "Manually marked as failed"
 FUNCTION = "_private_change_jobs"
 
 
-class Change(Frozen):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
     """A change of jobs: what is done, and the values that are given. None keeps the value that a job has."""
 
     action: str

@@ -7,11 +7,10 @@ whatever becomes of it while the steps change the jobs before it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.sql.inspection.job_search import search
 from django_graphile_worker.sql.inspection.job_search.criteria import STATES, Criteria, State
 from django_graphile_worker.sql.inspection.job_search.level_walks import LIMITS
@@ -49,7 +48,8 @@ select (select count(*) from inserted), (select coalesce(sum(inserted.number), 0
     (select count(*) from candidate), ({last})"""
 
 
-class Part(Frozen):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
     """Some of the jobs, which one index has in order."""
 
     criteria: Criteria
@@ -66,7 +66,8 @@ class Place(NamedTuple):
     token: str | None
 
 
-class Collected(Frozen):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collected:
     """How many steps and jobs were collected, and where to continue if the time was over."""
 
     steps: int = 0
@@ -137,7 +138,8 @@ def collect(
     return Collected(steps=steps, jobs=jobs)
 
 
-class _Read(Frozen):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Read:
     """How many steps and jobs a statement has stored, and after which job the next one begins."""
 
     steps: int

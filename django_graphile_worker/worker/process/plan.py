@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
+from dataclasses import dataclass, field
 from typing import Any
 
 from django_graphile_worker import conf
-from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.registry import tasks
 from django_graphile_worker.routing import Place, places_to_serve
 
@@ -21,7 +20,8 @@ def is_watched() -> bool:
     return RELOADER_PIPE in os.environ
 
 
-class Plan(Frozen):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
     """The options of a worker's command line, as plain values.
 
     A plan holds no settings, only the changes to them. So the process that watches the worker under --reload can make a
@@ -30,7 +30,7 @@ class Plan(Frozen):
     """
 
     # Settings that the command line changes, by their names in lower case.
-    overrides: Mapping[str, Any] = MappingProxyType({})
+    overrides: Mapping[str, Any] = field(default_factory=dict)
     databases: tuple[str, ...] = ()
     installations: tuple[str, ...] = ()
     # Flags to forbid in addition to the project's setting FORBIDDEN_FLAGS.

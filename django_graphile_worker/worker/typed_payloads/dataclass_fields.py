@@ -6,16 +6,15 @@ import dataclasses
 import inspect
 import typing
 from collections.abc import Mapping
-from dataclasses import MISSING, InitVar
+from dataclasses import MISSING, InitVar, dataclass
 from typing import Any, TypeVar
-
-from django_graphile_worker.frozen import Frozen
 
 # The arguments of a generic class, by type variable.
 TypeArguments = Mapping[Any, Any]
 
 
-class InitField(Frozen):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InitField:
     """One argument of a dataclass's constructor."""
 
     type: Any

@@ -10,10 +10,10 @@ import re
 import sys
 import typing
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from django_graphile_worker.exceptions import PayloadError
-from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.payloads import key_step
 from django_graphile_worker.redaction import is_secret
 from django_graphile_worker.worker.typed_payloads.errors import Converter
@@ -29,7 +29,8 @@ _MSGSPEC_TYPES = re.compile(r"Expected `[^`]*`, got `\w+`|Object missing require
 _PYDANTIC_QUOTES = {"union_tag_invalid": "Input tag does not match any of the expected tags"}
 
 
-class _Problem(Frozen):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Problem:
     """A value that a library rejected: its place, and the reason."""
 
     path: str

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.sql.codecs import within_python_years as readable
 from django_graphile_worker.sql.conditions import NOT_TRIED
 from django_graphile_worker.sql.inspection.job_search import search
@@ -25,7 +24,8 @@ MOST_LOOKED_AT = 300
 MOST_SKIPPED = 1_000
 
 
-class Count(Frozen):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Count:
     """A number of jobs; with ``is_more``, there are more jobs than this number."""
 
     number: int

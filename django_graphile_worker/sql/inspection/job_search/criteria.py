@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Protocol
 
-from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.sql import conditions
 
 
@@ -86,7 +86,8 @@ def included_states(state: State) -> frozenset[State]:
     return COMBINED.get(state, frozenset({state}))
 
 
-class Subquery(Frozen):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subquery:
     """A statement that selects the ids of the jobs that a user may see, with its positional parameters."""
 
     text: str
@@ -103,7 +104,8 @@ Bounds = tuple[int | None, int | None]
 UNBOUNDED: Bounds = (None, None)
 
 
-class Criteria(Frozen):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Criteria:
     """The criteria of a search: a job must meet all that are given, and match any of the values in a tuple.
 
     Of ``flags``, ``errors``, ``payload``, ``payload_texts`` and ``patterns``, a job must match each.

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.sql.inspection.job_search.criteria import Criteria, State
 
 
-class Order(Frozen):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
     """The columns by which jobs of a state are sorted; the last column is always the id."""
 
     columns: tuple[str, ...]
@@ -66,7 +66,8 @@ def order_of(criteria: Criteria) -> Order:
     return BY_FAILURE if is_kind else ORDERS[criteria.state]
 
 
-class Walk(Frozen):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Walk:
     """The SQL of a walk: ``with`` clauses, a body that selects the columns of the order, and its parameters.
 
     The body also has the parameter ``most``. ``covers_names`` is True if the walk meets the criteria for tasks, queues

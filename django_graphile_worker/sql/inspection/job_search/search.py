@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.jobs import attempts_made
 from django_graphile_worker.sql.codecs import within_python_years as readable
 from django_graphile_worker.sql.conditions import IS_DUE, NOT_TRIED
@@ -227,7 +227,8 @@ def rows(cursor: Any, ids: Sequence[int], *, schema: str) -> list[JobRow]:
     return [found[job_id] for job_id in ids if job_id in found]
 
 
-class Listed(Frozen):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
     """The first jobs of a list, whether there are more, and whether the search ended before all were read."""
 
     rows: list[JobRow]

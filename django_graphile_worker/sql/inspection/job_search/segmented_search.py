@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.sql.inspection.job_search.criteria import Criteria
 
 # How many times a page searches on if a search has ended without filling the page.
 MOST_LOOKS = 4
 
 
-class Found(Frozen):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
     """The ids of a page, and where the next page begins (None: this was the last)."""
 
     ids: list[int]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import dataclass
 from typing import Any
 
-from django_graphile_worker.frozen import Frozen
 from django_graphile_worker.job_flags import without_run_flags
 from django_graphile_worker.sql.inspection.job_search.criteria import Subquery
 from django_graphile_worker.sql.statements import statement
@@ -23,7 +23,8 @@ left join :SCHEMA._private_job_queues as queue on queue.id = job.job_queue_id
 where job.id in ({restriction})"""
 
 
-class VisibleNames(Frozen):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VisibleNames:
     """How many of the newest jobs that a user may see have each name."""
 
     tasks: Counter[str]
