@@ -43,9 +43,9 @@ def test_facts__are_the_docstring_the_parameters_and_the_defaults() -> None:
     assert facts.payload_fields == (("order", "int"), ("copies", "int"))
     assert facts.defaults == (
         ("Queue", "mail"),
-        ("Priority", "-5"),
         ("Maximum attempts", "3"),
         ("Job key", "k"),
+        ("Priority", "-5"),
         ("Flags", "slow"),
     )
     assert short_description("print_receipt") == "Print it."
