@@ -1,10 +1,10 @@
 """The flags of jobs that this package sets and reads: when a job expires, and of which schedule it is a run.
 
 A flag travels with the job, workers of all kinds keep it, and any program that adds jobs can set it. ``expires:<time>``
-stores the option ``expires``, in seconds since 1970; ``timeout:<seconds>`` stores ``timeout``.
-``schedule:<id>:<seconds>`` is a run of the schedule with this id, ``crontab:<seconds>`` a run of an item of the crontab
-in the code of a project, with the time for which its outcome is kept: each worker of this package that ends the job
-knows that it records the outcome. Any other flag that begins like a run belongs to the project.
+stores the option ``expires``, in seconds since 1970. ``schedule:<id>:<seconds>`` is a run of the schedule with this id,
+``crontab:<seconds>`` a run of an item of the crontab in the code of a project, with the time for which its outcome is
+kept: each worker of this package that ends the job knows that it records the outcome. Any other flag that begins like
+a run belongs to the project.
 """
 
 from __future__ import annotations
@@ -20,9 +20,6 @@ from django_graphile_worker.exceptions import InvalidJobError
 EXPIRY_PREFIX = "expires:"
 # Stored for expires=False: the job never expires, although its task says so.
 NEVER = f"{EXPIRY_PREFIX}infinity"
-
-TIMEOUT_PREFIX = "timeout:"
-_TIMEOUT_IN_JSON = re.compile(rf'"{TIMEOUT_PREFIX}(?P<seconds>[0-9]{{1,9}})"')
 
 SCHEDULE_PREFIX = "schedule:"
 CRONTAB_PREFIX = "crontab:"
@@ -73,18 +70,6 @@ def expiry_in(flags_text: str) -> float | None:
     except (ValueError, RecursionError):
         return None
     return own_expiry([flag for flag in flags if isinstance(flag, str)]) if isinstance(flags, dict | list) else None
-
-
-def timeout_flag(seconds: int, _run_at: datetime) -> str:
-    """Return the flag of a job with a time limit of its own."""
-    return f"{TIMEOUT_PREFIX}{seconds}"
-
-
-def timeout_in(flags_text: str | None) -> int | None:
-    """Return the time limit in seconds that the flags in the JSON of a row say: the shortest, if they say several."""
-    if flags_text is None or TIMEOUT_PREFIX not in flags_text:
-        return None
-    return min((int(each["seconds"]) for each in _TIMEOUT_IN_JSON.finditer(flags_text)), default=None)
 
 
 def as_time(epoch: float | None) -> datetime | None:

@@ -17,7 +17,7 @@ from typing import Any, Literal, TypedDict
 from django.utils.translation import gettext_lazy
 
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError, to_delay
-from django_graphile_worker.job_flags import EXPIRY_PREFIX, expiry_flag, refuse_malformed_flag, timeout_flag
+from django_graphile_worker.job_flags import EXPIRY_PREFIX, expiry_flag, refuse_malformed_flag
 from django_graphile_worker.text import quoted
 
 MAX_IDENTIFIER_LENGTH = 128
@@ -27,7 +27,6 @@ MAX_JOB_KEY_LENGTH = 512
 MAX_INDEXED_FLAG_LENGTH = 512
 SMALLEST_PRIORITY, LARGEST_PRIORITY = -32_768, 32_767
 LARGEST_MAX_ATTEMPTS = 32_767
-LARGEST_TIMEOUT = 10 * 365 * 24 * 60 * 60
 DEFAULT_MAX_ATTEMPTS = 25
 
 
@@ -89,7 +88,6 @@ class SpecOptions(TypedDict, total=False):
     flags: Iterable[str] | None
     expires: Expires | None
     unique: Unique | str | bool | None
-    timeout: int | None
 
 
 class JobOptions(SpecOptions, total=False):
@@ -171,10 +169,6 @@ def valid_max_attempts(value: object) -> int | None:
     if value is None:
         return None
     return whole_number("max_attempts", value, 1, LARGEST_MAX_ATTEMPTS)
-
-
-def valid_timeout(value: object) -> int | None:
-    return None if value is None else whole_number("timeout", value, 1, LARGEST_TIMEOUT)
 
 
 def valid_job_key_mode(value: object) -> JobKeyMode | None:
@@ -446,20 +440,6 @@ OPTIONS: dict[str, JobOption] = {
             help="Add no job while another job of the task with this unique key waits or runs.",
             label=gettext_lazy("Unique key"),
             help_text=gettext_lazy("No job is added while another job of the task with this key waits or runs."),
-        ),
-        JobOption(
-            name="timeout",
-            kind=Kind.NUMBER,
-            check=valid_timeout,
-            smallest=1,
-            largest=LARGEST_TIMEOUT,
-            flag=timeout_flag,
-            attribute="timeout",
-            argument="timeout",
-            metavar="SECONDS",
-            help="Stop a run of the job after so many seconds, instead of the time limit of the task.",
-            label=gettext_lazy("Time limit"),
-            help_text=gettext_lazy("In seconds. Default: the time limit of the task."),
         ),
     )
 }

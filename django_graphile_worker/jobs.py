@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol, Self, Unpack
 
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError
-from django_graphile_worker.job_flags import as_time, own_expiry, timeout_in
+from django_graphile_worker.job_flags import as_time, own_expiry
 from django_graphile_worker.job_options import (
     OPTIONS,
     DefaultOptions,
@@ -58,11 +58,6 @@ class Job:
         It is stored as a flag of the job.
         """
         return as_time(own_expiry(self.flags))
-
-    @property
-    def timeout(self) -> int | None:
-        """The time limit in seconds, if the job was added with one of its own. It is stored as a flag of the job."""
-        return timeout_in(json.dumps(list(self.flags)))
 
     @property
     def existed(self) -> bool:
@@ -175,7 +170,6 @@ class JobSpec:
     flags: tuple[str, ...] | None = None
     expires: datetime | timedelta | bool | None = None
     unique: Unique | None = None
-    timeout: int | None = None
 
     def __init__(self, identifier: str | TaskLike, payload: Any = None, **options: Unpack[SpecOptions]) -> None:
         given: dict[str, Any] = {**options}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from django_graphile_worker.exceptions import LeftoverStateError
+from django_graphile_worker.registry import Task
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.testing.in_process.job_connections import JobConnections
 from django_graphile_worker.worker.execution.binding import Binding
@@ -33,8 +34,8 @@ class _CheckedInvoker:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._invoker, name)
 
-    def of(self, run: JobRun) -> Invoke:
-        invoke = self._invoker.of(run)
+    def of(self, task: Task[Any, Any] | None) -> Invoke:
+        invoke = self._invoker.of(task)
 
         def checked(run: JobRun) -> Any:
             try:

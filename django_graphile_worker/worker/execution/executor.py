@@ -154,8 +154,8 @@ class Executor:
         ``resume_job()`` returns the outcome of a job that has started. The event loop calls a thread for it.
         """
         run = JobRun(claim, monotonic(), self._task_of(claim.task_id))
-        if run.task is None or run.own_timeout is not None or not self._invoker.can_start(run.task):
-            # A job with a time limit of its own needs a thread; or the task has been replaced by another with its id.
+        if run.task is None or not self._invoker.can_start(run.task):
+            # The task has been replaced by another with its id.
             return self.run(claim)
         self._running.add(run)
         outcome = self._start(run)
@@ -222,7 +222,7 @@ class Executor:
         result, error = None, None
         try:
             # Each job has its own context: a language or a time zone that a job activates ends with it.
-            result = copy_context().run(self._invoker.of(run), run)
+            result = copy_context().run(self._invoker.of(run.task), run)
         except BaseException as raised:  # SystemExit, too, fails this job alone
             error = raised
         try:

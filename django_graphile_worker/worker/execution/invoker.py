@@ -73,12 +73,9 @@ class TaskInvoker:
         innermost = (Handler(call=self._call, is_async=False), Handler(call=self._acall, is_async=True))
         self._chains = {each.is_async: middleware.build(factories, each, self._event_loop) for each in innermost}
 
-    def of(self, run: JobRun) -> Invoke:
-        """Return the function that runs a job and returns its result; it raises whatever went wrong."""
-        timeout = run.own_timeout
-        if timeout is not None and run.task is not None:
-            return self._make(run.task, timeout)
-        return self._invokes.get(run.task) or self._prepare(run.task)
+    def of(self, task: Task[Any, Any] | None) -> Invoke:
+        """Return the function that runs a job of this task and returns its result; it raises whatever went wrong."""
+        return self._invokes.get(task) or self._prepare(task)
 
     def can_start(self, task: Task[Any, Any]) -> bool:
         """Return True if ``start()`` can start jobs of this task: a coroutine, around which nothing needs a thread."""
@@ -87,24 +84,22 @@ class TaskInvoker:
 
     def start(self, run: JobRun) -> None:
         """Start the coroutine of a job, and do not wait for it: the function of ``of()`` does that later."""
-        self.of(run)
+        self.of(run.task)
         self._event_loop.start(self._coroutine_of(run, self.bindings[run.task]), run)
 
     def _prepare(self, task: Task[Any, Any] | None) -> Invoke:
         assert task is not None
-        self._invokes[task] = self._make(task, task.time_limit(self._settings.timeout))
-        return self._invokes[task]
-
-    def _make(self, task: Task[Any, Any], seconds: float | None) -> Invoke:
         binding = self.bindings.get(task)
         if binding is None:
             binding = self.bindings[task] = bind(task.function)
         invoke = self._choose(task, binding)
+        seconds = task.time_limit(self._settings.timeout)
         if seconds is not None:
             invoke = self._limited(invoke, seconds)
         if task.result_seconds(self._settings.keep_results) is not None:
             invoke = self._with_kept_result(invoke)
-        return self._atomically(invoke) if task.atomic else invoke
+        self._invokes[task] = self._atomically(invoke) if task.atomic else invoke
+        return self._invokes[task]
 
     def _choose(self, task: Task[Any, Any], binding: Binding) -> Invoke:
         if self._chains is not None:

@@ -26,7 +26,7 @@ from django_graphile_worker.exceptions import (
     TaskStopped,
     TaskTimeout,
 )
-from django_graphile_worker.job_flags import expiry_in, timeout_in
+from django_graphile_worker.job_flags import expiry_in
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.registry import Task
 from django_graphile_worker.sql.claims import Claim
@@ -117,11 +117,6 @@ class JobRun:
     @property
     def is_atomic(self) -> bool:
         return self.task is not None and self.task.atomic
-
-    @property
-    def own_timeout(self) -> int | None:
-        """The time limit of this job in seconds; None if it has that of its task."""
-        return timeout_in(self.claim.flags_text)
 
     @property
     def expires_at(self) -> float | None:
