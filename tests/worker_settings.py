@@ -7,14 +7,14 @@ import multiprocessing
 import os
 from typing import Any
 
-from django_graphile_worker.worker.process import line_writer
+from django_graphile_worker.logs import console
 from testproject import databases
 
 if "FAULT_BROKEN_CHILDREN" in os.environ and multiprocessing.parent_process() is not None:
     raise RuntimeError("a child that cannot start")
 
 if "FAULT_LOG_PAUSE" in os.environ:
-    line_writer.PAUSE = float(os.environ["FAULT_LOG_PAUSE"])
+    console.PAUSE = float(os.environ["FAULT_LOG_PAUSE"])
 
 SECRET_KEY = "tests-only"
 USE_TZ = True

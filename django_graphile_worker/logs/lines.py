@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 
 from django_graphile_worker import conf
 from django_graphile_worker.jobs import Job
-from django_graphile_worker.text import escaped, readable_duration, shown, text_of
+from django_graphile_worker.logs.errors import error_text
+from django_graphile_worker.text import readable_duration, shown
 
 # A crontab may have thousands of items, all of them due at once.
-MOST_LISTED = 100
+MAX_LISTED = 100
 
 # logging raises KeyError for extra attributes that a record already has.
 _RESERVED = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
@@ -86,52 +87,6 @@ def job_attributes(job: Job | JobFacts, outcome: str, about: Mapping[str, Any]) 
     }
 
 
-def error_text(error: object) -> str:
-    """Return the class and the message of an exception in one line, without secrets."""
-    if not isinstance(error, BaseException):
-        return shown(error)
-    # Late import: compiling the patterns of redaction takes 3 ms, and the start of a worker needs none of them.
-    from django_graphile_worker.redaction import redact_text
-
-    text = shown(redact_text(text_of(error)))
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
-
-
-def log_exception(
-    logger: logging.Logger,
-    level: int,
-    template: str,
-    *arguments: object,
-    error: BaseException,
-    attributes: Mapping[str, object] | None = None,
-    is_final: bool = True,
-) -> None:
-    """Log a line with an exception whose text nobody has checked.
-
-    A plain formatter of the project writes the ``exc_text`` of a record.
-    """
-    if not logger.isEnabledFor(level):
-        return
-    # Late import: the start of a worker has no error to log.
-    from django_graphile_worker.logs.exc_info import worth_logging
-
-    exception = worth_logging(error, is_final=is_final)
-    if exception is None:
-        logger.log(level, template, *arguments, extra=attributes)
-        return
-    exc_info = (type(exception), exception, exception.__traceback__)
-    record = logger.makeRecord(
-        logger.name, level, __file__, 0, template, arguments, exc_info, "log_exception", attributes
-    )
-    record.exc_text = indented(logging.Formatter().formatException(exc_info))
-    logger.handle(record)
-
-
-def indented(block: str) -> str:
-    """Return the lines of a traceback so that none looks like a line of the log, or controls a terminal."""
-    return "\n".join(f"  {escaped(line)}" for line in block.split("\n"))
-
-
 def write(logger: logging.Logger, level: int, template: str, arguments: Mapping[str, Any]) -> None:
     """Log the arguments of a signal with a template that names them: ``%(worker_id)s``."""
     if logger.isEnabledFor(level):
@@ -145,10 +100,6 @@ def write(logger: logging.Logger, level: int, template: str, arguments: Mapping[
 class _TemplateArguments(dict[str, str]):
     """The arguments of a template. A missing argument becomes ``?``: the rest of the line is still useful."""
 
-    def __bool__(self) -> bool:
-        # logging does not format a message whose arguments are an empty mapping.
-        return True
-
     def __missing__(self, key: str) -> str:
         return "?"
 
@@ -160,8 +111,8 @@ def _value_text(value: object) -> str:
         return readable_duration(value)
     if isinstance(value, Iterable) and not isinstance(value, str | bytes):
         names = list(map(_name, value))
-        more = f" and {len(names) - MOST_LISTED:,} more" if len(names) > MOST_LISTED else ""
-        return shown((", ".join(names[:MOST_LISTED]) or "none") + more)
+        more = f" and {len(names) - MAX_LISTED:,} more" if len(names) > MAX_LISTED else ""
+        return shown((", ".join(names[:MAX_LISTED]) or "none") + more)
     return shown(value)
 
 

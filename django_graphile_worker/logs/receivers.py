@@ -10,35 +10,33 @@ all records of a kind, with the values as its arguments: error trackers group by
 from __future__ import annotations
 
 import logging
+import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from django_graphile_worker import signals
 from django_graphile_worker.jobs import Job
-from django_graphile_worker.logs import control_lines, success_lines
-from django_graphile_worker.logs.advice import advice_about
-from django_graphile_worker.logs.lines import (
-    JobFacts,
-    error_text,
-    job_attributes,
-    log_exception,
-    place_key,
-    run_template,
-    served_databases,
-    with_place,
-    write,
-)
-from django_graphile_worker.logs.throttle import Throttle
+from django_graphile_worker.logs import console
+from django_graphile_worker.logs.errors import error_text, log_exception
+from django_graphile_worker.logs.lines import JobFacts, job_attributes, place_key, run_template, with_place, write
+from django_graphile_worker.registry import tasks
+from django_graphile_worker.suggestions import did_you_mean
 from django_graphile_worker.text import readable_duration, shown
-
-__all__ = ["connect", "served_databases"]
 
 _jobs = logging.getLogger("django_graphile_worker.jobs")
 _worker = logging.getLogger("django_graphile_worker.worker")
 _cron = logging.getLogger("django_graphile_worker.cron")
 _database = logging.getLogger("django_graphile_worker.database")
 
-_throttle = Throttle()
+# Seconds between two lines about the same failure.
+THROTTLE_INTERVAL = 60.0
+# undefined_function, undefined_table and undefined_column: the code is newer than the schema.
+INCOMPLETE_SCHEMA = frozenset({"42883", "42P01", "42703"})
+MIGRATE = '; the worker schema lacks something that this version needs: run "manage.py migrate graphile_worker"'
+# What was paused or resumed. Each record has an attribute of its own that is called name.
+_NAMES = {"queue": "queue_name", "task": "task_identifier", "flag": "flag"}
 
 
 def connect() -> None:
@@ -76,7 +74,9 @@ def _job_started(*, job: Job | JobFacts, **about: Any) -> None:
 
 def _job_succeeded(*, job: Job | JobFacts, duration: float = 0.0, log_success: bool = True, **about: Any) -> None:
     # The short way saves most of what the line costs; with receivers of the site, lines come here, too.
-    if _logs_successes(log_success=log_success) and not success_lines.write(job.task_identifier, job, duration, about):
+    if _logs_successes(log_success=log_success) and not console.write_success(
+        job.task_identifier, job, duration, about
+    ):
         _log_run(logging.INFO, "succeeded", job, duration, about)
 
 
@@ -118,6 +118,13 @@ def _job_cancelled(
             template, arguments = template + joined, [*arguments, shown(text)]
     why = {"duration": duration, "reason": shown(reason), "cancelled_by": shown(cancelled_by)}
     _jobs.info(template, *arguments, extra=job_attributes(job, "cancelled", about) | why)
+
+
+def _job_expired(*, job: Job | JobFacts, expires_at: datetime | None = None, **about: Any) -> None:
+    if _jobs.isEnabledFor(logging.WARNING):
+        template, place = with_place("%s #%s expired: it was not started by %s", about)
+        extra = job_attributes(job, "expired", about) | {"expires_at": str(expires_at)}
+        _jobs.warning(template, *place, *_name(job), expires_at, extra=extra)
 
 
 def _claim_lost(*, job: Job, **about: Any) -> None:
@@ -187,19 +194,59 @@ def _line(logger: logging.Logger, level: int, template: str) -> Callable[..., No
     return receiver
 
 
+class Throttle:
+    """Limits how often the same line is written: a log that repeats one failure thirty times hides the next failure.
+
+    It admits each subject, of which the id of the worker is the first part, once per interval, and counts how often it
+    rejected the subject in between.
+    """
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        # When each subject was last admitted, and how often it was rejected since.
+        self._admitted: dict[tuple[str, ...], tuple[float, int]] = {}
+
+    def admit(self, *subject: str) -> int | None:
+        """Return how often the subject was rejected since it was last admitted, or None to reject it now."""
+        now = self._clock()
+        with self._lock:
+            self._drop_old(now)
+            admitted_at, kept_back = self._admitted.get(subject, (None, 0))
+            if admitted_at is not None and now - admitted_at < THROTTLE_INTERVAL:
+                self._admitted[subject] = (admitted_at, kept_back + 1)
+                return None
+            self._admitted[subject] = (now, 0)
+            return kept_back
+
+    def forget(self, worker_id: str) -> None:
+        """Forget the subjects of a worker, so that the next failure is admitted at once: what caused them has ended."""
+        with self._lock:
+            self._admitted = {subject: entry for subject, entry in self._admitted.items() if subject[0] != worker_id}
+
+    def _drop_old(self, now: float) -> None:
+        horizon = now - 2 * THROTTLE_INTERVAL
+        self._admitted = {subject: entry for subject, entry in self._admitted.items() if entry[0] > horizon}
+
+
+_throttle = Throttle()
+
+
 def _throttled_line(logger: logging.Logger, template: str) -> Callable[..., None]:
     """Return a receiver for failures that repeat every few seconds.
 
-    The same failure is a warning at most once per ``throttle.INTERVAL``; in between it is logged at DEBUG.
+    The same failure is a warning at most once per ``THROTTLE_INTERVAL``; in between it is logged at DEBUG.
     """
 
     def receiver(**arguments: Any) -> None:
-        worker_id, action, error = (arguments.get(name) for name in ("worker_id", "action", "error"))
-        kept_back = _throttle.admit((worker_id, action, _kind(error)))
-        line = template + advice_about(error)
-        line = f"{line} (%(kept_back)s similar lines were not written)" if kept_back else line
+        error = arguments.get("error")
+        kept_back = _throttle.admit(arguments.get("worker_id", ""), arguments.get("action", ""), _kind(error))
+        line = template + (MIGRATE if getattr(error, "sqlstate", None) in INCOMPLETE_SCHEMA else "")
+        if kept_back:
+            line = f"{line} (%(kept_back)s similar lines were not written)"
+            arguments["kept_back"] = kept_back
         level = logging.DEBUG if kept_back is None else logging.WARNING
-        write(logger, level, line, arguments | ({"kept_back": kept_back} if kept_back else {}))
+        write(logger, level, line, arguments)
 
     return receiver
 
@@ -217,7 +264,7 @@ def _worker_started(**arguments: Any) -> None:
 
 
 def _database_answered(*, worker_id: str = "", **arguments: Any) -> None:
-    _throttle.forget(lambda subject: isinstance(subject, tuple) and subject[0] == worker_id)
+    _throttle.forget(worker_id)
     line = "the database answers again after %(duration)s"
     write(_database, logging.INFO, line, {"worker_id": worker_id, **arguments})
 
@@ -243,12 +290,37 @@ def _tasks_not_found(*, patterns: Sequence[str] = (), **arguments: Any) -> None:
 
 def _with_hints(names: Sequence[str]) -> list[str]:
     """Return names, each unknown name with the name that is probably meant."""
-    # Late import: only these rare lines need suggestions.
-    from django_graphile_worker.registry import tasks
-    from django_graphile_worker.suggestions import did_you_mean
-
     hints = {name: did_you_mean(name, tasks.identifiers()) for name in names}
     return [f"{name} ({hint})" if hint and name not in tasks else name for name, hint in hints.items()]
+
+
+def _work_changed(change: str) -> Callable[..., None]:
+    """Return a receiver that writes what was paused or resumed, until when, by whom and why."""
+
+    def receiver(*, until: datetime | None = None, by: str = "", reason: str = "", **arguments: Any) -> None:
+        arguments[_NAMES.get(arguments.get("kind", ""), "flag")] = arguments.get("name")
+        line = f"{change} the %(kind)s %(name)s"
+        if change == "paused":
+            line += " until it is resumed" if until is None else " until %(until)s"
+        line += (", by %(by)s" if by else "") + (": %(reason)s" if reason and change == "paused" else "")
+        write(_worker, logging.INFO, line, {"until": until, "by": by, "reason": reason, **arguments})
+
+    return receiver
+
+
+def _schedule_line(level: int, template: str) -> Callable[..., None]:
+    """Return a receiver. Each record has an attribute of its own that is called name."""
+
+    def receiver(**arguments: Any) -> None:
+        write(_cron, level, template, {**arguments, "schedule_name": arguments.get("name")})
+
+    return receiver
+
+
+def _schedule_missed(**arguments: Any) -> None:
+    single = "schedule %(name)s missed the tick of %(first_tick)s: no worker fired it"
+    several = "schedule %(name)s missed %(number)s ticks, from %(first_tick)s to %(last_tick)s: no worker fired them"
+    _schedule_line(logging.WARNING, single if arguments.get("number") == 1 else several)(**arguments)
 
 
 _RECEIVERS: dict[str, Callable[..., None]] = {
@@ -272,6 +344,7 @@ _RECEIVERS: dict[str, Callable[..., None]] = {
     "job_permanently_failed": _job_permanently_failed,
     "job_interrupted": _job_interrupted,
     "job_cancelled": _job_cancelled,
+    "job_expired": _job_expired,
     "cancellation_missed": _line(
         _jobs, logging.INFO, "job #%(job_id)s ended by itself before it could be stopped: it was cancelled too late"
     ),
@@ -288,7 +361,26 @@ _RECEIVERS: dict[str, Callable[..., None]] = {
     "tasks_unserved": _tasks_unserved,
     "tasks_not_found": _tasks_not_found,
     "stale_locks_released": _line(_worker, logging.WARNING, "released stale locks: jobs %(jobs)s, queues %(queues)s"),
-    **control_lines.RECEIVERS,
+    "work_paused": _work_changed("paused"),
+    "work_resumed": _work_changed("resumed"),
+    "cron_missed": _line(
+        _cron,
+        logging.WARNING,
+        "cron missed %(number)s ticks of %(identifier)s, from %(first_tick)s to %(last_tick)s: no worker fired them",
+    ),
+    "schedule_tasks_not_found": _schedule_line(
+        logging.WARNING, "schedules have tasks that this project does not have, and are not fired here: %(tasks)s"
+    ),
+    "schedule_names_taken": _schedule_line(
+        logging.WARNING, "@task(every=...) is not fired: schedules of the database have the names of tasks: %(names)s"
+    ),
+    "schedule_fired": _schedule_line(
+        logging.INFO, "schedule %(name)s added jobs of %(task)s: %(job_ids)s, for %(ticks)s"
+    ),
+    "schedule_skipped": _schedule_line(
+        logging.INFO, "schedule %(name)s added no job of %(task)s for %(ticks)s: the last run is not over"
+    ),
+    "schedule_missed": _schedule_missed,
     "cron_started": _line(_cron, logging.INFO, "cron started: %(items)s"),
     "cron_scheduled": _line(_cron, logging.INFO, "cron scheduled %(identifiers)s for %(tick)s"),
     "cron_backfilled": _line(_cron, logging.INFO, "cron backfilled %(identifier)s: %(ticks)s"),

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from django_graphile_worker.api.connection import async_variant
 from django_graphile_worker.exceptions import GraphileWorkerError, InvalidTypeError
+from django_graphile_worker.logs.errors import OWN_FOLDERS
 from django_graphile_worker.routing import Place, place_of
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.testing import simulated_clock
@@ -19,7 +20,6 @@ from django_graphile_worker.testing.in_process.in_process_worker import running_
 from django_graphile_worker.testing.ran_jobs import RanJob
 from django_graphile_worker.testing.simulated_time.timelines import ClockTime, PresentTime, Timeline
 from django_graphile_worker.worker import django_connections
-from django_graphile_worker.worker.execution.retry import OWN_FOLDERS
 
 OnError = Literal["raise", "record"]
 

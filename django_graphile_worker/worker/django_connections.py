@@ -25,7 +25,7 @@ from django.db import connections
 from django.db.backends.signals import connection_created
 from psycopg.pq import TransactionStatus
 
-from django_graphile_worker.logs.lines import log_exception
+from django_graphile_worker.logs.errors import log_exception
 from django_graphile_worker.sql.session import SessionRoles, session_roles
 
 logger = logging.getLogger("django_graphile_worker.worker")

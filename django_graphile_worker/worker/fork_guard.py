@@ -19,8 +19,6 @@ from collections.abc import Callable
 generation = 0
 # Functions to call in every forked process, to undo what must not continue there.
 _in_child: dict[str, Callable[[], None]] = {}
-# Pairs of functions that the thread that forks calls: before the fork, and after it in the parent.
-_around: dict[str, tuple[Callable[[], None], Callable[[], None]]] = {}
 _is_watching = False
 # The signal mask of a thread while it forks.
 _forking = threading.local()
@@ -31,7 +29,7 @@ def watch() -> None:
     global _is_watching
     if not _is_watching and hasattr(os, "register_at_fork"):
         _is_watching = True
-        os.register_at_fork(before=_prepare_fork, after_in_parent=_end_fork, after_in_child=_note_fork)
+        os.register_at_fork(before=_hold_signals, after_in_parent=_release_signals, after_in_child=_note_fork)
 
 
 def call_in_child(name: str, function: Callable[[], None] | None) -> None:
@@ -40,11 +38,6 @@ def call_in_child(name: str, function: Callable[[], None] | None) -> None:
         _in_child.pop(name, None)
     else:
         _in_child[name] = function
-
-
-def call_around(name: str, before: Callable[[], None], after: Callable[[], None]) -> None:
-    """Register two functions under a name, to be called before every fork, and after it in the parent."""
-    _around[name] = (before, after)
 
 
 def end_child(born_in: int, error: BaseException | None = None) -> None:
@@ -57,20 +50,6 @@ def end_child(born_in: int, error: BaseException | None = None) -> None:
     with contextlib.suppress(OSError):
         os.write(2, _message(error).encode(errors="replace"))
     os._exit(_status(error))
-
-
-def _prepare_fork() -> None:
-    _hold_signals()
-    for before, _ in list(_around.values()):
-        with contextlib.suppress(Exception):
-            before()
-
-
-def _end_fork() -> None:
-    for _, after in list(_around.values()):
-        with contextlib.suppress(Exception):
-            after()
-    _release_signals()
 
 
 def _hold_signals() -> None:

@@ -9,9 +9,8 @@ from io import StringIO
 
 import pytest
 
-from django_graphile_worker.logs import success_lines
-from django_graphile_worker.worker.process import console_log, line_writer
-from django_graphile_worker.worker.process.console_log import ConsoleHandler, Formatter
+from django_graphile_worker.logs import console
+from django_graphile_worker.logs.console import ConsoleHandler, Formatter
 
 PACKAGE = logging.getLogger("django_graphile_worker")
 JOBS = logging.getLogger("django_graphile_worker.jobs")
@@ -44,10 +43,10 @@ def lone_console() -> Iterator[ConsoleLog]:
         patch.setattr(PACKAGE, "handlers", [log.handler])
         # pytest has handlers of its own on the root logger, and adds them to loggers that do not propagate.
         patch.setattr(PACKAGE, "parent", log.root)
-        patch.setattr(console_log, "_root", log.root)
-        patch.setattr(success_lines, "console", log.handler)
+        patch.setattr(console, "_root", log.root)
+        patch.setattr(console, "_console", log.handler)
         # The writer writes its first batch at once. The tests flush the rest.
-        patch.setattr(line_writer, "PAUSE", 3_600.0)
+        patch.setattr(console, "PAUSE", 3_600.0)
         PACKAGE.setLevel(logging.INFO)
         try:
             yield log

@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from django_graphile_worker.logs.errors import OWN_FOLDERS
 from django_graphile_worker.worker.execution import invoker
 from django_graphile_worker.worker.execution.coroutine_run import CoroutineRun
 from django_graphile_worker.worker.execution.event_loop import EventLoop
 from django_graphile_worker.worker.execution.executor import Executor
 from django_graphile_worker.worker.execution.job_run import JobRun
-from django_graphile_worker.worker.execution.retry import OWN_FOLDERS
 
 _EXECUTOR = Executor._run.__code__
 _WAIT_FOR_COROUTINE = EventLoop.wait_for.__code__

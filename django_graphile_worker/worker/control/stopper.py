@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from django.db import connections
 from psycopg.pq import TransactionStatus
 
+from django_graphile_worker.logs.errors import OWN_FOLDERS
 from django_graphile_worker.worker import django_connections
 from django_graphile_worker.worker.control.position import IMPORT_SYSTEM, Position, position_of, stack_text
 from django_graphile_worker.worker.database.watchdog import cut
 from django_graphile_worker.worker.execution.job_run import JobRun, StopOfRun
-from django_graphile_worker.worker.execution.retry import OWN_FOLDERS
 
 if TYPE_CHECKING:
     from django_graphile_worker.worker.database_worker import DatabaseWorker

@@ -10,7 +10,7 @@ from typing import Any
 from django.db import InterfaceError, OperationalError, transaction
 
 from django_graphile_worker.conf import Settings
-from django_graphile_worker.logs.lines import log_exception
+from django_graphile_worker.logs.errors import log_exception
 from django_graphile_worker.sql.releases import complete_jobs, complete_recorded
 from django_graphile_worker.worker import fork_guard
 from django_graphile_worker.worker.execution.job_run import JobRun, LostAtomicClaimError

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 from django_graphile_worker import signals
 from django_graphile_worker.exceptions import LeftoverStateError, TaskStopped
 from django_graphile_worker.job_flags import keep_in
-from django_graphile_worker.logs import success_lines
-from django_graphile_worker.logs.lines import JobFacts, log_exception
+from django_graphile_worker.logs import console
+from django_graphile_worker.logs.errors import log_exception
+from django_graphile_worker.logs.lines import JobFacts
 from django_graphile_worker.registry import Task
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.worker import django_connections, fork_guard
@@ -377,7 +378,7 @@ class Executor:
 
     def _is_logged_directly(self, run: JobRun, duration: float) -> bool:
         try:
-            return signals.job_succeeded.has_only_conditional_receiver and success_lines.write(
+            return signals.job_succeeded.has_only_conditional_receiver and console.write_success(
                 run.identifier, run.claim, duration, self._about
             )
         except BaseException:  # a stream that the site has replaced may raise anything

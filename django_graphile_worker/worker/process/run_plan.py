@@ -10,8 +10,8 @@ from typing import Any
 import psycopg
 
 from django_graphile_worker.exceptions import GraphileWorkerError
+from django_graphile_worker.logs.console import set_up_logging, write_log
 from django_graphile_worker.worker.process.banner import banner
-from django_graphile_worker.worker.process.console_log import set_up_logging, write_log
 from django_graphile_worker.worker.process.health_file import reported
 from django_graphile_worker.worker.process.plan import Plan
 from django_graphile_worker.worker.process.runner_group import build_runners

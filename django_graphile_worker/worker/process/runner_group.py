@@ -9,7 +9,7 @@ import psycopg
 
 from django_graphile_worker import __version__, conf
 from django_graphile_worker.exceptions import GraphileWorkerError
-from django_graphile_worker.logs import receivers
+from django_graphile_worker.logs.lines import served_databases
 from django_graphile_worker.project_crontab import collect
 from django_graphile_worker.registry import tasks as registered_tasks
 from django_graphile_worker.routing import Place
@@ -55,7 +55,7 @@ def start_all(runners: Sequence[Runner], should_stop: Question = never, *, waits
 
 def name_databases(runners: Sequence[Runner]) -> None:
     """Have each line of the log name its database, if this process serves several."""
-    receivers.served_databases.add(runner.label for runner in runners)
+    served_databases.add(runner.label for runner in runners)
 
 
 def _start_alone(runner: Runner, *, waits: bool) -> None:
@@ -112,7 +112,7 @@ def shut_down(runners: Sequence[Runner], reason: str, *, is_forced: Question = n
         thread.start()
     for thread in threads:
         thread.join()
-    receivers.served_databases.remove(runner.label for runner in runners)
+    served_databases.remove(runner.label for runner in runners)
     have_all_ended = len(endings) == len(runners)
     return Ending(
         was_released=have_all_ended and all(ending.was_released for ending in endings),

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from django_graphile_worker.logs import receivers
+from django_graphile_worker.logs.lines import served_databases
 
 
 @pytest.fixture(autouse=True)
-def every_line(caplog: pytest.LogCaptureFixture) -> None:
+def every_line(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     caplog.set_level(logging.INFO, logger="django_graphile_worker")
-    receivers._throttle.forget()
+    monkeypatch.setattr(receivers, "_throttle", receivers.Throttle())
 
 
 @pytest.fixture
@@ -21,7 +22,7 @@ def serve() -> Iterator[Callable[..., None]]:
 
     def add(*aliases: str) -> None:
         served.extend(aliases)
-        receivers.served_databases.add(aliases)
+        served_databases.add(aliases)
 
     yield add
-    receivers.served_databases.remove(served)
+    served_databases.remove(served)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from django_graphile_worker.crontab import parse_crontab
-from django_graphile_worker.logs import receivers
+from django_graphile_worker.logs.lines import served_databases
 from tests.support.log_lines import make_job, send, send_all
 
 
@@ -64,8 +64,8 @@ def test_lines_name_their_database__only_while_there_are_several(
     serve: Callable[..., None], caplog: pytest.LogCaptureFixture
 ) -> None:
     serve("eu")
-    receivers.served_databases.add(["default"])
-    receivers.served_databases.remove(["default"])
+    served_databases.add(["default"])
+    served_databases.remove(["default"])
     send_all("eu")
     assert not any("[eu]" in message for message in caplog.messages)
 

@@ -10,7 +10,7 @@ from psycopg import OperationalError
 from psycopg.errors import AdminShutdown, CannotConnectNow, QueryCanceled, ReadOnlySqlTransaction, UndefinedFunction
 
 from django_graphile_worker.logs import receivers
-from django_graphile_worker.logs.throttle import Throttle
+from django_graphile_worker.logs.receivers import Throttle
 from tests.support.log_lines import EVENTS, make_job, send
 
 

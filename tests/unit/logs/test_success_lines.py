@@ -14,12 +14,12 @@ import pytest
 
 from django_graphile_worker import signals
 from django_graphile_worker.jobs import Job
-from django_graphile_worker.logs.lines import served_databases
-from django_graphile_worker.sql.claims import Claim
-from django_graphile_worker.worker.process.console_log import (
+from django_graphile_worker.logs.console import (
     ConsoleHandler,
     Formatter,
 )
+from django_graphile_worker.logs.lines import served_databases
+from django_graphile_worker.sql.claims import Claim
 from tests.support.console_log import JOBS, PACKAGE, ConsoleLog, lone_console
 from tests.support.log_lines import make_job, send
 from tests.support.slot import WORKER_ID, Slot, open_slot

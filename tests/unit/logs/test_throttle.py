@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from django_graphile_worker.logs.throttle import Throttle
+from django_graphile_worker.logs.receivers import Throttle
 
 
 class Clock:
@@ -21,7 +21,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def throttle(clock: Clock) -> Throttle:
-    return Throttle(interval=60.0, clock=clock)
+    return Throttle(clock=clock)
 
 
 def test_first_time__is_admitted(throttle: Throttle) -> None:
@@ -47,6 +47,6 @@ def test_after_a_long_silence__is_admitted_at_once(throttle: Throttle, clock: Cl
 def test_forgotten_subject__is_admitted_at_once(throttle: Throttle) -> None:
     for subject in ("a", "b"):
         throttle.admit(subject)
-    throttle.forget(lambda subject: subject == "a")
+    throttle.forget("a")
     assert throttle.admit("a") == 0
     assert throttle.admit("b") is None

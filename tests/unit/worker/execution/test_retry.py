@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from django_graphile_worker.exceptions import ConfigurationError, PayloadError, PermanentFailure, RetryLater
 from django_graphile_worker.jobs import attempts_made
-from django_graphile_worker.logs.exc_info import redacted_and_cut
+from django_graphile_worker.logs.errors import cut, describe, redacted_and_cut, summary
 from django_graphile_worker.signals import job_permanently_failed
-from django_graphile_worker.worker.execution.retry import MAX_DELAY, cut, describe, summary
+from django_graphile_worker.worker.execution.retry import MAX_DELAY
 from tests.support.slot import Slot, make_task, open_slot
 
 

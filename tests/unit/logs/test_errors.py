@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from django_graphile_worker.exceptions import RetryLater
-from django_graphile_worker.logs.lines import log_exception
+from django_graphile_worker.logs.errors import log_exception
 from tests.support.log_lines import make_job, send
 
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from django_graphile_worker.worker.process import line_writer
-from django_graphile_worker.worker.process.line_writer import LineWriter
+from django_graphile_worker.logs import console
+from django_graphile_worker.logs.console import LineWriter
 
 TIMEOUT = 60.0
 
@@ -48,7 +48,7 @@ def writer(output: Output) -> LineWriter[str]:
 @pytest.fixture
 def pausing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the writer pause for ever after its first batch."""
-    monkeypatch.setattr(line_writer, "PAUSE", 3_600.0)
+    monkeypatch.setattr(console, "PAUSE", 3_600.0)
 
 
 def test_lines__are_written_by_one_thread_in_order(
@@ -114,7 +114,7 @@ def test_many_threads__lose_no_line_and_keep_their_own_order(writer: LineWriter[
 def test_output_that_blocks__blocks_the_threads_before_the_queue_grows_without_limit(
     writer: LineWriter[str], output: Output, monkeypatch: pytest.MonkeyPatch, wait_until: Callable[..., None]
 ) -> None:
-    monkeypatch.setattr(line_writer, "LONGEST_QUEUE", 10)
+    monkeypatch.setattr(console, "LONGEST_QUEUE", 10)
     output.is_open.clear()
     writer.put("first")
     assert output.is_entered.wait(TIMEOUT)
@@ -235,7 +235,7 @@ def test_output_that_raises__does_not_end_the_writer(wait_until: Callable[..., N
 def test_line_that_is_put_in_while_the_writer_is_about_to_wait__is_written(
     writer: LineWriter[str], output: Output, monkeypatch: pytest.MonkeyPatch, wait_until: Callable[..., None]
 ) -> None:
-    monkeypatch.setattr(line_writer, "PAUSE", 0.0)
+    monkeypatch.setattr(console, "PAUSE", 0.0)
 
     class Queue(deque[str]):
         """A queue into which a line is put just after the writer has found it empty."""

@@ -1,25 +1,48 @@
-"""The log lines that a worker writes to standard error if the project does not configure logging."""
+"""The log of ``runworker`` on standard error, in a project that does not configure logging.
+
+``ConsoleHandler`` has two shortcuts beside a ``StreamHandler``: a job that succeeds has its line without a record
+(``write_success()``), and a thread of its own writes many lines together (``LineWriter``). A worker with the default
+settings runs trivial jobs, each with its line in a file, on two cores (medians of interleaved runs)::
+
+    this handler                             17,300 jobs a second,  25 µs of worker CPU for each
+    no line at all                           17,400                 22
+    logging.StreamHandler                     6,100                139
+    logging's QueueHandler and QueueListener  5,300                158
+    this handler, a record for each line      6,800                108
+
+Without the thread, with every line written by the thread that ran the job, a job takes twice the CPU time. So both
+stay.
+"""
 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import logging
 import os
 import stat
 import sys
+import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from queue import SimpleQueue
 from select import PIPE_BUF
 from types import FunctionType
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, Generic, TextIO, TypeVar
 
 from django.utils.termcolors import make_style
 
-from django_graphile_worker.logs import success_lines
-from django_graphile_worker.logs.lines import indented
-from django_graphile_worker.logs.success_lines import SuccessLine
-from django_graphile_worker.worker import fork_guard
-from django_graphile_worker.worker.process.line_writer import LineWriter
+from django_graphile_worker.logs.errors import indented, trace
+from django_graphile_worker.logs.lines import place_key, run_template, served_databases
+from django_graphile_worker.text import readable_duration, shown
+
+if TYPE_CHECKING:
+    from django_graphile_worker.jobs import Job
+    from django_graphile_worker.logs.lines import JobFacts
+    from django_graphile_worker.sql.claims import Claim
+
+Line = TypeVar("Line")
 
 ROOT_LOGGER = "django_graphile_worker"
 # By the option --verbosity.
@@ -42,24 +65,39 @@ OUTCOMES = {
 LONGEST_QUEUED = 2_000
 # Seconds. A stream to which nothing can be written must not keep the process from its end.
 WRITE_TIMEOUT = 1.0
+# Seconds between two batches. An idle writer writes the first line at once; the lines of the next milliseconds are
+# written together. If the process is killed, it loses no more than these lines.
+PAUSE = 0.02
+# With more lines than this in the queue, the thread that puts the next line in waits until they are written.
+LONGEST_QUEUE = 5_000
+# Lines that are written together.
+LARGEST_BATCH = 1_000
+# Seconds that a fork waits for the writer. A pipe may be full.
+HOLD_TIMEOUT = 1.0
+
+_SUCCEEDED = run_template("succeeded")
+# The time, the place if the line names it, the task identifier, the id, the duration, the attempt, max_attempts.
+SuccessLine = tuple[float, str | None, str, int, float, int, int]
 
 _root = logging.getLogger()
 _package = logging.getLogger(ROOT_LOGGER)
 _jobs = logging.getLogger(f"{ROOT_LOGGER}.jobs")
+# The handler, if the project does not configure logging.
+_console: ConsoleHandler | None = None
 
 
 def set_up_logging(*, verbosity: int, is_colored: bool) -> None:
     """Write the worker's log to standard error, unless the project's LOGGING has a handler for it."""
+    global _console
     if _package.hasHandlers():
         return
-    handler = ConsoleHandler(sys.stderr, Formatter(is_colored=is_colored, is_detailed=verbosity > 1))
+    _console = handler = ConsoleHandler(sys.stderr, Formatter(is_colored=is_colored, is_detailed=verbosity > 1))
     _package.addHandler(handler)
     _package.setLevel(LEVELS.get(verbosity, logging.INFO))
-    success_lines.console = handler
     # logging flushes its handlers at the end, too, but not those of an earlier configuration.
     atexit.register(handler.writer.close)
-    fork_guard.call_around("log", handler.writer.hold, handler.writer.release)
-    fork_guard.call_in_child("log", handler.writer.forget)
+    writer = handler.writer
+    os.register_at_fork(before=writer.hold, after_in_parent=writer.release, after_in_child=writer.forget)
 
 
 def write_log() -> None:
@@ -67,6 +105,26 @@ def write_log() -> None:
     for handler in _package.handlers:
         if isinstance(handler, ConsoleHandler):
             handler.writer.wait(WRITE_TIMEOUT)
+
+
+def write_success(identifier: str, job: Claim | Job | JobFacts, duration: float, about: Mapping[str, Any]) -> bool:
+    """Write the line of a job that succeeded on the short way; return False if it has to take the ordinary way.
+
+    Most lines of a worker are of this kind. While this log is the only handler, the line needs neither a signal nor a
+    record: the thread that ran the job passes on what the line says, and the thread that writes makes the text.
+    """
+    if _console is None or not _console.is_alone():
+        return False
+    place = about.get(place_key()) if served_databases.are_several else None
+    _console.put_success((time.time(), place, identifier, job.id, duration, job.attempts, job.max_attempts))
+    return True
+
+
+def _success_message(line: SuccessLine) -> str:
+    """Return the text of the line, without its time: the same as the message of a record."""
+    _, place, identifier, job_id, duration, attempt, max_attempts = line
+    text = _SUCCEEDED % (shown(identifier), job_id, readable_duration(duration), attempt, max_attempts)
+    return f"[{shown(place)}] {text}" if place else text
 
 
 class ConsoleHandler(logging.StreamHandler[TextIO]):
@@ -185,6 +243,131 @@ def _portions(texts: list[str], limit: int | None) -> Iterator[list[str]]:
     yield portion
 
 
+class LineWriter(Generic[Line]):
+    """A queue of lines, and the thread that writes them in this order, which starts with the first line.
+
+    A line that a thread writes itself costs a system call, and Python lets another thread run meanwhile. With thousands
+    of jobs a second, their threads would spend most of their time waiting for each other.
+    """
+
+    def __init__(self, write: Callable[[list[Line]], None]) -> None:
+        # Called by one thread at a time; must not raise.
+        self._write = write
+        self._queue: deque[Line] = deque()
+        # Held while lines are removed from the queue and written, so that their order is kept. Reentrant, because a
+        # signal handler may log while its thread writes.
+        self._writing = threading.RLock()
+        # Whether the next line has to call the writer. A writer that pauses finds the line by itself.
+        self._wants_call = True
+        self._calls: SimpleQueue[None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._starting = threading.Lock()
+        self._is_closed = False
+        # Whether the current thread holds the writer.
+        self._holding = threading.local()
+
+    def put(self, line: Line) -> None:
+        """Put a line into the queue. Called for every job, so it does as little as possible."""
+        queue = self._queue
+        queue.append(line)
+        if self._wants_call:
+            self._call()
+        elif len(queue) > LONGEST_QUEUE:
+            self.flush()
+
+    def write(self, line: Line) -> None:
+        """Write a line, after those that are in the queue, on the calling thread."""
+        self._queue.append(line)
+        self.flush()
+
+    def flush(self) -> None:
+        """Write the lines that are in the queue now, on the calling thread."""
+        with self._writing:
+            left = len(self._queue)
+            while left > 0:
+                count = min(left, LARGEST_BATCH)
+                left -= count
+                self._write(self._take(count))
+
+    def wait(self, seconds: float) -> None:
+        """Wait until the lines that are in the queue now are written, but no longer than this: a pipe may be full."""
+        flushing = threading.Thread(target=self.flush, name="graphile-worker-log-flush", daemon=True)
+        try:
+            flushing.start()
+        except RuntimeError:
+            # No thread can be started.
+            self.flush()
+        else:
+            flushing.join(seconds)
+
+    def close(self) -> None:
+        """Write what is in the queue, and every later line at once: the process ends, and its threads with it."""
+        self._is_closed = self._wants_call = True
+        self.flush()
+
+    def hold(self) -> None:
+        """Let no other thread write until ``release()``. Called before a fork.
+
+        A forked process has a copy of the stream. If a thread of its parent were writing, the copy would be locked for
+        ever, and would have the lines in its buffer.
+        """
+        self._holding.is_held = self._writing.acquire(timeout=HOLD_TIMEOUT)
+
+    def release(self) -> None:
+        """Let other threads write again. Called after a fork, by the thread that called ``hold()``."""
+        if self._holding.is_held:
+            self._writing.release()
+
+    def forget(self) -> None:
+        """Drop what is in the queue, and write every later line at once.
+
+        Called in a forked process: it has a copy of the queue, which its parent writes, but not of the thread.
+        """
+        self._queue.clear()
+        self._writing = threading.RLock()
+        self._is_closed = self._wants_call = True
+
+    def _take(self, count: int) -> list[Line]:
+        # A nested call of flush(), by a signal handler, may have taken lines in between.
+        return [self._queue.popleft() for _ in range(min(count, len(self._queue)))]
+
+    def _call(self) -> None:
+        if self._is_closed or (self._thread is None and not self._start()):
+            self.flush()
+            return
+        # In this order: after the call, the writer may already wait again.
+        self._wants_call = False
+        self._calls.put(None)
+
+    def _start(self) -> bool:
+        with self._starting:
+            if self._thread is None:
+                thread = threading.Thread(target=self._run, name="graphile-worker-log", daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError:
+                    # The system allows no more threads, or the interpreter ends.
+                    return False
+                self._thread = thread
+            return True
+
+    def _run(self) -> None:
+        while not self._is_closed:
+            if self._queue:
+                # The thread must not end, whatever a stream raises that the project has put in place.
+                with contextlib.suppress(BaseException):
+                    self.flush()
+                # The lines of the next moments are written together.
+                time.sleep(PAUSE)
+                continue
+            self._wants_call = True
+            # Checked again: a line that was put in before the assignment has made no call.
+            if not self._queue:
+                self._calls.get()
+            self._wants_call = False
+        self._wants_call = True
+
+
 class Formatter(logging.Formatter):
     """The time and the message, with a colour for the level or for the outcome of a job."""
 
@@ -209,14 +392,11 @@ class Formatter(logging.Formatter):
 
     def format_success(self, line: SuccessLine) -> str:
         """Return the text of a line that has no record."""
-        text = f"{self._time(line[0])} {success_lines.message(line)}"
+        text = f"{self._time(line[0])} {_success_message(line)}"
         return _painted(text, logging.INFO, "succeeded") if self._is_colored else text
 
     def formatException(self, ei: Any) -> str:  # noqa: N802 - logging's name
         """Return the traceback without the worker's own frames; empty when no other frame is left."""
-        # Late import: a worker that starts has no exception to write.
-        from django_graphile_worker.worker.execution.retry import trace
-
         text = trace(ei[1])
         return indented(text) if text else ""
 

@@ -18,15 +18,15 @@ from typing import Any
 
 import pytest
 
-from django_graphile_worker.logs import success_lines
-from django_graphile_worker.worker.outcomes import Failed, Succeeded
-from django_graphile_worker.worker.process.console_log import (
+from django_graphile_worker.logs import console
+from django_graphile_worker.logs.console import (
     ConsoleHandler,
     Formatter,
     _largest_write,
     _portions,
     set_up_logging,
 )
+from django_graphile_worker.worker.outcomes import Failed, Succeeded
 from django_graphile_worker.worker.typed_payloads import scalars
 from tests.support.console_log import PACKAGE, ConsoleLog, lone_console
 from tests.support.slot import Slot, open_slot
@@ -256,23 +256,23 @@ def test_terminal__shows_a_line_at_once_and_in_colour() -> None:
 
 
 def test_set_up__leaves_the_log_to_the_handlers_of_the_project(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(success_lines, "console", None)
+    monkeypatch.setattr(console, "_console", None)
     monkeypatch.setattr(PACKAGE, "handlers", [logging.NullHandler()])
     set_up_logging(verbosity=1, is_colored=False)
-    assert success_lines.console is None
+    assert console._console is None
     assert [type(handler) for handler in PACKAGE.handlers] == [logging.NullHandler]
 
 
 # The writer writes the first line at once and then pauses, so only what is flushed at the end is written after it.
 ENDING = """
 import logging, os, sys, threading
-from django_graphile_worker.worker.process import console_log, line_writer
+from django_graphile_worker.logs import console
 from django_graphile_worker.worker.process.exit import leave
-line_writer.PAUSE = 3600
-console_log.set_up_logging(verbosity=1, is_colored=False)
+console.PAUSE = 3600
+console.set_up_logging(verbosity=1, is_colored=False)
 logger = logging.getLogger("django_graphile_worker.worker")
 logger.info("first")
-while not console_log._package.handlers[0].writer._thread or console_log._package.handlers[0].writer._queue:
+while not console._package.handlers[0].writer._thread or console._package.handlers[0].writer._queue:
     threading.Event().wait(0.001)
 logger.info("second")
 threading.excepthook = lambda *_: None
@@ -315,7 +315,7 @@ def test_forked_process__writes_no_line_of_its_parent() -> None:
 FORKING = """
 import io, logging, os, signal, threading
 from django_graphile_worker.worker import fork_guard
-from django_graphile_worker.worker.process import console_log
+from django_graphile_worker.logs import console
 
 class Slow(io.RawIOBase):
     def writable(self):
@@ -329,8 +329,8 @@ class Slow(io.RawIOBase):
 
 parent, is_writing = os.getpid(), threading.Event()
 fork_guard.watch()
-console_log.set_up_logging(verbosity=1, is_colored=False)
-stream = console_log._package.handlers[0].stream = io.TextIOWrapper(io.BufferedWriter(Slow()), line_buffering=True)
+console.set_up_logging(verbosity=1, is_colored=False)
+stream = console._package.handlers[0].stream = io.TextIOWrapper(io.BufferedWriter(Slow()), line_buffering=True)
 logging.getLogger("django_graphile_worker.worker").info("parent")
 is_writing.wait()
 child = os.fork()
