@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
@@ -195,8 +196,24 @@ if "django_graphile_worker.probe" not in sys.orig_argv:
             result,
             wait_for_result,
         )
-        from django_graphile_worker.worker.entrypoints import Worker, run_once, run_worker
     except ImportError:
         # Without psycopg 3 the system check graphile_worker.E006 says how to install it.
         if sys.modules.get("psycopg"):
             raise
+
+if TYPE_CHECKING:
+    from django_graphile_worker.worker.entrypoints import Worker, run_once, run_worker
+
+
+def __getattr__(name: str) -> Any:
+    """Import the functions that run a worker when they are first used."""
+    if name not in ("Worker", "run_once", "run_worker"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    # Late import: the parts of a worker are half of the package's start, and a web process mostly runs no worker.
+    from django_graphile_worker.worker import entrypoints
+
+    return globals().setdefault(name, getattr(entrypoints, name))
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

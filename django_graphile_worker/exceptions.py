@@ -6,14 +6,12 @@ which stop a task. Each message says what was expected, what was found, and how 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 
 class GraphileWorkerError(Exception):

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from django.apps import apps
 from django.db import connections, router
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils.connection import ConnectionDoesNotExist
 
 from django_graphile_worker import conf
 from django_graphile_worker.exceptions import ConfigurationError, InvalidTypeError
-
-if TYPE_CHECKING:
-    from django.db.backends.base.base import BaseDatabaseWrapper
 
 APP_LABEL = "graphile_worker"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from django_graphile_worker.limits import checked_overrides
+from django_graphile_worker.limits import InvalidEntryError, checked_overrides
 
 MAX_DURATION = timedelta(days=3650).total_seconds()
 # The shortest time limit of a task, in seconds.
@@ -154,9 +154,6 @@ def limits(value: Any) -> tuple[tuple[str, tuple[tuple[str, Any], ...]], ...]:
     """Convert the numbers of limits, ``{"account:{account}": {"concurrency": 5}}``, to pairs."""
     if value == {}:
         return ()
-    # Late import: most projects override no limits.
-    from django_graphile_worker.limits import InvalidEntryError
-
     try:
         return checked_overrides(value)
     except InvalidEntryError as error:

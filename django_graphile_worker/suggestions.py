@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Mapping
+from heapq import nsmallest
 
 # Longer names are not compared, and no more names than this: comparing takes the square of their length.
 MAX_COMPARED_LENGTH = 50
@@ -110,9 +112,5 @@ def close_matches(name: str, known: Iterable[str], *, number: int, cutoff: float
     """Return the most similar known names, within a fraction of a second: anybody who adds a job can make names."""
     if len(name) > MAX_COMPARED_LENGTH:
         return []
-    # Late imports: only an error needs them.
-    import difflib
-    from heapq import nsmallest
-
     compared = nsmallest(MAX_COMPARED_NAMES, known, key=lambda each: abs(len(each) - len(name)))
     return difflib.get_close_matches(name, compared, n=number, cutoff=cutoff)

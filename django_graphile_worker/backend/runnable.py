@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import inspect
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from traceback import format_exception
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from asgiref.sync import sync_to_async
 from django.dispatch import Signal
@@ -29,6 +30,7 @@ from django_graphile_worker.backend.compat import (
     task_finished,
     task_started,
 )
+from django_graphile_worker.backend.options import BackendOptions
 from django_graphile_worker.backend.results import enqueued_result, running_result, task_of_call
 from django_graphile_worker.backend.tasks import (
     GraphileTask,
@@ -47,12 +49,6 @@ from django_graphile_worker.jobs import Job, JobDefaults
 from django_graphile_worker.payloads import decode
 from django_graphile_worker.registry import identifier_for, label_of, split_identifier, valid_schedulable
 from django_graphile_worker.signatures import is_async_function, source_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from django_graphile_worker.backend.options import BackendOptions
-
 
 logger = logging.getLogger(LOGGER_NAME)
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.core.checks import CheckMessage, Error, Warning  # noqa: A004 - Django's names
 from django.core.exceptions import ImproperlyConfigured
 from django.db import DEFAULT_DB_ALIAS, connections, router
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_graphile_worker import conf, routing
 from django_graphile_worker.checks.configuration import setting_name, valid_places, valid_settings
 from django_graphile_worker.routing import Place
-
-if TYPE_CHECKING:
-    from django.db.backends.base.base import BaseDatabaseWrapper
 
 OLDEST_PSYCOPG = (3, 2, 10)
 # The default of psycopg_pool: without max_size a pool does not grow beyond min_size.

@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.core.checks import CheckMessage, Error, Warning  # noqa: A004 - Django's names
 from django.db import DEFAULT_DB_ALIAS
 from django.db import Error as DatabaseError
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.migrations.recorder import MigrationRecorder
 
 from django_graphile_worker import conf, project_crontab, registry, routing
@@ -24,10 +25,6 @@ from django_graphile_worker.sql.install import catalog, indexes, installer
 from django_graphile_worker.sql.migrations_ledger import LEDGER, refuse_breaking_migration
 from django_graphile_worker.sql.schedules import listing
 from django_graphile_worker.suggestions import did_you_mean
-
-if TYPE_CHECKING:
-    from django.db.backends.base.base import BaseDatabaseWrapper
-
 
 REQUIRED_RELATIONS = {"_private_jobs", "_private_job_queues", "_private_tasks", "_private_known_crontabs", "jobs"}
 # Tables that only this package has. Without them, the migrations that create the indexes have not run.

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.core.checks import CheckMessage, Error, Warning  # noqa: A004 - Django's names
 
 from django_graphile_worker import conf, registry, signatures
 from django_graphile_worker.checks.configuration import setting_name, valid_places
+from django_graphile_worker.crontab import CrontabMistake, Draft
 from django_graphile_worker.exceptions import CrontabError, InvalidJobError, InvalidTypeError
 from django_graphile_worker.job_options import valid_identifier
 from django_graphile_worker.limits import TaskLimit
@@ -16,10 +17,6 @@ from django_graphile_worker.project_crontab import draft_schedule, is_any_writte
 from django_graphile_worker.registry import Task
 from django_graphile_worker.routing import Place
 from django_graphile_worker.suggestions import did_you_mean
-
-if TYPE_CHECKING:
-    from django_graphile_worker.crontab import CrontabMistake, Draft
-
 
 # A limit, and a task that has it.
 Use = tuple[Task[Any, Any], TaskLimit]

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from itertools import groupby
 from json.encoder import encode_basestring as quoted
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from django_graphile_worker import simulation
 from django_graphile_worker.exceptions import SchemaError
@@ -27,10 +27,7 @@ from django_graphile_worker.sql.codecs import within_python_years as readable
 from django_graphile_worker.sql.function_calls import MOMENT, call_statements, moment
 from django_graphile_worker.sql.jobs import JOB_COLUMNS, get_jobs, job_from, jobs_from
 from django_graphile_worker.sql.parked_jobs import is_infinite, with_true_times
-from django_graphile_worker.sql.statements import statement
-
-if TYPE_CHECKING:
-    from django_graphile_worker.sql.statements import Cursor, Row
+from django_graphile_worker.sql.statements import Cursor, Row, statement
 
 # A spec, and its payload as JSON text.
 Entry = tuple[JobSpec, str]

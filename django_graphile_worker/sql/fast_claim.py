@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from django_graphile_worker.sql.claims import Claim, in_order
 from django_graphile_worker.sql.codecs import text_array
 from django_graphile_worker.sql.statements import statement
 
 if TYPE_CHECKING:
-    from typing import Protocol
 
     class Rows(Protocol):
         """The rows of the result; each value is the bytes that the server sent."""

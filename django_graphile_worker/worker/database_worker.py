@@ -11,11 +11,12 @@ import os
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django_graphile_worker import signals
+from django_graphile_worker.crontab import CronItem
 from django_graphile_worker.exceptions import BreakingMigrationError
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.registry import Registry, Task
@@ -63,11 +64,6 @@ from django_graphile_worker.worker.scheduling.rounds import Rounds
 from django_graphile_worker.worker.scheduling.scheduler import Scheduler
 from django_graphile_worker.worker.service import Service
 from django_graphile_worker.worker.task_selection import FindTask, any_task_finder
-
-if TYPE_CHECKING:
-    from datetime import timedelta
-
-    from django_graphile_worker.crontab import CronItem
 
 # Seconds between two looks for parked jobs of tasks without limits.
 UNPARK_INTERVAL = 60.0

@@ -7,7 +7,8 @@ delete or disable it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from django.contrib.auth import get_permission_codename
 from django.http import HttpRequest
@@ -16,9 +17,6 @@ from django_graphile_worker import registry
 from django_graphile_worker.admin.pages import PageAdmin
 from django_graphile_worker.models import Schedule
 from django_graphile_worker.registry import schedule_codename
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _APP = Schedule._meta.app_label
 

@@ -8,15 +8,13 @@ import typing
 from collections.abc import Callable
 from dataclasses import dataclass
 from inspect import Parameter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django_graphile_worker import signatures
 from django_graphile_worker.exceptions import PayloadError
+from django_graphile_worker.worker.execution.helpers import Helpers
 from django_graphile_worker.worker.typed_payloads.converters import converter_for
 from django_graphile_worker.worker.typed_payloads.errors import Converter
-
-if TYPE_CHECKING:
-    from django_graphile_worker.worker.execution.helpers import Helpers
 
 # Annotations of payloads that are passed on as they were decoded from JSON.
 _PLAIN_ANNOTATIONS = (Any, object, dict, list, str, int, float, bool, None, dict[str, Any], list[Any])

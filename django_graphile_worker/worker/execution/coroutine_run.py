@@ -22,6 +22,7 @@ from django_graphile_worker.worker import fork_guard
 from django_graphile_worker.worker.outcomes import CancelledByWorker
 
 if TYPE_CHECKING:
+    # A circle: the loop makes the runs.
     from django_graphile_worker.worker.execution.event_loop import EventLoop
 
 _current: ContextVar[CoroutineRun | None] = ContextVar("graphile_worker_coroutine_run", default=None)

@@ -14,10 +14,11 @@ from django.db import connections
 
 from django_graphile_worker.worker import fork_guard
 from django_graphile_worker.worker.execution.coroutine_run import CoroutineRun
+from django_graphile_worker.worker.execution.job_run import JobRun
 from django_graphile_worker.worker.outcomes import CancelledByWorker
 
 if TYPE_CHECKING:
-    from django_graphile_worker.worker.execution.job_run import JobRun
+    # The pool is above the execution.
     from django_graphile_worker.worker.pool.threads import CoroutineSlots
 
 logger = logging.getLogger("django_graphile_worker.worker")

@@ -24,7 +24,7 @@ from django_graphile_worker.logs.lines import JobFacts
 from django_graphile_worker.registry import Task
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.worker import django_connections, fork_guard
-from django_graphile_worker.worker.django_connections import NO_CONNECTIONS, this_thread
+from django_graphile_worker.worker.django_connections import NO_CONNECTIONS, Leftover, this_thread
 from django_graphile_worker.worker.execution import retry
 from django_graphile_worker.worker.execution.event_loop import EventLoop
 from django_graphile_worker.worker.execution.helpers import Aborts
@@ -44,7 +44,6 @@ from django_graphile_worker.worker.outcomes import (
 
 if TYPE_CHECKING:
     from django_graphile_worker.worker.database_worker import DatabaseWorker
-    from django_graphile_worker.worker.django_connections import Leftover
 
 logger = logging.getLogger("django_graphile_worker.worker")
 

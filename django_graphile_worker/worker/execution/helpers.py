@@ -8,26 +8,24 @@ import threading
 from collections.abc import Generator, Iterable, Mapping, MutableMapping
 from datetime import UTC, datetime, timedelta
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 from weakref import WeakSet
 
 from asgiref.sync import sync_to_async
 from django.db import connections
 
 from django_graphile_worker import api
-from django_graphile_worker.jobs import Job, JobSpec
+from django_graphile_worker.job_options import JobOptions
+from django_graphile_worker.jobs import Job, JobSpec, TaskLike
 from django_graphile_worker.sql import progress as sql_progress
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.progress import Progress, valid_progress
 from django_graphile_worker.sql.workers import worker_of
+from django_graphile_worker.worker.execution.job_run import JobRun
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
-    from django_graphile_worker.job_options import JobOptions
-    from django_graphile_worker.jobs import TaskLike
+    # A circle: the invoker makes the helpers of a run.
     from django_graphile_worker.worker.execution.invoker import TaskInvoker
-    from django_graphile_worker.worker.execution.job_run import JobRun
 
 logger = logging.getLogger("django_graphile_worker.task")
 

@@ -16,6 +16,7 @@ from django_graphile_worker import payloads
 from django_graphile_worker.exceptions import GraphileWorkerError, PayloadError, ResultError, UnknownTaskError
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.registry import Task
+from django_graphile_worker.sql.progress import Progress
 from django_graphile_worker.worker.execution import middleware
 from django_graphile_worker.worker.execution.atomic import atomically
 from django_graphile_worker.worker.execution.binding import Binding, bind
@@ -32,7 +33,6 @@ from django_graphile_worker.worker.execution.results import (
 )
 
 if TYPE_CHECKING:
-    from django_graphile_worker.sql.progress import Progress
     from django_graphile_worker.worker.database_worker import DatabaseWorker
 
 logger = logging.getLogger("django_graphile_worker.worker")

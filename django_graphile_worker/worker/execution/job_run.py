@@ -33,6 +33,7 @@ from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.worker.outcomes import EndedWithoutThread, Stop
 
 if TYPE_CHECKING:
+    # A circle: the helpers of a run have the run.
     from django_graphile_worker.worker.execution.helpers import Abort
 
 _EXCEPTIONS: dict[str, type[TaskStopped]] = {"timeout": TaskTimeout, "cancelled": TaskCancelled}

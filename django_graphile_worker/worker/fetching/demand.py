@@ -11,13 +11,10 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from django_graphile_worker.sql.claims import Claim
+from django_graphile_worker.worker.pool.pool import Pool
 from django_graphile_worker.worker.pool.work_units import size_of
-
-if TYPE_CHECKING:
-    from django_graphile_worker.worker.pool.pool import Pool
 
 # Jobs: earlier jobs count for as many as this. Otherwise, a few jobs that were interrupted would change the mean of
 # thousands.

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from django_graphile_worker.sql.claims import Claimed
 from django_graphile_worker.sql.limits import LimitedClaimed, claim_limited
+from django_graphile_worker.worker.fetching.claimer import Claimer
 from django_graphile_worker.worker.limited.keeper import Keeper, LimitedTasks
 
 if TYPE_CHECKING:
     from django_graphile_worker.worker.database_worker import DatabaseWorker
-    from django_graphile_worker.worker.fetching.claimer import Claimer
 
 NOTHING = LimitedClaimed(claims=[], has_more=False, seconds_until_next=None)
 

@@ -16,11 +16,13 @@ from django_graphile_worker.registry import Task
 from django_graphile_worker.sql import limits
 from django_graphile_worker.sql.codecs import flags_from
 from django_graphile_worker.worker.database.connection import Database
+from django_graphile_worker.worker.fetching.task_directory import TaskDirectory
 from django_graphile_worker.worker.service import Service, jittered
 
 if TYPE_CHECKING:
     from django_graphile_worker.worker.database_worker import DatabaseWorker
-    from django_graphile_worker.worker.fetching.task_directory import TaskDirectory
+
+    # A circle: LimitedWork has the lanes into which the keeper sorts.
     from django_graphile_worker.worker.limited.limited_work import LimitedWork
 
 # How many jobs are sorted at once.

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from django_graphile_worker.sql import workers
+from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.service import Service, jittered
 
 if TYPE_CHECKING:
-    from django_graphile_worker.worker.database.connection import Database
     from django_graphile_worker.worker.database_worker import DatabaseWorker
 
 # In heartbeat intervals. If two beats are further apart, there may have been an outage between them.

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 import psycopg
 from psycopg import errors
 
+from django_graphile_worker.sql.limits import KeyClosing
 from django_graphile_worker.sql.releases import CancelledClaim, HeldQueue
 from django_graphile_worker.worker.database.connection import WRONG_SERVER
 from django_graphile_worker.worker.outcomes import (
@@ -32,7 +33,6 @@ from django_graphile_worker.worker.recording import in_one_statement
 from django_graphile_worker.worker.release.statements import ReleaseStatements
 
 if TYPE_CHECKING:
-    from django_graphile_worker.sql.limits import KeyClosing
     from django_graphile_worker.worker.database_worker import DatabaseWorker
 
 # The largest number of results in one statement.

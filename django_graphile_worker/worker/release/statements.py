@@ -12,13 +12,13 @@ from psycopg.errors import ProgramLimitExceeded
 from django_graphile_worker.sql import pauses, releases
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.limits import KeyClosing, close_keys
+from django_graphile_worker.sql.pauses import Pause
 from django_graphile_worker.worker.database.blocking_cursor import BlockingCursor
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.outcomes import Cancelled, Expired, Failed, Interrupted, Recorded
 from django_graphile_worker.worker.recording import Recording
 
 if TYPE_CHECKING:
-    from django_graphile_worker.sql.pauses import Pause
     from django_graphile_worker.worker.database_worker import DatabaseWorker
 
 UNSTORABLE = "The error of this job could not be stored: {error}"

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
 
 from django_graphile_worker.admin.schedules.actions.schedule_actions import ACTIONS
 from django_graphile_worker.admin.schedules.code_items import CodeItem
+from django_graphile_worker.admin.schedules.permissions import SchedulePermissionsAdmin
 from django_graphile_worker.models import Schedule
-
-if TYPE_CHECKING:
-    from django_graphile_worker.admin.schedules.permissions import SchedulePermissionsAdmin
 
 # The others are in the menu of the row.
 DIRECT = ("run_now", "resume", "pause")

@@ -9,11 +9,14 @@ import types
 import typing
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, dataclass
+from importlib import import_module
 from inspect import Parameter
 from typing import Any
 
 from django_graphile_worker import signatures
 from django_graphile_worker.registry import Task
+from django_graphile_worker.worker.execution.binding import bind, resolved_annotation
+from django_graphile_worker.worker.typed_payloads.dataclass_fields import init_fields
 
 # Takes a payload, and raises PayloadError if the payload does not fit.
 Check = Callable[[Any], None]
@@ -60,9 +63,6 @@ def shape_of(task: Task[Any, Any]) -> Shape | None:
 
 def check_of(task: Task[Any, Any]) -> Check | None:
     """Return the check that a worker makes before it calls the task; None if it makes none."""
-    # Late import: only this form converts payloads in a web process.
-    from django_graphile_worker.worker.execution.binding import bind
-
     if _django_task(task) is not None:
         return None
     convert = bind(task.function).convert
@@ -74,9 +74,6 @@ def _django_task(task: Any) -> Any:
 
 
 def _annotation(task: Task[Any, Any]) -> Any:
-    # Late import: see check_of().
-    from django_graphile_worker.worker.execution.binding import resolved_annotation
-
     parameter = signatures.read(task.function).payload
     if parameter is None or parameter.annotation is Parameter.empty:
         return None
@@ -110,9 +107,6 @@ def _arguments_of(annotation: Any) -> list[Argument] | None:
 
 
 def _of_dataclass(annotation: Any, kind: Any) -> Iterator[Argument]:
-    # Late import: see check_of().
-    from django_graphile_worker.worker.typed_payloads.dataclass_fields import init_fields
-
     for name, field in init_fields(annotation).items():
         declared = kind.__dataclass_fields__[name]
         help_text = declared.metadata.get("help_text", "")
@@ -142,12 +136,11 @@ def _of_pydantic(kind: Any) -> list[Argument] | None:
 
 
 def _of_msgspec(kind: Any, msgspec: Any) -> Iterator[Argument]:
-    # Late import: the module is not loaded with its package.
-    from importlib import import_module
-
+    # The package is optional, and does not load this module with it.
+    structs = import_module("msgspec.structs")
     if kind.__struct_config__.array_like:
         raise TypeError("the payload is an array")
-    for field in import_module("msgspec.structs").fields(kind):
+    for field in structs.fields(kind):
         default = NO_DEFAULT if field.default is msgspec.NODEFAULT else field.default
         yield Argument(field.encode_name, field.type, field.required, default)
 
