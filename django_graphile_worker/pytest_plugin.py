@@ -13,7 +13,7 @@ import pytest
 from django.apps import apps
 
 if TYPE_CHECKING:
-    from django_graphile_worker.testing.ran_jobs import RanJob
+    from django_graphile_worker.testing.in_process_worker import RanJob
     from django_graphile_worker.testing.simulated_clock import Clock
 
 

@@ -86,18 +86,6 @@ returning job.id, job.task_id, job.attempts, job.payload::text, job.priority,
         from first
     )"""
 
-# The same for the tests of a project: $2 has the identifiers of the tasks and not their ids, and the last column is the
-# identifier of the task. So it needs no statement before it that reads the ids.
-FAST_CLAIM_BY_IDENTIFIERS = (
-    FAST_CLAIM.replace(
-        "with first",
-        """with wanted as materialized (
-    select array(select task.id from :SCHEMA._private_tasks as task where task.identifier = any ($2::text[])) as ids
-), first""",
-    ).replace("($2::int[])", "((select wanted.ids from wanted)::int[])")
-    + ", (select task.identifier from :SCHEMA._private_tasks as task where task.id = job.task_id)"
-)
-
 # Settings that leave a single plan, whatever the statistics are: the index in order. It is planned once. Numbers
 # have all their digits, whatever the role says: times are read from them.
 PLANNER = {
@@ -114,22 +102,6 @@ PLANNER = {
 
 def fast_claim_statement(schema: str) -> str:
     return statement(FAST_CLAIM, schema)
-
-
-def statement_by_identifiers(schema: str) -> str:
-    return statement(FAST_CLAIM_BY_IDENTIFIERS, schema)
-
-
-def claim_only_job(
-    execute: Execute, *, token: str, identifiers: str, forbidden_flags: Sequence[str], now: datetime
-) -> tuple[Claim, str] | None:
-    """Claim the only job that is due; return it and the identifier of its task, or None if there is more to decide."""
-    flags = text_array(forbidden_flags).encode() if forbidden_flags else None
-    rows = execute((token.encode(), identifiers.encode(), b"1", flags, now.isoformat().encode()))
-    if rows.ntuples == 0:
-        return None
-    identifier: Any = rows.get_value(0, len(COLUMNS))
-    return _claim(rows, 0, token), identifier.decode()
 
 
 class FastClaimed(NamedTuple):

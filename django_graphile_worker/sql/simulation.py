@@ -18,19 +18,6 @@ def all_jobs(cursor: Cursor, *, schema: str) -> list[Job]:
     return jobs_from(cursor, cursor.fetchall(), schema=schema)
 
 
-# Reads all jobs: for tests, in which there are few.
-FIRST_DUE = """/* gw:first_due */
-    select date_part('epoch', min(job.run_at)) from only :SCHEMA._private_jobs as job
-    where job.is_available and isfinite(job.run_at)"""
-
-
-def first_due(cursor: Cursor, *, schema: str) -> float | None:
-    """Return when the first available job is due, in seconds since the epoch; None if no job ever is."""
-    cursor.execute(statement(FIRST_DUE, schema), {})
-    (epoch,) = cursor.fetchone()
-    return None if epoch is None else float(epoch)
-
-
 # A job that replaced a waiting job keeps the time at which that job was added.
 STAMP = """/* gw:stamp */
     update only :SCHEMA._private_jobs as job

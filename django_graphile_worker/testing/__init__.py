@@ -1,8 +1,9 @@
 """What the tests of a project use: run jobs inside a test, move the clock, and assert which jobs were added.
 
 May import every other folder, except ``admin`` and ``management``; nothing imports it in production. Start reading in
-``drain.py``, which has ``run_jobs()``. It runs jobs with a worker without threads (``in_process``), at the time of the
-test's clock (``simulated_time``). ``assertions`` compares what is in the queue.
+``drain.py``, which has ``run_jobs()``. It runs jobs with a worker without threads
+(``in_process_worker.py``) on the connection of the test (``connections.py``), at the time of the test's clock
+(``simulated_time``). ``assertions`` compares what is in the queue.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from django_graphile_worker.testing.assertions import (
 from django_graphile_worker.testing.clearing import clear_after_flush, clear_queue
 from django_graphile_worker.testing.drain import arun_jobs, run_jobs
 from django_graphile_worker.testing.immediate_mode import immediate
-from django_graphile_worker.testing.ran_jobs import RanJob
+from django_graphile_worker.testing.in_process_worker import RanJob
 from django_graphile_worker.testing.simulated_clock import Clock, clock
 
 __all__ = [

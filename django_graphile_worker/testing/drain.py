@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime
 from typing import Any, Literal
 
 from django_graphile_worker.api.connection import async_variant
@@ -15,15 +14,13 @@ from django_graphile_worker.logs.errors import OWN_FOLDERS
 from django_graphile_worker.routing import Place, place_of
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.testing import simulated_clock
-from django_graphile_worker.testing.in_process import idle_workers
-from django_graphile_worker.testing.in_process.in_process_worker import running_job
-from django_graphile_worker.testing.ran_jobs import RanJob
+from django_graphile_worker.testing.in_process_worker import InProcessWorker, RanJob, running_job
 from django_graphile_worker.testing.simulated_time.timelines import ClockTime, PresentTime, Timeline
 from django_graphile_worker.worker import django_connections
 
 OnError = Literal["raise", "record"]
 
-MOST_JOBS = 1_000
+MAX_JOBS = 1_000
 # Exceptions that fail a job in a worker. Others, such as KeyboardInterrupt and the outcomes of pytest, end the test.
 OF_JOBS = (Exception, SystemExit, GeneratorExit, asyncio.CancelledError, BaseExceptionGroup)
 
@@ -31,7 +28,7 @@ OF_JOBS = (Exception, SystemExit, GeneratorExit, asyncio.CancelledError, BaseExc
 def run_jobs(
     *,
     on_error: OnError = "raise",
-    limit: int = MOST_JOBS,
+    limit: int = MAX_JOBS,
     cron: bool = True,
     using: str | None = None,
     installation: str | None = None,
@@ -82,25 +79,20 @@ class Drain:
 
     def __init__(self, place: Place, timeline: Timeline, *, on_error: OnError, limit: int) -> None:
         self._timeline = timeline
-        self._place = place
-        self._worker = idle_workers.take(place)
+        self._worker = InProcessWorker(place, timeline.now)
         self._on_error = on_error
         self._limit = limit
         self._ran: list[RanJob] = []
 
     def run(self) -> list[RanJob]:
         __tracebackhide__ = True
-        with _unprinted_log_of_jobs(), self._worker.working(self._now):
+        with _unprinted_log_of_jobs(), self._worker.working():
             try:
                 self._timeline.begin(self._worker.caller_database, self._worker.events)
                 self._run_all()
             finally:
                 self._timeline.end()
-        idle_workers.give_back(self._place, self._worker)
         return self._ran
-
-    def _now(self) -> datetime:
-        return self._timeline.now()
 
     def _run_all(self) -> None:
         __tracebackhide__ = True

@@ -15,9 +15,8 @@ from django_graphile_worker import simulation
 from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.routing import Place
 from django_graphile_worker.testing import simulated_clock
-from django_graphile_worker.testing.drain import MOST_JOBS, Drain
-from django_graphile_worker.testing.in_process.in_process_worker import running_job
-from django_graphile_worker.testing.ran_jobs import RanJob
+from django_graphile_worker.testing.drain import MAX_JOBS, Drain
+from django_graphile_worker.testing.in_process_worker import RanJob, running_job
 from django_graphile_worker.testing.simulated_time.timelines import PresentTime, StandingTime, Timeline
 from django_graphile_worker.text import shown
 from django_graphile_worker.worker import django_connections
@@ -95,7 +94,7 @@ def _run_waiting() -> None:
         place = _thread.waiting.pop(0)
         clock = simulated_clock.current
         timeline: Timeline = PresentTime() if clock is None else StandingTime(clock)
-        ran = ImmediateDrain(place, timeline, on_error="raise", limit=MOST_JOBS).run()
+        ran = ImmediateDrain(place, timeline, on_error="raise", limit=MAX_JOBS).run()
         for each in _open_lists:
             each += ran
 

@@ -153,6 +153,6 @@ def test_security_policy__says_how_to_report_and_when_to_expect_an_answer() -> N
 
 def test_wheel__names_the_pytest_plugin(wheel: zipfile.ZipFile) -> None:
     (name,) = (name for name in wheel.namelist() if name.endswith(".dist-info/entry_points.txt"))
-    plugin = "django_graphile_worker.testing.pytest_plugin"
+    plugin = "django_graphile_worker.pytest_plugin"
     assert f"[pytest11]\ngraphile_worker = {plugin}" in wheel.read(name).decode()
     assert f"{plugin.replace('.', '/')}.py" in wheel.namelist()

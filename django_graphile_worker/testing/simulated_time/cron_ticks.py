@@ -11,7 +11,7 @@ from django_graphile_worker import conf, project_crontab
 from django_graphile_worker.crontab import CronItem, occurrences
 from django_graphile_worker.routing import Place
 from django_graphile_worker.sql.schedules import from_code
-from django_graphile_worker.testing.in_process.caller_database import CallerDatabase
+from django_graphile_worker.testing.connections import CallerDatabase
 from django_graphile_worker.testing.simulated_time.kept_settings import KeptSettings
 from django_graphile_worker.worker.maintenance.cron import Cron
 from django_graphile_worker.worker.reporting.events import WorkerEvents

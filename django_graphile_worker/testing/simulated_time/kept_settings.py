@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django_graphile_worker.sql.inspection.limits import change_settings
-from django_graphile_worker.testing.in_process.caller_database import CallerDatabase
+from django_graphile_worker.testing.connections import CallerDatabase
 
 
 class KeptSettings:

@@ -10,7 +10,7 @@ from typing import Any
 from django_graphile_worker import conf, registry, simulation
 from django_graphile_worker.routing import Place
 from django_graphile_worker.sql.schedules import changes
-from django_graphile_worker.testing.in_process.caller_database import CallerDatabase
+from django_graphile_worker.testing.connections import CallerDatabase
 from django_graphile_worker.testing.simulated_time.kept_settings import KeptSettings
 from django_graphile_worker.worker.reporting.events import WorkerEvents
 from django_graphile_worker.worker.scheduling.known_tasks import KnownTasks

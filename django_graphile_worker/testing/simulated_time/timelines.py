@@ -11,7 +11,7 @@ from django_graphile_worker.crontab import CronItem
 from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.routing import Place
 from django_graphile_worker.sql.schedules.from_code import database_now
-from django_graphile_worker.testing.in_process.caller_database import CallerDatabase
+from django_graphile_worker.testing.connections import CallerDatabase
 from django_graphile_worker.testing.simulated_clock import Clock
 from django_graphile_worker.testing.simulated_time.cron_ticks import CronTicks, items_of
 from django_graphile_worker.testing.simulated_time.schedule_ticks import ScheduleTicks

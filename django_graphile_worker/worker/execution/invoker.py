@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from time import monotonic
@@ -52,18 +52,11 @@ class TaskInvoker:
         self.installation = worker.place.installation
         self.aborts = aborts
         self._event_loop = event_loop
-        self._invokes: dict[Task[Any, Any] | None, Invoke] = {}
-        self.forget()
-        # How each task is called. The executor for tests keeps them for the next executor.
-        self.bindings: MutableMapping[Task[Any, Any] | None, Binding] = {}
-        # Opens a cursor in the transaction of an atomic task. The executor for tests has a faster cursor.
-        self.open_cursor: Callable[[], AbstractContextManager[Any]] = lambda: connections[self.using].cursor()
+        self._invokes: dict[Task[Any, Any] | None, Invoke] = {None: _raise_unknown_task}
+        # How each task is called.
+        self.bindings: dict[Task[Any, Any] | None, Binding] = {}
         # The chains of middleware for plain and for async tasks; None without middleware.
         self._chains: dict[bool, Handler] | None = None
-
-    def forget(self) -> None:
-        """Forget how tasks are called: the executor for tests reads their options again."""
-        self._invokes = {None: _raise_unknown_task}
 
     def load_middleware(self) -> None:
         """Build a chain of middleware for plain tasks and for async tasks; may raise ConfigurationError."""
@@ -185,6 +178,10 @@ class TaskInvoker:
             return result
 
         return invoke_and_encode
+
+    def open_cursor(self) -> AbstractContextManager[Any]:
+        """Return a cursor in the transaction of an atomic task."""
+        return connections[self.using].cursor()
 
     def _atomically(self, invoke: Invoke) -> Invoke:
         return atomically(invoke, self.finish_progress, self.open_cursor, using=self.using, settings=self._settings)

@@ -1,18 +1,34 @@
-"""Lets a connection that is inside the transaction of a test look to a job as it looks in a worker.
+"""Django's connections of a test, as its worker and its jobs find them.
+
+The worker of a test works on the connection of the test (``CallerDatabase``), inside the transaction of the test if
+there is one. A job finds all open connections as it finds them in a worker (``JobConnections``).
 
 A worker runs jobs in autocommit mode: each statement commits, a statement that fails undoes nothing but itself,
 ``atomic()`` begins a transaction, and hooks of ``on_commit()`` are called when it ends. Inside the transaction of a
 ``TestCase`` nothing commits. So, while a job runs, each statement has a savepoint, and a transaction of the job
-is a savepoint, too: to begin, commit and roll it back is to create, release and roll back that savepoint.
+is a savepoint, too: to begin, commit and roll it back is to create, release and roll back that savepoint
+(``VirtualAutocommit``).
 
 The attributes and methods of Django's ``DatabaseWrapper`` that are replaced here are not documented; tests watch them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from types import TracebackType
 from typing import Any
 
+import psycopg
+from django.db import connections
+from django.db.transaction import TransactionManagementError
 from psycopg.pq import TransactionStatus
+from psycopg.rows import tuple_row
+
+from django_graphile_worker.exceptions import LeftoverStateError
+from django_graphile_worker.routing import Place, queue_connection
+from django_graphile_worker.worker.database.connection import Database
+from django_graphile_worker.worker.django_connections import transaction_status
 
 _TRANSACTION = "gw_transaction"
 _STATEMENT = "gw_statement"
@@ -30,6 +46,118 @@ _LISTS = ("savepoint_ids", "atomic_blocks", "run_on_commit")
 _METHODS = ("_set_autocommit", "_commit", "_rollback", "close")
 # SQLite's own way to begin a transaction.
 _SQLITE_BEGIN = "_start_transaction_under_autocommit"
+
+
+class CallerDatabase(Database):
+    """The connection of a test. It stays in the transaction of the test, and is never closed.
+
+    Statements go past Django's cursor: they are those of a worker, so ``assertNumQueries()`` does not count them.
+    """
+
+    def __init__(self, place: Place) -> None:
+        self.alias = place.using
+        self.schema = place.settings.schema
+        self.wrapper = queue_connection(place.using)
+        self.prepared = set()
+
+    def begin(self) -> None:
+        """Open the connection; raise the error of a test that may not use the database, or whose transaction failed."""
+        if "cursor" in vars(self.wrapper):
+            # A test without a database has replaced the method by one that raises.
+            self.wrapper.cursor()
+        self.wrapper.ensure_connection()
+        self.wrapper.validate_no_broken_transaction()
+        if transaction_status(self.wrapper) == TransactionStatus.INERROR:
+            raise TransactionManagementError(
+                "run_jobs(): expected a transaction that can be used, got one in which a statement has failed. Put the "
+                "statement that may fail into an atomic() block of its own."
+            )
+
+    @property
+    def is_in_transaction(self) -> bool:
+        return bool(self.wrapper.in_atomic_block)
+
+    @property
+    def keeps_statements(self) -> bool:
+        return False
+
+    @property
+    def current(self) -> psycopg.Connection[Any] | None:
+        connection: psycopg.Connection[Any] | None = self.wrapper.connection
+        return connection
+
+    def connection(self) -> psycopg.Connection[Any]:
+        self.wrapper.ensure_connection()
+        connection: psycopg.Connection[Any] = self.wrapper.connection
+        return connection
+
+    @contextmanager
+    def cursor(self) -> Iterator[Any]:
+        # Django's cursors write parameters into the statement. The functions of the worker take real parameters.
+        yield psycopg.Cursor(self.connection(), row_factory=tuple_row)
+
+    @contextmanager
+    def cursor_of_job(self) -> Iterator[Any]:
+        """Yield a cursor in the transaction of a job, which refuses and raises what Django's cursor does."""
+        with self.wrapper.wrap_database_errors, self.cursor() as cursor:
+            if cursor.connection.closed:
+                raise psycopg.OperationalError("the connection is closed")
+            self.wrapper.validate_no_broken_transaction()
+            yield cursor
+
+    def close(self) -> None:
+        """Leave the connection open: it belongs to the test."""
+
+
+class JobConnections:
+    """All open connections: those in a transaction of the test look as if they were in autocommit mode."""
+
+    def __init__(self) -> None:
+        self._virtual: dict[str, VirtualAutocommit] = {}
+        self._plain: list[Any] = []
+
+    def __enter__(self) -> JobConnections:
+        for wrapper in connections.all(initialized_only=True):
+            if wrapper.connection is None:
+                continue
+            if wrapper.in_atomic_block and wrapper.features.uses_savepoints:
+                self._virtual[wrapper.alias] = VirtualAutocommit(wrapper)
+                self._virtual[wrapper.alias].begin()
+            elif not wrapper.in_atomic_block:
+                self._plain.append(wrapper)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        with ExitStack() as stack:
+            for virtual in self._virtual.values():
+                stack.callback(virtual.end)
+
+    def roll_back_leftovers(self) -> None:
+        """Roll back transactions that a job left open; raise LeftoverStateError if there are any."""
+        left = [alias for alias, virtual in self._virtual.items() if virtual.roll_back_leftover()]
+        left += [wrapper.alias for wrapper in self._plain if _roll_back(wrapper)]
+        if left:
+            databases = ", ".join(f"database {alias!r}" for alias in left)
+            raise LeftoverStateError(
+                f"expected the task to leave its connections as it found them, got {databases}: a transaction open: it "
+                "was rolled back. Use transaction.atomic()."
+            )
+
+
+def _roll_back(wrapper: Any) -> bool:
+    if wrapper.connection is None:
+        return False
+    is_open = wrapper.in_atomic_block or not wrapper.autocommit
+    if wrapper.vendor == "postgresql":
+        is_open = is_open or transaction_status(wrapper) in (TransactionStatus.INTRANS, TransactionStatus.INERROR)
+    if is_open:
+        wrapper.in_atomic_block, wrapper.needs_rollback = False, False
+        wrapper.savepoint_ids, wrapper.atomic_blocks = [], []
+        wrapper.rollback()
+        wrapper.set_autocommit(True)
+    return bool(is_open)
 
 
 class VirtualAutocommit:

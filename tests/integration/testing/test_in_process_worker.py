@@ -1,22 +1,23 @@
-"""The in-process worker stays for the next call of ``run_jobs()``, as long as nothing that it depends on changes."""
+"""The worker of ``run_jobs()``: which statements claim jobs, and what holds from one call to the next."""
 
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 from unittest import mock
 
-import pytest
+import psycopg
 from django.core.cache import caches
 from django.core.cache.backends.base import BaseCache
-from django.db import connections
+from django.db import connections, transaction
 from django.test import TestCase, TransactionTestCase, override_settings
 
 from django_graphile_worker import add_job
-from django_graphile_worker.routing import place_of
 from django_graphile_worker.testing import jobs, run_jobs
-from django_graphile_worker.testing.in_process import idle_workers
-from django_graphile_worker.testing.in_process.in_process_worker import InProcessWorker
 from tests.support.own_schema import SCHEMA
 from tests.support.stepped_worker import own_tasks
 
@@ -25,12 +26,8 @@ def note(payload: Any) -> Any:
     return payload
 
 
-def other(payload: Any) -> None:
-    """Do nothing."""
-
-
-def fails(payload: Any) -> None:
-    raise ValueError("no")
+def urgent(payload: Any) -> Any:
+    return payload
 
 
 class InstanceCache(BaseCache):
@@ -47,37 +44,71 @@ class InstanceCache(BaseCache):
         return self.values.setdefault(key, value) is value
 
 
-def the_idle_worker() -> InProcessWorker | None:
-    place = place_of()
-    return idle_workers._thread.workers.get((place.using, place.installation))
+@contextmanager
+def statements() -> Iterator[list[str]]:
+    """List the names of the worker's statements."""
+    names: list[str] = []
+    execute = psycopg.Cursor.execute
+
+    def listed(cursor: Any, text: Any, *arguments: Any, **options: Any) -> Any:
+        names.extend(re.findall(r"gw:([\w-]+)", text if isinstance(text, str) else ""))
+        return execute(cursor, text, *arguments, **options)
+
+    with mock.patch.object(psycopg.Cursor, "execute", listed):
+        yield names
 
 
-class TestIdleWorkers(TestCase):
-    def test_next_call__has_the_same_worker(self) -> None:
+class TestClaims(TestCase):
+    def test_one_job__takes_two_claims(self) -> None:
         with own_tasks(note):
             run_jobs()
-            first = the_idle_worker()
-            add_job("note", 1)
-            assert [ran.result for ran in run_jobs()] == [1]
-            assert the_idle_worker() is first is not None
+            add_job("note")
+            with statements() as names:
+                assert len(run_jobs()) == 1
+        assert names == ["task-ids", "claim", "complete", "claim"]
 
-    def test_executor__is_kept_until_a_task_needs_an_event_loop(self) -> None:
+    def test_no_job__takes_one(self) -> None:
+        with own_tasks(note):
+            run_jobs()
+            add_job("note", run_at=timedelta(days=1))
+            with statements() as names:
+                assert run_jobs() == []
+        assert names == ["task-ids", "claim"]
+
+    def test_several_jobs__are_claimed_in_the_order_of_a_worker(self) -> None:
+        with own_tasks(note, urgent):
+            add_job("note", 2)
+            add_job("urgent", 1, priority=-1)
+            add_job("note", 3, queue_name="mail")
+            assert [ran.payload for ran in run_jobs()] == [1, 2, 3]
+
+    def test_names_that_a_rollback_has_removed__are_read_again(self) -> None:
+        with own_tasks(note, urgent):
+            with transaction.atomic():
+                add_job("note", 1)
+                add_job("urgent", 2)
+                assert len(run_jobs()) == 2
+                transaction.set_rollback(True)
+            add_job("note", 1)
+            add_job("urgent", 0, priority=-1)
+            assert [ran.payload for ran in run_jobs()] == [0, 1]
+            add_job("urgent", 3)
+            assert [ran.payload for ran in run_jobs()] == [3]
+
+
+class TestNextCall(TestCase):
+    """What a test changes between two calls counts for the second."""
+
+    def test_coroutines__have_an_event_loop_in_each_call(self) -> None:
         async def wait(payload: Any) -> Any:
             return payload
 
-        executors = []
         with own_tasks(note, wait):
             for identifier in ("note", "note", "wait", "wait"):
                 add_job(identifier, identifier)
                 assert [ran.result for ran in run_jobs()] == [identifier]
-                worker = the_idle_worker()
-                assert worker is not None
-                executors.append((worker._executor, worker._kept_executor is not None))
-        assert executors[0] == executors[1] == (executors[0][0], True)
-        assert not executors[2][1]
-        assert executors[2][0] is not executors[3][0], "the loop of the executor before is closed"
 
-    def test_changed_options_of_a_task__count_for_the_next_call(self) -> None:
+    def test_changed_options_of_a_task__count(self) -> None:
         with own_tasks(note) as (task,):
             for is_atomic in (False, True, False):
                 with mock.patch.object(task, "atomic", is_atomic):
@@ -97,20 +128,16 @@ class TestIdleWorkers(TestCase):
                 assert [ran.result for ran in run_jobs()] == [1, 1]
                 assert caches["default"].get("first") == 1
 
-    def test_changed_tasks_and_settings__have_another(self) -> None:
+    def test_changed_tasks_and_settings__count(self) -> None:
         with own_tasks(note):
             run_jobs()
-            first = the_idle_worker()
-            with own_tasks(note, other):
-                add_job("other")
+            with own_tasks(note, urgent):
+                add_job("urgent")
                 assert len(run_jobs()) == 1
-                second = the_idle_worker()
             with override_settings(GRAPHILE_WORKER={**SCHEMA, "FORBIDDEN_FLAGS": ["later"]}):
                 add_job("note", flags=["later"])
                 assert run_jobs() == []
-                third = the_idle_worker()
             assert len(run_jobs()) == 1
-        assert len({id(worker) for worker in (first, second, third, the_idle_worker())}) == 4
 
     def test_replaced_task__runs_as_it_is_now(self) -> None:
         with own_tasks(note):
@@ -125,30 +152,9 @@ class TestIdleWorkers(TestCase):
             add_job("note", 1)
             assert [ran.result for ran in run_jobs()] == [2]
 
-    def test_call_that_raised_an_error__leaves_none(self) -> None:
-        with own_tasks(fails):
-            add_job("fails")
-            with pytest.raises(ValueError, match="no"):
-                run_jobs()
-            assert the_idle_worker() is None
-
-    def test_another_connection__has_another(self) -> None:
-        with own_tasks(note):
-            run_jobs()
-            first = the_idle_worker()
-            assert first is not None
-            place, tasks = first.place, first._all_tasks
-            assert first.is_for(place, tasks)
-            wrapper = connections["default"]
-            connections["default"] = wrapper.copy()
-            try:
-                assert not first.is_for(place, tasks)
-            finally:
-                connections["default"] = wrapper
-
 
 class TestForks(TransactionTestCase):
-    def test_forked_process__makes_a_worker_of_its_own(self) -> None:
+    def test_forked_process__runs_jobs_of_its_own(self) -> None:
         """A worker takes a process that a job forked for a copy of itself, and ends it."""
         with own_tasks(note):
             add_job("note", 1)
