@@ -12,7 +12,6 @@ from django_graphile_worker import __version__
 from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.management.options import add_worker_arguments, plan_from
 from django_graphile_worker.worker.process.plan import is_watched
-from django_graphile_worker.worker.process.start import start
 
 
 class WorkerCommand(BaseCommand):
@@ -39,6 +38,9 @@ class WorkerCommand(BaseCommand):
         return super().execute(*args, **options)
 
     def handle(self, *args: Any, **options: Any) -> None:
+        # Late import: if psycopg 3 is missing, the system checks, which run before this, report it.
+        from django_graphile_worker.worker.process.start import start
+
         plan = plan_from(options, is_colored=self._is_colored(options))
         try:
             code = start(plan, say=self._say, complain=self._complain, owns_process=self._called_from_command_line)

@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from django_graphile_worker.exceptions import GraphileWorkerError, InvalidTypeError
-from django_graphile_worker.worker.process import embedded_checks
-from django_graphile_worker.worker.process.runner_group import build_runners, shut_down, start_all
-from django_graphile_worker.worker.process.worker_process import run_with_signals
+from django.core.exceptions import SynchronousOnlyOperation
+from django.db import Error, connections
+
+from django_graphile_worker.exceptions import ConfigurationError, GraphileWorkerError, InvalidTypeError, SettingMistake
+from django_graphile_worker.routing import Place, places_to_serve
+from django_graphile_worker.worker.process.worker_process import build_runners, run_with_signals, shut_down, start_all
 from django_graphile_worker.worker.runner import Runner
 from django_graphile_worker.worker.stop_request import REFUSED, StopRequest, StopState, state_of
 
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from django.db.backends.base.base import BaseDatabaseWrapper
+
     from django_graphile_worker.worker.worker_options import OnceOptions, WorkerOptions
+
+# Settings that a worker started by code cannot use, and what to do instead.
+DATABASE = {"database": "expected databases=[...], the list of aliases to serve."}
+PROCESSES = {
+    "processes": "expected 1, as a worker started by code runs in the process of its caller. "
+    "Use concurrency=..., `manage.py runworker --processes`, or more processes of your own."
+}
+CRON = dict.fromkeys(
+    ("crontab", "crontab_file", "crontab_time_zone"),
+    "expected none, as it only runs jobs that exist already. Use run_worker() or Worker for recurring tasks.",
+)
 
 
 def run_worker(
@@ -33,9 +49,9 @@ def run_worker(
     are settings in lower case (``concurrency=20``). Return the exit code. Signals are handled on the main thread only.
     """
     request = _checked_stop(stop)
-    places = embedded_checks.places("run_worker", databases, installations, overrides)
+    places = _checked_places("run_worker", databases, installations, overrides)
     runners = build_runners(places)
-    embedded_checks.heed_test_guards([place.using for place in places])
+    heed_test_guards([place.using for place in places])
     return run_with_signals(runners, request, once=False)
 
 
@@ -48,9 +64,9 @@ def run_once(
 ) -> int:
     """Run the jobs that are runnable now, then return the exit code."""
     request = _checked_stop(stop)
-    places = embedded_checks.places("run_once", databases, installations, overrides, with_cron=False)
+    places = _checked_places("run_once", databases, installations, overrides, with_cron=False)
     runners = build_runners(places, with_cron=False)
-    embedded_checks.heed_test_guards([place.using for place in places])
+    heed_test_guards([place.using for place in places])
     return run_with_signals(runners, request, once=True)
 
 
@@ -64,7 +80,7 @@ class Worker:
         installations: Sequence[str] = (),
         **overrides: Unpack[WorkerOptions],
     ) -> None:
-        self._places = embedded_checks.places("Worker", databases, installations, overrides)
+        self._places = _checked_places("Worker", databases, installations, overrides)
         self._lock = threading.Lock()
         # A runner for each database while the worker runs. A runner starts once, so each start() builds new runners.
         self._runners: list[Runner] = []
@@ -82,7 +98,7 @@ class Worker:
                     "Worker.start(): expected a worker that does not run, got a worker that was started before. "
                     "Call stop() first, or create another Worker."
                 )
-            embedded_checks.heed_test_guards([place.using for place in self._places])
+            heed_test_guards([place.using for place in self._places])
             self._runners = build_runners(self._places)
             for runner in self._runners:
                 runner.worker.on_refused = self._stop_soon
@@ -128,3 +144,54 @@ def _checked_stop(stop: Any) -> StopState | None:
             "and call it to stop the worker."
         )
     return None if stop is None else state_of(stop)
+
+
+def _checked_places(
+    caller: str,
+    databases: Sequence[str],
+    installations: Sequence[str],
+    overrides: Mapping[str, Any],
+    *,
+    with_cron: bool = True,
+) -> tuple[Place, ...]:
+    """Return the places to serve, with the overridden settings. Reject settings that the caller would ignore."""
+    found = places_to_serve(databases, installations, change=lambda settings: settings.replace(**overrides))
+    is_alone = overrides.get("processes", 1) == 1
+    rejected = DATABASE | ({} if is_alone else PROCESSES) | ({} if with_cron else CRON)
+    mistakes = [
+        SettingMistake(key=name.upper(), message=f"{caller}({name}=...): {rejected[name]}")
+        for name in overrides
+        if name in rejected
+    ]
+    if mistakes:
+        raise ConfigurationError(mistakes=mistakes)
+    return found
+
+
+def heed_test_guards(aliases: Sequence[str]) -> None:
+    """Raise the error of a test framework that forbids the use of these databases.
+
+    The test frameworks of Django and pytest-django guard Django's own connections, but the worker opens others: without
+    a test database, the worker would run the jobs of the real database.
+    """
+    for alias in aliases:
+        connection = connections[alias]
+        # Django replaces the first method, pytest-django the second.
+        for name in ("cursor", "ensure_connection"):
+            if _is_replaced(connection, name):
+                _call(connection, name)
+
+
+def _is_replaced(connection: BaseDatabaseWrapper, name: str) -> bool:
+    """Return True if the method is not Django's own, which would open a connection to a server that may not answer."""
+    return name in vars(connection) or not getattr(connection, name).__module__.startswith("django.db.")
+
+
+def _call(connection: BaseDatabaseWrapper, name: str) -> None:
+    was_open = connection.connection is not None
+    # These are not the errors of a guard. If the database is down, the worker's own connections report it; if the
+    # caller is a coroutine, they work nevertheless.
+    with contextlib.suppress(Error, SynchronousOnlyOperation):
+        getattr(connection, name)()
+    if not was_open and connection.connection is not None:
+        connection.close()

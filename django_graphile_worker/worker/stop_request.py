@@ -99,7 +99,7 @@ class StopState:
 
     @property
     def leaves_jobs_behind(self) -> bool:
-        """May a job still run in this process? The process must not wait for it at its end, see process/exit.py."""
+        """May a job still run in this process? The process must not wait for it at its end, see ``end_process()``."""
         return self.is_urgent or self.has_left_thread or (self.ending is not None and self.ending.was_cut_off)
 
     @property

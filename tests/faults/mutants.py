@@ -275,14 +275,14 @@ def _keep_read_only_connections() -> None:
 
 @mistake("processes outlive their supervisor")
 def _let_children_outlive() -> None:
-    from django_graphile_worker.worker.process import child
+    from django_graphile_worker.worker.process import supervisor
 
-    child._stop_with_parent = lambda request: None
+    supervisor._stop_with_parent = lambda request: None
 
 
 @mistake("every process that dies early counts as a failed start")
 def _count_every_death_as_failed_start() -> None:
-    from django_graphile_worker.worker.process.child import Child
+    from django_graphile_worker.worker.process.supervisor import Child
 
     Child.has_begun = lambda self: False  # type: ignore[method-assign]
 

@@ -18,8 +18,7 @@ import psutil
 import pytest
 
 from django_graphile_worker import probe
-from django_graphile_worker.worker.process.child import ENDS, HEALTHY, STARTED, Child, send
-from django_graphile_worker.worker.process.supervisor import Supervisor
+from django_graphile_worker.worker.process.supervisor import ENDS, HEALTHY, STARTED, Child, Supervisor, send
 from django_graphile_worker.worker.stop_request import StopState
 from tests.faults.processes import WAIT_TIMEOUT, Fleet, Wait, WorkerProcess
 from tests.faults.proxy import Proxy

@@ -36,7 +36,7 @@ from django_graphile_worker.checks import tasks as task_checks
 from django_graphile_worker.exceptions import InvalidTypeError
 from django_graphile_worker.routing import place_of, places_to_serve
 from django_graphile_worker.worker.execution.helpers import Helpers
-from django_graphile_worker.worker.process.runner_group import build_runners
+from django_graphile_worker.worker.process.worker_process import build_runners
 from tests.conftest import RawConnection
 from tests.support.operating import operate
 from tests.support.stepped_worker import own_tasks

@@ -165,8 +165,9 @@ def _weight(number: int) -> int:
     return 2 if number == signal.SIGQUIT else 1
 
 
-def run_watched(run: Callable[[StopState], int], request: WatchedRequest) -> int:
-    """Run the worker until a stop is requested or code changes; return the exit code."""
+@contextmanager
+def watched(request: WatchedRequest) -> Iterator[None]:
+    """Have signals, the process that watches, and changes of the code request a stop of what runs in the block."""
     pipe = int(os.environ.pop(RELOADER_PIPE))
     os.set_inheritable(pipe, False)
     autoreload.ensure_echo_on()
@@ -174,8 +175,7 @@ def run_watched(run: Callable[[StopState], int], request: WatchedRequest) -> int
         signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
         for target, arguments in ((_listen, (pipe, request)), (_watch, (request,))):
             threading.Thread(target=target, args=arguments, name="graphile-worker-reloader", daemon=True).start()
-        code = run(request)
-    return CHANGED if request.is_for_change else code
+        yield
 
 
 def _listen(pipe: int, request: WatchedRequest) -> None:

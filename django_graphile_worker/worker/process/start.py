@@ -1,23 +1,43 @@
-"""The start of ``runworker``: one function that decides how to run a plan.
+"""The start of ``runworker``: from its plan to its exit code.
 
 A plan runs as a process that watches for changes of the code (``--reload``), as a worker in this process, once or until
 it is stopped, or as several processes under a supervisor.
-
-This module imports little, so that the worker's first connection opens while Python loads the rest of the worker.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from fnmatch import fnmatchcase
 from typing import Any
 
+import psycopg
+from django.db import connections
+
+from django_graphile_worker import __version__, conf
 from django_graphile_worker.exceptions import GraphileWorkerError
-from django_graphile_worker.gc_pause import collect_less_often, collector_paused
+from django_graphile_worker.gc_pause import collect_less_often
+from django_graphile_worker.logs.console import set_up_logging, write_log
+from django_graphile_worker.registry import tasks as registered_tasks
+from django_graphile_worker.worker.process import reloader
+from django_graphile_worker.worker.process.health import reported
 from django_graphile_worker.worker.process.plan import Plan, is_watched
+from django_graphile_worker.worker.process.signal_handlers import handled_signals
+from django_graphile_worker.worker.process.supervisor import Supervisor
+from django_graphile_worker.worker.process.worker_process import (
+    build_runners,
+    end_process,
+    in_a_sentence,
+    run_until_drained,
+    run_until_stopped,
+    run_with_signals,
+)
+from django_graphile_worker.worker.runner import Runner
 from django_graphile_worker.worker.stop_request import StopState
 
 Say = Callable[[str], None]
+
+TASKS_SHOWN = 12
 
 
 def start(plan: Plan, *, say: Say, complain: Say, owns_process: bool) -> int:
@@ -29,17 +49,14 @@ def start(plan: Plan, *, say: Say, complain: Say, owns_process: bool) -> int:
     """
     if owns_process:
         collect_less_often()
-    run: Callable[[Any], int] = partial(_run, plan, say)
-    if plan.reload:
-        # Late import: Django's reloader and subprocess are for development.
-        from django_graphile_worker.worker.process import reloader
-
-        if not is_watched():
-            return reloader.keep_running(say)
-        run = partial(reloader.run_watched, run)
+    if plan.reload and not is_watched():
+        return reloader.keep_running(say)
     request = reloader.WatchedRequest() if plan.reload else StopState()
     try:
-        code = run(request)
+        with reloader.watched(request) if isinstance(request, reloader.WatchedRequest) else nullcontext():
+            code = _run(plan, say, request)
+        if isinstance(request, reloader.WatchedRequest) and request.is_for_change:
+            code = reloader.CHANGED
     except GraphileWorkerError as error:
         if not (owns_process and request.is_made and request.leaves_jobs_behind):
             raise
@@ -50,9 +67,6 @@ def start(plan: Plan, *, say: Say, complain: Say, owns_process: bool) -> int:
             # Under --reload two threads write to the request until the process ends, which is soon.
             request.close()
     if owns_process and request.is_made:
-        # Late import: only needed at the end of the worker.
-        from django_graphile_worker.worker.process.exit import end_process
-
         end_process(request, code)
     return code
 
@@ -60,11 +74,139 @@ def start(plan: Plan, *, say: Say, complain: Say, owns_process: bool) -> int:
 def _run(plan: Plan, say: Say, request: StopState) -> int:
     """Run one process or several; return the exit code."""
     places = plan.places()
-    with collector_paused():
-        # Late import: if psycopg 3 is missing, the system checks, which run before this, report it.
-        from django_graphile_worker.worker.process import run_plan
+    runners = prepare(plan, say)
+    return run_children(plan, request) if plan.needs_supervisor(places) else run_alone(plan, runners, request)
 
-    runners = run_plan.prepare(plan, say)
-    if plan.needs_supervisor(places):
-        return run_plan.run_children(plan, request)
-    return run_plan.run_alone(plan, runners, request)
+
+def prepare(plan: Plan, say: Say) -> list[Runner]:
+    """Build the runners, set up the log, and show the banner."""
+    runners = _build(plan)
+    set_up_logging(verbosity=plan.verbosity, is_colored=plan.is_colored)
+    if plan.verbosity:
+        say(banner(runners, once=plan.once))
+    return runners
+
+
+def run_alone(plan: Plan, runners: list[Runner], request: StopState) -> int:
+    """Run in this process, and return the exit code. Raises GraphileWorkerError when the worker cannot start."""
+    with _written_log(), _database_errors_in_a_sentence(), reported(plan.health_file, runners):
+        return run_with_signals(runners, request, once=plan.once, waits=plan.waits)
+
+
+def run_children(plan: Plan, request: StopState) -> int:
+    """Run several processes under a supervisor, and return the exit code."""
+    worker_timeout = max(place.settings.worker_timeout for place in plan.places())
+    supervisor = Supervisor(
+        plan.processes, run_as_child, {"plan": plan}, worker_timeout=worker_timeout, replaces=not plan.once
+    )
+    with _written_log(), handled_signals(request):
+        return supervisor.run(request)
+
+
+def run_as_child(request: StopState, arguments: dict[str, Any]) -> int:
+    """Run a child of the supervisor, and return its exit code. Raises GraphileWorkerError when it cannot start.
+
+    ``run_child()`` handles the signals of the child.
+    """
+    plan: Plan = arguments["plan"]
+    set_up_logging(verbosity=plan.verbosity, is_colored=plan.is_colored)
+    runners = _build(plan)
+    for runner in runners:
+        runner.worker.replaced_process = arguments.get("replaced")
+    path = plan.health_file
+    if path and plan.processes > 1:
+        # Each child writes a health file of its own: PATH.0, PATH.1 and so on.
+        path = f"{path}.{arguments.get('place', 0)}"
+    with _written_log(), _database_errors_in_a_sentence(), reported(path, runners, arguments["supervisor"]):
+        if plan.once:
+            return run_until_drained(runners, request)
+        return run_until_stopped(runners, request, waits=plan.waits)
+
+
+def _build(plan: Plan) -> list[Runner]:
+    return build_runners(plan.places(), with_cron=plan.with_cron and not plan.once)
+
+
+@contextmanager
+def _written_log() -> Iterator[None]:
+    """Write all lines of the log before anything else is written or the process ends, however the worker ends."""
+    try:
+        yield
+    finally:
+        write_log()
+
+
+@contextmanager
+def _database_errors_in_a_sentence() -> Iterator[None]:
+    """Turn an error of the database into the error that the command shows."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise GraphileWorkerError(in_a_sentence(error)) from error
+
+
+# The text that is shown before the worker starts.
+
+
+def banner(runners: Sequence[Runner], *, once: bool) -> str:
+    """Return a block of text about the workers that start, and how to stop them."""
+    lines = [f"django-graphile-worker {__version__}"]
+    for runner in runners:
+        lines += [f"  {name:<12} {value}" for name, value in _facts(runner, once=once)]
+    lines.append("Stops with Ctrl-C: once to finish what runs, twice to stop at once.")
+    return "\n".join(lines)
+
+
+def _facts(runner: Runner, *, once: bool) -> list[tuple[str, str]]:
+    settings = runner.settings
+    processes = f" in each of {settings.processes} processes" if settings.processes > 1 else ""
+    installation = [("installation", runner.place.installation)] if conf.are_installations_named() else []
+    return [
+        *installation,
+        ("database", _address(runner.place.using)),
+        ("schema", settings.schema),
+        ("tasks", _tasks(runner)),
+        ("concurrency", f"{settings.concurrency}{processes}"),
+        ("recurring", _recurring(runner)),
+        ("woken by", _woken_by(runner, once=once)),
+    ]
+
+
+def _recurring(runner: Runner) -> str:
+    if not runner.worker.fires:
+        return "left to other workers"
+    return _listed([*(item.name for item in runner.worker.cron_items), *runner.worker.every]) or "none in code"
+
+
+def _tasks(runner: Runner) -> str:
+    if runner.worker.directory.finds_tasks:
+        known = _listed(sorted(runner.worker.directory.tasks))
+        return f"{known or 'none yet'}, and Django tasks, which are imported by the names of their jobs"
+    there = sorted(registered_tasks.identifiers())
+    if not there:
+        return "none: write functions with @task in an app's tasks.py"
+    empty = [glob for glob in runner.settings.tasks if not any(fnmatchcase(name, glob) for name in there)]
+    unmatched = f"nothing matches {', '.join(map(repr, empty))}" if empty else ""
+    if runner.worker.directory.tasks:
+        return _listed(sorted(runner.worker.directory.tasks)) + (f"; {unmatched}" if unmatched else "")
+    excluded = ", ".join(map(repr, runner.settings.exclude_tasks))
+    return f"none: {unmatched or f'all are excluded by {excluded}'}. There are: {_listed(there)}"
+
+
+def _woken_by(runner: Runner, *, once: bool) -> str:
+    if once:
+        return "nothing: runs what is runnable, then exits"
+    poll = f"a poll every {runner.settings.poll_interval:g} s"
+    return f"LISTEN, and {poll}" if runner.settings.listen else poll
+
+
+def _address(alias: str) -> str:
+    settings: dict[str, Any] = connections.settings[alias]
+    host = settings.get("HOST") or "local socket"
+    port = f":{settings['PORT']}" if settings.get("PORT") else ""
+    return f"{alias} ({settings.get('NAME')} at {host}{port})"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - TASKS_SHOWN} more" if len(names) > TASKS_SHOWN else ""
+    return ", ".join(names[:TASKS_SHOWN]) + more

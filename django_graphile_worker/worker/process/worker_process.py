@@ -1,16 +1,65 @@
-"""The life of a worker process: its runners run until a signal stops them, or until no runnable job is left."""
+"""The life of a worker process: its runners are built, run until stopped or drained, and shut down together.
+
+Each runner serves one database of one installation. A process of the worker's own also ends in time, when something of
+a job still runs in it. Python waits at its end for every thread of every ``ThreadPoolExecutor``, which is also where
+``asyncio.to_thread()`` runs: no daemon flag avoids it. A job that was returned would go on there, beside its second
+run, and the process would outlive its stop.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import atexit
+import contextlib
+import logging
+import os
+import sys
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NoReturn
 
 import psycopg
+from psycopg import errors
 
-from django_graphile_worker.worker.process.runner_group import name_databases, shut_down, start_all, unanswered
+from django_graphile_worker import __version__, conf
+from django_graphile_worker.exceptions import GraphileWorkerError
+from django_graphile_worker.logs.lines import served_databases
+from django_graphile_worker.project_crontab import collect
+from django_graphile_worker.registry import tasks as registered_tasks
+from django_graphile_worker.routing import Place
 from django_graphile_worker.worker.process.signal_handlers import handled_signals
-from django_graphile_worker.worker.runner import Runner
+from django_graphile_worker.worker.runner import Question, Runner, never
 from django_graphile_worker.worker.shutdown import LOOK_INTERVAL
 from django_graphile_worker.worker.stop_request import RETIRED, Ending, StopState
+
+# Seconds that the exit handlers of other packages (which send reports, or save coverage) may take.
+EXIT_HANDLERS_TIMEOUT = 2.0
+# Errors of libpq that do not pass with time. They have no SQLSTATE; a translated message is not recognised.
+_LASTING_ERRORS = (
+    "authentication failed",
+    "no password supplied",
+    "does not exist",
+    "no pg_hba.conf entry",
+    "is not permitted to log in",
+    "permission denied",
+    "invalid connection option",
+)
+
+
+def build_runners(places: Iterable[Place], *, with_cron: bool = True) -> list[Runner]:
+    """Return one runner for each place; without cron, they fire neither a crontab nor schedules."""
+    if not with_cron:
+        return [Runner(place, cron_items=None, version=__version__) for place in places]
+    runners: list[Runner] = []
+    seen: set[str] = set()
+    for place in places:
+        # The items of an installation belong to the first of its databases: otherwise each database would fire them.
+        is_first = place.installation not in seen
+        seen.add(place.installation)
+        with_tasks = is_first and place.installation == conf.DEFAULT
+        items = collect(place.settings, with_tasks=with_tasks) if is_first else ()
+        every = registered_tasks.every() if with_tasks else {}
+        runners.append(Runner(place, cron_items=items, every=every, version=__version__))
+    return runners
 
 
 def run_with_signals(runners: Sequence[Runner], stop: StopState | None, *, once: bool, waits: bool = False) -> int:
@@ -89,3 +138,154 @@ def exit_code(request: StopState, was_clean: bool) -> int:
     if was_clean and not request.is_urgent:
         return 0
     return 128 + request.signal_number if request.signal_number else 1
+
+
+# The runners together.
+
+
+def start_all(runners: Sequence[Runner], should_stop: Question = never, *, waits: bool = False) -> None:
+    """Start the runners whose databases answer, and the others as soon as theirs do. Its counterpart is shut_down().
+
+    Raises an error if no database answers, unless ``waits`` is True and the errors may pass. The error of a single
+    runner is raised unchanged.
+    """
+    name_databases(runners)
+    if len(runners) == 1:
+        _start_alone(runners[0], waits=waits)
+        return
+    beginnings = {runner.label: runner.begin() for runner in runners}
+    for beginning in beginnings.values():
+        while not beginning.has_tried.wait(LOOK_INTERVAL) and not should_stop():
+            pass
+    troubles = {alias: beginning.trouble for alias, beginning in beginnings.items()}
+    _raise_what_keeps_all(troubles, waits=waits)
+
+
+def name_databases(runners: Sequence[Runner]) -> None:
+    """Have each line of the log name its database, if this process serves several."""
+    served_databases.add(runner.label for runner in runners)
+
+
+def _start_alone(runner: Runner, *, waits: bool) -> None:
+    try:
+        runner.start()
+    except psycopg.OperationalError as error:
+        if not waits or not _may_pass(error):
+            raise
+        runner.begin()
+
+
+def _raise_what_keeps_all(troubles: Mapping[str, BaseException | None], *, waits: bool) -> None:
+    """Raise an error that does not come from the database, or one error for all databases if none answers.
+
+    With ``waits``, raise nothing if all errors may pass.
+    """
+    if waits and all(_may_pass(trouble) for trouble in troubles.values() if trouble is not None):
+        return
+    away = {alias: trouble for alias, trouble in troubles.items() if isinstance(trouble, psycopg.Error)}
+    for alias, trouble in troubles.items():
+        if trouble is not None and alias not in away:
+            raise trouble
+    if len(away) == len(troubles):
+        raise unanswered(away)
+
+
+def unanswered(troubles: Mapping[str, psycopg.Error]) -> GraphileWorkerError:
+    """Return one error for all databases that do not answer, by their aliases."""
+    error = GraphileWorkerError(" ".join(in_a_sentence(trouble, alias) for alias, trouble in troubles.items()))
+    error.__cause__ = next(iter(troubles.values()))
+    return error
+
+
+def shut_down(runners: Sequence[Runner], reason: str, *, is_forced: Question = never) -> Ending:
+    """Shut the runners down side by side: all share one grace period, however many databases there are."""
+    endings: list[Ending] = []
+    threads = [
+        threading.Thread(
+            target=lambda runner=runner: endings.append(runner.end(reason, is_forced=is_forced)), daemon=True
+        )
+        for runner in runners
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    served_databases.remove(runner.label for runner in runners)
+    have_all_ended = len(endings) == len(runners)
+    return Ending(
+        was_released=have_all_ended and all(ending.was_released for ending in endings),
+        was_cut_off=not have_all_ended or any(ending.was_cut_off for ending in endings),
+    )
+
+
+# Errors of the database as sentences, for the user that starts a worker.
+
+
+def in_a_sentence(error: psycopg.Error, alias: str = "") -> str:
+    """Return a sentence with the expectation and the error, and with the alias if there are several databases."""
+    text = " ".join(str(error).split())
+    name = f" {alias!r}" if alias else ""
+    if isinstance(error, errors.ReadOnlySqlTransaction):
+        return f"Expected a database{name} that can be written to, got a read-only one, a standby perhaps: {text}"
+    if isinstance(error, psycopg.OperationalError):
+        return f"Expected the database{name} to answer, got: {text}"
+    return f"Expected the database{name} to run the worker's statements, got an error: {text}"
+
+
+def _may_pass(error: BaseException | None) -> bool:
+    """Return True for an error that may pass with time, as of a server that starts; not for a wrong password."""
+    if not isinstance(error, psycopg.OperationalError):
+        return False
+    code = error.sqlstate or ""
+    text = str(error)
+    return not code.startswith(("28", "3D")) and not any(words in text for words in _LASTING_ERRORS)
+
+
+# The end of a process of the worker's own.
+
+
+def end_process(request: StopState, code: int) -> None:
+    """End this process at once if a job still runs in it; otherwise make sure that it ends in time.
+
+    Jobs that have ended may have left threads behind, for which Python would wait.
+    """
+    if request.leaves_jobs_behind:
+        leave(code)
+    if request.is_made:
+        end_in_time(code)
+
+
+def leave(code: int) -> NoReturn:
+    """End this process: write the log, call exit handlers, wait for no thread."""
+    end_in_time(code)
+    try:
+        _flush()
+        # On the main thread, where Python calls them: some handlers may not be called on another.
+        atexit._run_exitfuncs()
+        _flush()
+    finally:
+        os._exit(code)
+
+
+def end_in_time(code: int) -> None:
+    """Let this process end in its own way, but kill it when that takes longer than the timeout."""
+    threading.Thread(target=_end_later, args=(code,), name="graphile-worker-end", daemon=True).start()
+
+
+def _end_later(code: int) -> None:
+    # An exit handler that waits for a job, or for a lock that a job holds, would wait for ever.
+    threading.Event().wait(EXIT_HANDLERS_TIMEOUT)
+    os._exit(code)
+
+
+def _flush() -> None:
+    for out in (*_log_handlers(), sys.stdout, sys.stderr):
+        # A stream that is closed, broken, or None has nothing to write.
+        with contextlib.suppress(Exception):
+            out.flush()
+
+
+def _log_handlers() -> Iterator[logging.Handler]:
+    for logger in (logging.root, *logging.root.manager.loggerDict.values()):
+        if isinstance(logger, logging.Logger):
+            yield from logger.handlers

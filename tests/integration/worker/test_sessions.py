@@ -14,8 +14,7 @@ from django_graphile_worker.routing import places_to_serve
 from django_graphile_worker.sql.releases import HeldQueue
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.database_worker import DatabaseWorker
-from django_graphile_worker.worker.process.runner_group import build_runners
-from django_graphile_worker.worker.process.worker_process import run_with_signals
+from django_graphile_worker.worker.process.worker_process import build_runners, run_with_signals
 from tests.support.factories import make_job
 from tests.support.stepped_worker import own_tasks, stepped_workers
 

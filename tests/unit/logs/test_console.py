@@ -267,7 +267,7 @@ def test_set_up__leaves_the_log_to_the_handlers_of_the_project(monkeypatch: pyte
 ENDING = """
 import logging, os, sys, threading
 from django_graphile_worker.logs import console
-from django_graphile_worker.worker.process.exit import leave
+from django_graphile_worker.worker.process.worker_process import leave
 console.PAUSE = 3600
 console.set_up_logging(verbosity=1, is_colored=False)
 logger = logging.getLogger("django_graphile_worker.worker")

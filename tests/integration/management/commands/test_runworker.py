@@ -16,9 +16,8 @@ from django.core.management.base import OutputWrapper
 from django.test import override_settings
 
 from django_graphile_worker import __version__, conf
-from django_graphile_worker.management import worker_command
 from django_graphile_worker.worker.database.connection import Database
-from django_graphile_worker.worker.process import run_plan
+from django_graphile_worker.worker.process import start
 from django_graphile_worker.worker.process.plan import Plan
 from django_graphile_worker.worker.stop_request import StopState
 
@@ -32,9 +31,9 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
         made.append(plan)
         return 0
 
-    monkeypatch.setattr(run_plan, "prepare", lambda plan, say: [])
-    monkeypatch.setattr(run_plan, "run_alone", remember)
-    monkeypatch.setattr(run_plan, "run_children", remember)
+    monkeypatch.setattr(start, "prepare", lambda plan, say: [])
+    monkeypatch.setattr(start, "run_alone", remember)
+    monkeypatch.setattr(start, "run_children", remember)
     return made
 
 
@@ -101,9 +100,9 @@ def test_forbidden_flags__are_added_to_a_callables_that_no_child_can_be_sent(
             runners.extend(built)
             return 0
 
-        monkeypatch.setattr(run_plan, "run_until_stopped", remember)
+        monkeypatch.setattr(start, "run_until_stopped", remember)
         sent = pickle.loads(pickle.dumps(plans[0]))
-        run_plan.run_as_child(StopState(), {"plan": sent, "supervisor": None})
+        start.run_as_child(StopState(), {"plan": sent, "supervisor": None})
     assert runners[0].worker.forbidden_flags() == ("site", "other")
     assert runners[0].settings.processes == 2
 
@@ -198,8 +197,8 @@ def test_version__is_that_of_this_package(command: str, capsys: pytest.CaptureFi
 
 
 def test_exit_code__is_the_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_plan, "prepare", lambda plan, say: [])
-    monkeypatch.setattr(run_plan, "run_alone", lambda plan, runners, request: 3)
+    monkeypatch.setattr(start, "prepare", lambda plan, say: [])
+    monkeypatch.setattr(start, "run_alone", lambda plan, runners, request: 3)
     with pytest.raises(SystemExit) as exited:
         call_command("runworker", skip_checks=True)
     assert exited.value.code == 3
@@ -260,7 +259,7 @@ def owns_process(monkeypatch: pytest.MonkeyPatch) -> OwnsProcess:
         owns.told.append(owns_process)
         return 0
 
-    monkeypatch.setattr(worker_command, "start", remember)
+    monkeypatch.setattr(start, "start", remember)
     return owns
 
 
@@ -284,6 +283,7 @@ def test_a_database_that_cannot_be_reached__ends_the_command(monkeypatch: pytest
         call_command("runworker", "--once", "-v0")
 
 
+@pytest.mark.django_db(transaction=True)
 def test_a_schema_that_is_not_there__ends_the_command(settings: Any) -> None:
     settings.GRAPHILE_WORKER = {"SCHEMA": "not_migrated"}
     with pytest.raises(CommandError, match=r'Run "manage\.py migrate graphile_worker"'):

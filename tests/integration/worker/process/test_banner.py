@@ -10,8 +10,8 @@ from django.db import connections
 from django_graphile_worker import conf
 from django_graphile_worker.registry import tasks
 from django_graphile_worker.routing import places_to_serve
-from django_graphile_worker.worker.process.banner import banner
-from django_graphile_worker.worker.process.runner_group import build_runners
+from django_graphile_worker.worker.process.start import banner
+from django_graphile_worker.worker.process.worker_process import build_runners
 
 
 def _banner(**overrides: Any) -> str:

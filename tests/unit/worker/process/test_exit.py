@@ -10,14 +10,14 @@ import sys
 LEAVING = """
 import atexit, logging, logging.handlers, sys, threading
 from concurrent.futures import ThreadPoolExecutor
-from django_graphile_worker.worker.process import exit
-exit.EXIT_HANDLERS_TIMEOUT = {seconds}
+from django_graphile_worker.worker.process import worker_process
+worker_process.EXIT_HANDLERS_TIMEOUT = {seconds}
 ThreadPoolExecutor(1).submit(threading.Event().wait)
 kept = logging.handlers.MemoryHandler(100, flushLevel=100, target=logging.StreamHandler(sys.stdout))
 logging.getLogger("a.project").addHandler(kept)
 logging.getLogger("a.project").error("a line of the log")
 atexit.register({handler})
-exit.{function}(7)
+worker_process.{function}(7)
 """
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from django_graphile_worker.worker.process.stack_dump import StackDump
+from django_graphile_worker.worker.process.signal_handlers import StackDump
 from tests.faults.processes import Wait
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import gc
 import signal
 from collections.abc import Iterator
-from typing import Any
+from contextlib import contextmanager
 
 import pytest
 
 from django_graphile_worker.exceptions import BreakingMigrationError
-from django_graphile_worker.worker.process import exit as ending
-from django_graphile_worker.worker.process import reloader, run_plan
+from django_graphile_worker.worker.process import reloader, worker_process
+from django_graphile_worker.worker.process import start as starting
 from django_graphile_worker.worker.process.plan import RELOADER_PIPE, Plan
 from django_graphile_worker.worker.process.start import start
 from django_graphile_worker.worker.stop_request import StopState
@@ -52,12 +52,12 @@ def former_default() -> Iterator[None]:
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
     calls = Calls()
-    monkeypatch.setattr(run_plan, "prepare", lambda plan, say: [])
-    monkeypatch.setattr(run_plan, "run_alone", lambda plan, runners, request: calls("alone", request))
-    monkeypatch.setattr(run_plan, "run_children", lambda plan, request: calls("children", request))
+    monkeypatch.setattr(starting, "prepare", lambda plan, say: [])
+    monkeypatch.setattr(starting, "run_alone", lambda plan, runners, request: calls("alone", request))
+    monkeypatch.setattr(starting, "run_children", lambda plan, request: calls("children", request))
     monkeypatch.setattr(reloader, "keep_running", lambda say: calls("keep running"))
-    monkeypatch.setattr(ending, "leave", lambda code: calls.names.append(f"leave {code}"))
-    monkeypatch.setattr(ending, "end_in_time", lambda code: calls.names.append(f"end in time {code}"))
+    monkeypatch.setattr(worker_process, "leave", lambda code: calls.names.append(f"leave {code}"))
+    monkeypatch.setattr(worker_process, "end_in_time", lambda code: calls.names.append(f"end in time {code}"))
     return calls
 
 
@@ -79,13 +79,14 @@ def test_start__runs_what_the_plan_asks_for_and_returns_its_exit_code(calls: Cal
 def test_start__under_reload_runs_the_worker_in_the_process_that_is_watched(
     calls: Calls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def run_watched(run: Any, request: StopState) -> int:
+    @contextmanager
+    def watched(request: reloader.WatchedRequest) -> Iterator[None]:
         calls.names.append("watched")
-        assert run(request) == 5
-        return reloader.CHANGED
+        yield
+        monkeypatch.setattr(type(request), "is_for_change", True)
 
     monkeypatch.setenv(RELOADER_PIPE, "3")
-    monkeypatch.setattr(reloader, "run_watched", run_watched)
+    monkeypatch.setattr(reloader, "watched", watched)
     calls.signals = 2
     calls.start(Plan(reload=True))
     assert calls.names[:3] == ["watched", "alone", f"leave {reloader.CHANGED}"]

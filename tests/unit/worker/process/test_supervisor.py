@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from django_graphile_worker.worker.process import child
+from django_graphile_worker.worker.process import supervisor
 from django_graphile_worker.worker.stop_request import StopState
 
 
@@ -32,9 +32,9 @@ def test_child__has_garbage_collected_less_often(monkeypatch: pytest.MonkeyPatch
         return 5
 
     monkeypatch.setattr(os, "setpgid", lambda process, group: None)
-    monkeypatch.setattr(child, "handled_signals", lambda request, **options: nullcontext())
-    monkeypatch.setattr(child, "end_process", lambda request, code: request.close())
+    monkeypatch.setattr(supervisor, "handled_signals", lambda request, **options: nullcontext())
+    monkeypatch.setattr(supervisor, "end_process", lambda request, code: request.close())
     receiving, sending = multiprocessing.Pipe(duplex=False)
     with receiving, sending, pytest.raises(SystemExit):
-        child.run_child(main, {}, sending)
+        supervisor.run_child(main, {}, sending)
     assert seen == [2000]

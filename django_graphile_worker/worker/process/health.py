@@ -16,21 +16,15 @@ from pathlib import Path
 from time import time
 
 from django_graphile_worker.exceptions import GraphileWorkerError
-from django_graphile_worker.worker.process.child import ENDS, HEALTHY, send
+from django_graphile_worker.worker.process.supervisor import ENDS, HEALTHY, report_interval, send
 from django_graphile_worker.worker.runner import Runner
 from django_graphile_worker.worker.service import Service
 
-LONGEST_INTERVAL = 5.0
 INTERVAL_UNTIL_READY = 0.5
 # O_NOFOLLOW does not exist on Windows.
 NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
 
 logger = logging.getLogger("django_graphile_worker.worker")
-
-
-def interval(valid_seconds: float) -> float:
-    """Return the seconds between two reports of a process that counts as healthy for so long after each."""
-    return min(LONGEST_INTERVAL, valid_seconds / 4)
 
 
 class Health(Service):
@@ -48,7 +42,7 @@ class Health(Service):
         self._has_logged = False
 
     def step(self) -> float:
-        seconds = interval(self._valid_seconds)
+        seconds = report_interval(self._valid_seconds)
         # Another process takes the place of a process that retires, and writes the file.
         if any(runner.worker.dead() or runner.is_retiring for runner in self._runners):
             return seconds
@@ -95,17 +89,20 @@ class Health(Service):
 
 
 @contextmanager
-def reported(path: Path | None, runners: Sequence[Runner], supervisor: Connection | None = None) -> Iterator[None]:
-    """Report the health inside the block, and remove the file at the end.
+def reported(path: str, runners: Sequence[Runner], supervisor: Connection | None = None) -> Iterator[None]:
+    """Report the health inside the block, and remove the file at the end; do nothing without both of them.
 
     Raises GraphileWorkerError when the file cannot be written.
     """
-    health = Health(path, runners, supervisor)
+    if not path and supervisor is None:
+        yield
+        return
+    health = Health(Path(path) if path else None, runners, supervisor)
     try:
         health.write()
     except OSError as error:
         raise GraphileWorkerError(
-            f"--health-file: expected a file that can be written, got {str(path)!r}: {error.strerror or error}."
+            f"--health-file: expected a file that can be written, got {path!r}: {error.strerror or error}."
         ) from error
     health.start()
     try:

@@ -42,7 +42,7 @@ ASK = """
 import sys, django, psycopg
 django.setup()
 psycopg.connect = lambda *arguments, **parameters: sys.exit("It asked the server.")
-from django_graphile_worker.worker.process.embedded_checks import heed_test_guards
+from django_graphile_worker.worker.entrypoints import heed_test_guards
 heed_test_guards(["default"])
 """
 

@@ -12,7 +12,7 @@ from django_graphile_worker import (
 )
 from django_graphile_worker.exceptions import ConfigurationError
 from django_graphile_worker.routing import places_to_serve
-from django_graphile_worker.worker.process.runner_group import build_runners
+from django_graphile_worker.worker.process.worker_process import build_runners
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -12,7 +12,7 @@ import pytest
 
 from django_graphile_worker import probe
 from django_graphile_worker.exceptions import GraphileWorkerError
-from django_graphile_worker.worker.process.health_file import Health, reported
+from django_graphile_worker.worker.process.health import Health, reported
 from tests.support.stepped_worker import Build, stepped_workers
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -60,5 +60,5 @@ def test_a_health_file_that_cannot_be_written__is_an_error_at_the_start(runner: 
     with pytest.raises(
         GraphileWorkerError, match=r"^--health-file: expected a file that can be written, got '.*/no/h'"
     ):
-        with reported(tmp_path / "no" / "h", [runner.runner()]):
+        with reported(str(tmp_path / "no" / "h"), [runner.runner()]):
             raise AssertionError("it must not begin")
