@@ -13,8 +13,7 @@ from typing import Any
 from django_graphile_worker import signatures
 from django_graphile_worker.exceptions import PayloadError
 from django_graphile_worker.worker.execution.helpers import Helpers
-from django_graphile_worker.worker.typed_payloads.converters import converter_for
-from django_graphile_worker.worker.typed_payloads.errors import Converter
+from django_graphile_worker.worker.typed_payloads.converters import Converter, converter_for
 
 # Annotations of payloads that are passed on as they were decoded from JSON.
 _PLAIN_ANNOTATIONS = (Any, object, dict, list, str, int, float, bool, None, dict[str, Any], list[Any])

@@ -11,12 +11,14 @@ import sys
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker.exceptions import PayloadError
 from django_graphile_worker.payloads import key_step
 from django_graphile_worker.redaction import is_secret
-from django_graphile_worker.worker.typed_payloads.errors import Converter
+
+if TYPE_CHECKING:
+    from django_graphile_worker.worker.typed_payloads.converters import Converter
 
 MAX_PROBLEMS = 5
 

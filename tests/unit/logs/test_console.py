@@ -27,7 +27,7 @@ from django_graphile_worker.logs.console import (
     set_up_logging,
 )
 from django_graphile_worker.worker.outcomes import Failed, Succeeded
-from django_graphile_worker.worker.typed_payloads import scalars
+from django_graphile_worker.worker.typed_payloads import converters
 from tests.support.console_log import PACKAGE, ConsoleLog, lone_console
 from tests.support.slot import Slot, open_slot
 
@@ -76,12 +76,12 @@ def test_traceback__cannot_be_mistaken_for_other_lines() -> None:
 def test_traceback__leaves_the_worker_s_own_frames_out() -> None:
     record = make_record(logging.ERROR)
     try:
-        scalars.one_of((1,))(2, "$")
+        converters.one_of((1,))(2, "$")
     except ValueError as error:
         record.exc_info = (type(error), error, error.__traceback__)
     text = Formatter(is_colored=False).format(record)
     assert f'File "{__file__}"' in text
-    assert scalars.__file__ not in text
+    assert converters.__file__ not in text
 
 
 def test_traceback__of_an_exception_without_other_frames_is_left_out() -> None:

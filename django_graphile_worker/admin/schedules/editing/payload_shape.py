@@ -16,7 +16,7 @@ from typing import Any
 from django_graphile_worker import signatures
 from django_graphile_worker.registry import Task
 from django_graphile_worker.worker.execution.binding import bind, resolved_annotation
-from django_graphile_worker.worker.typed_payloads.dataclass_fields import init_fields
+from django_graphile_worker.worker.typed_payloads.converters import init_fields
 
 # Takes a payload, and raises PayloadError if the payload does not fit.
 Check = Callable[[Any], None]
