@@ -26,7 +26,7 @@ from django_graphile_worker.sql.pauses import Pause
 from django_graphile_worker.sql.releases import HeldQueue, new_sender
 from django_graphile_worker.testing.connections import CallerDatabase, JobConnections
 from django_graphile_worker.worker import django_connections
-from django_graphile_worker.worker.database_worker import DatabaseWorker
+from django_graphile_worker.worker.database_worker import DatabaseWorker, new_worker_id
 from django_graphile_worker.worker.execution.executor import Executor
 from django_graphile_worker.worker.execution.helpers import DirectReports
 from django_graphile_worker.worker.execution.invoker import Invoke, TaskInvoker
@@ -34,15 +34,11 @@ from django_graphile_worker.worker.execution.job_run import JobRun
 from django_graphile_worker.worker.fetching.forbidden_flags import ForbiddenFlags
 from django_graphile_worker.worker.fetching.held_claims import HeldClaims
 from django_graphile_worker.worker.fetching.task_directory import TaskDirectory
-from django_graphile_worker.worker.fleet import new_worker_id
-from django_graphile_worker.worker.limited.claimer import LimitedClaims
-from django_graphile_worker.worker.limited.keeper import LimitedTasks, Sorter
+from django_graphile_worker.worker.limited import LimitedClaims, LimitedTasks, Sorter
 from django_graphile_worker.worker.maintenance.heartbeat import Heartbeat
 from django_graphile_worker.worker.outcomes import Cancelled, Done, Expired, Failed, Interrupted, Outcome
 from django_graphile_worker.worker.release.releaser import Releaser
-from django_graphile_worker.worker.reporting.events import WorkerEvents
-from django_graphile_worker.worker.reporting.signal_sender import SignalSender
-from django_graphile_worker.worker.reporting.task_reports import TaskReports
+from django_graphile_worker.worker.reporting.events import SignalSender, TaskReports, WorkerEvents
 from django_graphile_worker.worker.task_selection import FindTask, task_finder
 
 # How often a claim is repeated that found only lanes whose keys are full.

@@ -7,13 +7,17 @@ an event leads to, read its method, and to find out who reports it, search for i
 
 from __future__ import annotations
 
+import contextlib
 import os
+import secrets
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from threading import Lock
 from typing import Any
+
+import psycopg
 
 from django_graphile_worker import signals
 from django_graphile_worker.crontab import CronItem
@@ -29,6 +33,7 @@ from django_graphile_worker.sql.pauses import Pause
 from django_graphile_worker.sql.recovery import Recovered, Unlocked
 from django_graphile_worker.sql.releases import HeldQueue, new_sender
 from django_graphile_worker.sql.result_keeping import ResultKeeping, keeping
+from django_graphile_worker.sql.workers import WORKER_PREFIX, wake_workers
 from django_graphile_worker.worker.control.control_reader import ControlReader
 from django_graphile_worker.worker.control.pauses import PauseEndings, Pauses
 from django_graphile_worker.worker.control.stops import Stops
@@ -42,9 +47,7 @@ from django_graphile_worker.worker.fetching.forbidden_flags import ForbiddenFlag
 from django_graphile_worker.worker.fetching.held_claims import HeldClaims
 from django_graphile_worker.worker.fetching.listener import Listener
 from django_graphile_worker.worker.fetching.task_directory import TaskDirectory
-from django_graphile_worker.worker.fleet import new_worker_id, wake_other_workers
-from django_graphile_worker.worker.limited.keeper import Keeper
-from django_graphile_worker.worker.limited.limited_work import LimitedWork
+from django_graphile_worker.worker.limited import Keeper, LimitedWork
 from django_graphile_worker.worker.maintenance.cron import Cron
 from django_graphile_worker.worker.maintenance.heartbeat import Heartbeat
 from django_graphile_worker.worker.maintenance.recovery import Recovery
@@ -54,11 +57,9 @@ from django_graphile_worker.worker.outcomes import Cancelled, Interrupted, Outco
 from django_graphile_worker.worker.pool.pool import Pool
 from django_graphile_worker.worker.pool.work_units import WorkUnit, interrupted
 from django_graphile_worker.worker.release.releaser import Releaser
-from django_graphile_worker.worker.reporting.events import WorkerEvents
+from django_graphile_worker.worker.reporting.events import SignalSender, TaskReports, WorkerEvents
 from django_graphile_worker.worker.reporting.progress_writer import ProgressWriter
-from django_graphile_worker.worker.reporting.signal_sender import SignalSender
 from django_graphile_worker.worker.reporting.statistics import StatisticsRecorder
-from django_graphile_worker.worker.reporting.task_reports import TaskReports
 from django_graphile_worker.worker.scheduling.known_tasks import KnownTasks
 from django_graphile_worker.worker.scheduling.rounds import Rounds
 from django_graphile_worker.worker.scheduling.scheduler import Scheduler
@@ -379,17 +380,23 @@ class DatabaseWorker:
     def jobs_returned(self, count: int) -> None:
         """So many jobs were returned to the queue without an end."""
         self.fetcher.wake()
-        if count and self.settings.notify:
+        if count:
             # This worker may have no free slot, or may be about to stop.
-            wake_other_workers(self.release_database, count)
+            self.wake_others(self.release_database, count)
+
+    def wake_others(self, database: Database, count: int) -> None:
+        """Notify the other workers of so many jobs. If that fails, they find the jobs by polling."""
+        if self.settings.notify:
+            with contextlib.suppress(psycopg.Error), database.cursor() as cursor:
+                wake_workers(cursor, count, schema=database.schema)
 
     def lanes_ready(self, lanes: int, database: Database) -> None:
         """Limited jobs can be claimed; other workers are notified if there are more of them than free slots here."""
         if self.limited is not None:
             self.limited.claimer.look_at_once()
         self.fetcher.wake()
-        if lanes > self.pool.free and self.settings.notify:
-            wake_other_workers(database, lanes)
+        if lanes > self.pool.free:
+            self.wake_others(database, lanes)
 
     # The tasks of the worker.
 
@@ -519,3 +526,8 @@ class DatabaseWorker:
         """Locks were released that unregistered workers had held for hours."""
         self.task_reports.ended(each.job for each in unlocked.exhausted)
         self.events.stale_locks_released(unlocked)
+
+
+def new_worker_id() -> str:
+    """Return an id that was never used before: a restarted worker must not be mistaken for the dead worker."""
+    return f"{WORKER_PREFIX}{secrets.token_hex(9)}"

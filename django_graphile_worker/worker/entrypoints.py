@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
+from os import PathLike
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from django.core.exceptions import SynchronousOnlyOperation
 from django.db import Error, connections
@@ -22,8 +24,6 @@ if TYPE_CHECKING:
 
     from django.db.backends.base.base import BaseDatabaseWrapper
 
-    from django_graphile_worker.worker.worker_options import OnceOptions, WorkerOptions
-
 # Settings that a worker started by code cannot use, and what to do instead.
 DATABASE = {"database": "expected databases=[...], the list of aliases to serve."}
 PROCESSES = {
@@ -34,6 +34,48 @@ CRON = dict.fromkeys(
     ("crontab", "crontab_file", "crontab_time_zone"),
     "expected none, as it only runs jobs that exist already. Use run_worker() or Worker for recurring tasks.",
 )
+
+
+class OnceOptions(TypedDict, total=False):
+    """Settings of ``run_once()``, in lower case; ``docs/reference/settings.md`` explains each."""
+
+    schema: str
+    concurrency: int
+    processes: Literal[1]
+    poll_interval: float | timedelta
+    listen: bool
+    prepared_statements: bool
+    local_queue_size: int
+    grace_period: float | timedelta
+    heartbeat_interval: float | timedelta
+    worker_timeout: float | timedelta
+    statement_timeout: float | timedelta
+    use_local_time: bool
+    tasks: Sequence[str]
+    exclude_tasks: Sequence[str]
+    queue_labels: Sequence[str]
+    forbidden_flags: Sequence[str] | Callable[[], Iterable[str]] | str
+    timeout: float | timedelta | None
+    stop_grace: float | timedelta
+    middleware: Sequence[str]
+    leftover_state: Literal["warn", "fail"]
+    notify: bool
+    keep_results: float | timedelta | None
+    history: float | timedelta | None
+    history_payloads: bool
+    max_error_length: int
+    redact_errors: bool
+    log_success: bool
+    statistics_retention: float | timedelta
+    events_retention: float | timedelta
+
+
+class WorkerOptions(OnceOptions, total=False):
+    """Settings of ``run_worker()`` and ``Worker``: the settings of ``run_once()``, and the crontab."""
+
+    crontab: str | Sequence[Any]
+    crontab_file: str | PathLike[str] | None
+    crontab_time_zone: str
 
 
 def run_worker(

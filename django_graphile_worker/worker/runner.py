@@ -24,7 +24,7 @@ from django_graphile_worker.sql.errors import not_installed, not_permitted, tran
 from django_graphile_worker.worker.database.connection import POOLER_CONFUSION, Database
 from django_graphile_worker.worker.database_worker import DatabaseWorker
 from django_graphile_worker.worker.fetching.demand import SECOND_LOOK
-from django_graphile_worker.worker.service import Service, Trouble
+from django_graphile_worker.worker.service import Service
 from django_graphile_worker.worker.shutdown import CLEANUP_TIMEOUT, LOOK_INTERVAL, Shutdown
 from django_graphile_worker.worker.stop_request import Ending
 from django_graphile_worker.worker.task_selection import selected_tasks, task_finder, unmatched_patterns
@@ -90,15 +90,12 @@ class Runner:
 
     def begin(self) -> DelayedStart:
         """Start the worker on another thread, as soon as its database answers."""
-        self.delayed_start = DelayedStart(
-            start_worker=self._start_with_unused_id,
-            give_up=lambda: self.shutdown("it has not begun"),
-            on_trouble=self._report_not_started,
-        )
+        self.delayed_start = DelayedStart(self)
         self.delayed_start.start()
         return self.delayed_start
 
-    def _start_with_unused_id(self) -> None:
+    def start_with_unused_id(self) -> None:
+        """Start the worker, under another id if an earlier try has used this one."""
         try:
             self.start()
         except psycopg.errors.UniqueViolation:
@@ -209,20 +206,24 @@ class Runner:
         return self.worker.pool.is_idle or self.worker.executor.event_loop.is_blocked
 
     def _prepare(self) -> None:
-        # Register before reading the names of tasks: a cleanup keeps the names that a registered worker uses.
+        worker = self.worker
+        # All on the connection that is already open: the heartbeat opens its own connection for its first beat, and no
+        # job waits for that.
         for prepare in (
-            self._check_installation,
+            check_installation,
             self._refuse_newer_schema,
-            self._register,
-            self.worker.directory.review,
-            self._read_control,
+            # Before the names of tasks are read: a clean-up keeps the names that a registered worker uses.
+            worker.heartbeat.register,
+            lambda database: worker.directory.review(),
+            # Before the first claim: what is paused must not run for a moment after a restart.
+            worker.control_reader.read,
         ):
             try:
-                prepare()
+                prepare(worker.claim_database)
             except POOLER_CONFUSION:
                 # From now on the connection uses no prepared statements, so the second try can succeed.
-                prepare()
-        self.worker.executor.start()
+                prepare(worker.claim_database)
+        worker.executor.start()
 
     def _prepare_history(self) -> None:
         if self.settings.history is not None:
@@ -230,28 +231,16 @@ class Runner:
             # the default partition is refused at the moment at which the partition of its day comes into being.
             self.worker.retention.attempt()
 
-    def _check_installation(self) -> None:
-        check_installation(self.worker.claim_database)
-
-    def _refuse_newer_schema(self) -> None:
-        error = self.worker.schema_version.find_error(self.worker.claim_database)
+    def _refuse_newer_schema(self, database: Database) -> None:
+        error = self.worker.schema_version.find_error(database)
         if error is not None:
-            self.worker.schema_version.write_event(self.worker.claim_database, error)
+            self.worker.schema_version.write_event(database, error)
             raise error
-
-    def _register(self) -> None:
-        # On the connection that is already open: the heartbeat opens its own connection for its first beat, and no job
-        # waits for that.
-        self.worker.heartbeat.register(self.worker.claim_database)
-
-    def _read_control(self) -> None:
-        # Before the first claim: what is paused must not run for a moment after a restart.
-        self.worker.control_reader.read(self.worker.claim_database)
 
     def _wait(self, seconds: float, should_stop: Question) -> None:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and not should_stop():
-            self._look_again()
+            self.worker.pool.wait_for_change(LOOK_INTERVAL)
 
     def _wait_until_quiet_or_woken(self, should_stop: Question) -> None:
         fetcher = self.worker.fetcher
@@ -264,14 +253,11 @@ class Runner:
             fetcher.adjust_slots()
         fetcher.forget_wake()
 
-    def _look_again(self) -> None:
-        self.worker.pool.wait_for_change(LOOK_INTERVAL)
-
     @property
     def _is_quiet(self) -> bool:
         return self.worker.pool.is_idle and self.worker.releaser.pending_count == 0
 
-    def _report_not_started(self, action: str, error: BaseException, retry_in: float) -> None:
+    def report_not_started(self, action: str, error: BaseException, retry_in: float) -> None:
         self.worker.events.send(signals.database_trouble, action=action, error=error, retry_in=retry_in)
         # Send the signal on this thread: the signal sender has not started yet.
         self.worker.signal_sender.step()
@@ -294,18 +280,16 @@ class DelayedStart(Service):
 
     name = "start"
 
-    def __init__(self, *, start_worker: Callable[[], None], give_up: Callable[[], object], on_trouble: Trouble) -> None:
-        super().__init__(on_trouble=on_trouble)
-        self._start_worker = start_worker
-        # Called at the end if the worker has not started.
-        self._give_up = give_up
+    def __init__(self, runner: Runner) -> None:
+        super().__init__(on_trouble=runner.report_not_started)
+        self._runner = runner
         self._deciding = threading.Lock()
         # Set when the worker has started: from then on the runner's caller shuts the worker down, not this service.
         self.has_begun = False
         self.has_tried = threading.Event()
 
     def step(self) -> float:
-        self._start_worker()
+        self._runner.start_with_unused_id()
         with self._deciding:
             self.has_begun = not self.is_stopping
         self.stop()
@@ -325,7 +309,7 @@ class DelayedStart(Service):
     def close(self) -> None:
         try:
             if not self.has_begun:
-                self._give_up()
+                self._runner.shutdown("it has not begun")
         finally:
             # Receivers of the signals about the trouble run on this thread, and may have opened connections.
             connections.close_all()

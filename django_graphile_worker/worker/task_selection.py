@@ -49,20 +49,17 @@ def unmatched_patterns(registry: Registry, settings: Settings) -> dict[str, tupl
 
 def task_finder(settings: Settings) -> FindTask | None:
     """Return the function that finds Django tasks by name, or None if the project has none of our backends."""
-    if not chosen_backends():
-        return None
-    # Late import: a project without Django Tasks never loads the backend.
-    from django_graphile_worker.backend.options import has_backends, refuse_unknown_labels
-
-    if not has_backends():
+    find_any = any_task_finder()
+    if find_any is None:
         return None
     if settings.queue_labels:
+        # Late import: a project without Django Tasks never loads the backend.
+        from django_graphile_worker.backend.options import refuse_unknown_labels
+
         refuse_unknown_labels(settings.queue_labels)
-    # Late import: as above.
-    from django_graphile_worker.backend.runnable import find_runnable
 
     def find(identifier: str) -> Task[Any, Any] | None:
-        task = find_runnable(identifier)
+        task = find_any(identifier)
         return task if task is not None and is_selected(task, settings) else None
 
     return find

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from django_graphile_worker.sql import events, progress, recovery, workers
 from django_graphile_worker.sql.install.indexes import lacking_indexes
 from django_graphile_worker.sql.statistics import backlog_samples, statistics
-from django_graphile_worker.worker.fleet import wake_other_workers
 from django_graphile_worker.worker.maintenance.heartbeat import lease_clock
 from django_graphile_worker.worker.service import Service, jittered
 
@@ -179,8 +178,8 @@ class Recovery(Service):
             self._worker.cancelled_jobs_recovered(recovered.cancelled)
         if recovered.dead_worker_ids:
             self._worker.jobs_recovered(recovered)
-        if self._worker.settings.notify and (recovered.job_ids or recovered.queue_ids):
-            wake_other_workers(self._database, max(len(recovered.job_ids), 1))
+        if recovered.job_ids or recovered.queue_ids:
+            self._worker.wake_others(self._database, max(len(recovered.job_ids), 1))
         return recovered
 
     def _renew_long_claims(self) -> None:

@@ -14,7 +14,6 @@ from django_graphile_worker.sql.inspection.unserved_tasks import unserved_tasks
 from django_graphile_worker.sql.migrations_ledger import breaking_migration
 from django_graphile_worker.sql.statistics import backlog_samples
 from django_graphile_worker.worker.database.connection import Database, limited_transaction
-from django_graphile_worker.worker.fleet import write_event
 from django_graphile_worker.worker.service import Service, jittered
 
 if TYPE_CHECKING:
@@ -69,7 +68,7 @@ class SchemaVersion:
         event = NewEvent(
             kind="schema_refused", subject="", severity=ERROR, details={"error": str(error)}, identity=hour
         )
-        write_event(database, event)
+        self._worker.events.write(database, event)
 
     def find_error(self, database: Database) -> BreakingMigrationError | None:
         try:

@@ -1,20 +1,29 @@
-"""Sends signals for what happens in the parts of a worker, also when the database answers again after an outage."""
+"""Tells the site what happens in a worker: with signals, and with the reports of Django's tasks framework.
+
+``WorkerEvents`` builds the signals, also of an outage of the database, ``SignalSender`` sends them from a thread of its
+own, and ``TaskReports`` tells the framework how its tasks ended.
+"""
 
 from __future__ import annotations
 
+import json
 import math
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import psycopg
+from django.dispatch import Signal
 
 from django_graphile_worker import signals
+from django_graphile_worker.jobs import Job
 from django_graphile_worker.sql.claims import Claim
-from django_graphile_worker.sql.events import NewEvent
-from django_graphile_worker.worker.fleet import write_event
-from django_graphile_worker.worker.outcomes import Cancelled, Outcome
+from django_graphile_worker.sql.events import NewEvent, add
+from django_graphile_worker.worker import django_connections
+from django_graphile_worker.worker.outcomes import Cancelled, Expired, Failed, Interrupted, Outcome
+from django_graphile_worker.worker.service import Service
 
 if TYPE_CHECKING:
     from django_graphile_worker.sql.cancellations import CancelledJob
@@ -130,8 +139,17 @@ class WorkerEvents:
 
     def write_noted(self, database: Database) -> None:
         """Write the events that were noted; those that the database does not take now are written later."""
-        while self._noted and write_event(database, NewEvent(**self._noted[0])):
+        while self._noted and self.write(database, NewEvent(**self._noted[0])):
             self._noted.popleft()
+
+    def write(self, database: Database, event: NewEvent) -> bool:
+        """Write an event; return False if the database fails, because an error must not end what the worker does."""
+        try:
+            with database.cursor() as cursor:
+                add(cursor, event, schema=database.schema)
+            return True
+        except psycopg.Error:
+            return False
 
     def listening_starting(self) -> None:
         if signals.listening_starting.receivers:
@@ -215,3 +233,107 @@ class WorkerEvents:
 
 def _about_pause(pause: Pause) -> dict[str, Any]:
     return {"kind": pause.kind.value, "name": pause.name, "until": pause.until, "reason": pause.reason}
+
+
+class SignalSender(Service):
+    """The service that sends queued signals, in order.
+
+    Receivers are code of the site. The parts that keep the lease and release jobs must never wait for that code, so
+    they only queue their signals here.
+    """
+
+    name = "signal-sender"
+
+    def __init__(self, worker: DatabaseWorker, sender: type[Any]) -> None:
+        super().__init__()
+        self._worker = worker
+        self._sender = sender
+        self._queued: deque[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = deque()
+
+    def send(self, signal: Signal, **arguments: Any) -> None:
+        """Queue a signal; drop a signal without receivers."""
+        if signal.receivers:
+            self.call(signal.send_robust, self._sender, **arguments)
+
+    def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+        """Queue a call of code of the site."""
+        self._queued.append((function, args, kwargs))
+        self.wake()
+
+    @property
+    def has_queued(self) -> bool:
+        """Whether a signal or a call waits for the next step."""
+        return bool(self._queued)
+
+    def step(self) -> float:
+        # First, as it may queue a signal.
+        delay = self._worker.events.check_outage()
+        if self._queued:
+            self._send_queued()
+        return delay
+
+    def close(self) -> None:
+        try:
+            self.step()
+        finally:
+            django_connections.thread_finished()
+
+    def _send_queued(self) -> None:
+        """Send all queued signals.
+
+        Receivers may use Django's connections: a connection that broke or expired since the last signal is closed.
+        """
+        if threading.current_thread() is self._thread:
+            # Only on the service's own thread: another thread that calls step() manages its own connections.
+            django_connections.watch_thread()
+            django_connections.begin()
+        try:
+            while self._queued:
+                function, args, kwargs = self._queued.popleft()
+                function(*args, **kwargs)
+        finally:
+            django_connections.end()
+
+
+class TaskReports:
+    """The reports of one worker to Django's tasks framework, once the database has stored how its tasks ended."""
+
+    def __init__(self, worker: DatabaseWorker) -> None:
+        self._worker = worker
+
+    def released(self, outcomes: Iterable[Outcome]) -> None:
+        """Report the outcomes that end their jobs, and forget the others: another attempt follows."""
+        task_of = self._worker.directory.task_of
+        for outcome in outcomes:
+            task = task_of(outcome.claim.task_id)
+            if task is None or task.events is None:
+                continue
+            claim, has_succeeded = outcome.claim, not isinstance(outcome, Failed | Interrupted | Cancelled | Expired)
+            if _has_ended(outcome) and task.events.is_end_heard(succeeded=has_succeeded):
+                self._call(task.events.finish, claim.id, claim.attempts, claim.payload_text, succeeded=has_succeeded)
+            else:
+                task.events.forget(claim.id, claim.attempts)
+
+    def claim_lost(self, outcome: Outcome) -> None:
+        """Forget a run whose claim was lost: another worker runs the job, or has run it."""
+        task = self._worker.directory.task_of(outcome.claim.task_id)
+        if task is not None and task.events is not None:
+            task.events.forget(outcome.claim.id, outcome.claim.attempts)
+
+    def ended(self, jobs: Iterable[Job]) -> None:
+        """Report jobs that failed for good with their dead workers, or that were cancelled while these held them."""
+        for job in jobs:
+            task = self._worker.directory.tasks.get(job.task_identifier)
+            if task is not None and task.events is not None:
+                self._call(task.events.finish, job.id, job.attempts, json.dumps(job.payload), succeeded=False)
+
+    def _call(self, function: Callable[..., None], *args: Any, **kwargs: Any) -> None:
+        """Call a function on a thread on which code of the site may run."""
+        self._worker.signal_sender.call(function, *args, **kwargs)
+
+
+def _has_ended(outcome: Outcome) -> bool:
+    """Return True if no other attempt follows."""
+    if isinstance(outcome, Failed):
+        return outcome.retry_in is None
+    return not isinstance(outcome, Interrupted)

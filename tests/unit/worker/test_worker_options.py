@@ -7,7 +7,7 @@ from dataclasses import fields
 from django_graphile_worker import (
     conf,
 )
-from django_graphile_worker.worker.worker_options import OnceOptions, WorkerOptions
+from django_graphile_worker.worker.entrypoints import OnceOptions, WorkerOptions
 
 
 def test_options__are_the_settings_that_a_worker_from_code_can_have() -> None:

@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from django_graphile_worker import TaskTimeout, Worker, add_job, signals, task
 from django_graphile_worker.models import Job
-from django_graphile_worker.worker.control import stopper
+from django_graphile_worker.worker.control import stops
 from django_graphile_worker.worker.execution.job_run import StopOfRun
 from tests.conftest import WAIT_TIMEOUT
 from tests.support.stepped_worker import own_tasks
@@ -225,7 +225,7 @@ def test_the_commit_of_an_atomic_task__is_not_interrupted(wait_until: Wait, monk
         is_stepped.set()
 
     real_raise_in = StopOfRun.raise_in
-    monkeypatch.setattr(stopper, "stack_text", slow_stack_text)
+    monkeypatch.setattr(stops, "stack_text", slow_stack_text)
     monkeypatch.setattr(StopOfRun, "raise_in", raise_in)
     # The task has inserted its row by then.
     with own_tasks(late, timeout=10 * LIMIT, atomic=True), Worker(concurrency=1):

@@ -24,9 +24,9 @@ from django.db.backends.postgresql.base import DatabaseWrapper
 
 from django_graphile_worker import signals
 from django_graphile_worker.exceptions import PermanentFailure, RetryLater, TaskTimeout
-from django_graphile_worker.worker.control import stopper
+from django_graphile_worker.worker.control import stops
 from django_graphile_worker.worker.control.position import Position, position_of
-from django_graphile_worker.worker.control.stopper import Stopper
+from django_graphile_worker.worker.control.stops import Stopper
 from django_graphile_worker.worker.database_worker import DatabaseWorker
 from django_graphile_worker.worker.execution.job_run import JobRun, StopOfRun
 from django_graphile_worker.worker.outcomes import (
@@ -282,7 +282,7 @@ def test_a_coroutine_that_starts__is_not_left_running(slot: Slot, monkeypatch: p
     thread = threading.Thread(target=Stopping(slot).stop, args=(begun(slot, is_begun),))
     thread.start()
     # Some steps of the stopper.
-    thread.join(5 * stopper.INTERVAL)
+    thread.join(5 * stops.STEP_INTERVAL)
     assert not future.done(), "the coroutine still runs"
     may_return.set()
     outcome = future.result(WAIT_TIMEOUT)
@@ -305,7 +305,7 @@ def test_exception__is_not_raised_where_a_lock_of_the_process_may_be_held(
         while not may_go_on.is_set():
             pass
 
-    monkeypatch.setattr(stopper, "is_safe", is_safe)
+    monkeypatch.setattr(stops, "is_safe", is_safe)
     future = slot.start(spins)
     thread = threading.Thread(target=Stopping(slot).stop, args=(begun(slot, has_begun),))
     thread.start()
@@ -317,11 +317,11 @@ def test_exception__is_not_raised_where_a_lock_of_the_process_may_be_held(
 
 @pytest.mark.parametrize(
     ("module", "is_safe"),
-    [(logging.__file__, False), ("<frozen importlib._bootstrap>", False), (stopper.__file__, False), (__file__, True)],
+    [(logging.__file__, False), ("<frozen importlib._bootstrap>", False), (stops.__file__, False), (__file__, True)],
 )
 def test_places__where_an_exception_could_leave_a_lock_locked(module: str, is_safe: bool) -> None:
     frame: Any = SimpleNamespace(f_code=SimpleNamespace(co_filename=module))
-    assert stopper.is_safe(Position(1, frame)) is is_safe
+    assert stops.is_safe(Position(1, frame)) is is_safe
 
 
 def test_import__ends_before_the_task_is_interrupted(
@@ -333,7 +333,7 @@ def test_import__ends_before_the_task_is_interrupted(
     thread = threading.Thread(target=Stopping(slot).stop, args=(begun(slot, task.has_begun),))
     thread.start()
     # Some steps of the stopper.
-    thread.join(5 * stopper.INTERVAL)
+    thread.join(5 * stops.STEP_INTERVAL)
     assert not future.done()
     task.may_end.set()
     assert isinstance(future.result(WAIT_TIMEOUT), Failed)
@@ -373,7 +373,7 @@ def test_connect__ends_before_the_task_is_interrupted(slot: Slot) -> None:
         thread = threading.Thread(target=Stopping(slot).stop, args=(run,))
         thread.start()
         # Some steps of the stopper.
-        thread.join(5 * stopper.INTERVAL)
+        thread.join(5 * stops.STEP_INTERVAL)
         is_done = future.done()
         client.close()
     assert not is_done
@@ -414,7 +414,7 @@ def test_code_that_runs_after_the_task__is_not_interrupted(slot: Slot, wait_unti
         thread = threading.Thread(target=Stopping(slot).stop, args=(run,), kwargs={"grace": 0.01})
         thread.start()
         wait_until(lambda: run.abort is not None)
-        thread.join(5 * stopper.INTERVAL)
+        thread.join(5 * stops.STEP_INTERVAL)
         may_go_on.set()
         assert isinstance(future.result(WAIT_TIMEOUT), Succeeded)
     finally:
@@ -468,7 +468,7 @@ def test_a_step_under_way__keeps_the_run_from_ending(slot: Slot) -> None:
 
 def test_exceptions__never_reach_the_next_job_of_the_thread(slot: Slot, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stop runs at random moments around their end, with steps as close to each other as they get."""
-    monkeypatch.setattr(stopper, "INTERVAL", 0.0)
+    monkeypatch.setattr(stops, "STEP_INTERVAL", 0.0)
     worker, chance = Stopping(slot), random.Random(14)
     outcomes: dict[type[Outcome], int] = {}
 
@@ -489,13 +489,13 @@ def test_exceptions__never_reach_the_next_job_of_the_thread(slot: Slot, monkeypa
             threading.Event().wait(chance.uniform(0.0, 0.002))
             while seconds > 1.0 and not slot.executor.runs():
                 pass
-            stops = [stoppers.submit(worker.stop, run) for run in slot.executor.runs()]
+            stopping = [stoppers.submit(worker.stop, run) for run in slot.executor.runs()]
             outcome = future.result(WAIT_TIMEOUT)
             outcomes[type(outcome)] = outcomes.get(type(outcome), 0) + 1
             assert isinstance(outcome, Succeeded | Failed)
             assert not isinstance(outcome, Failed) or "TaskTimeout" in outcome.error
             after = slot.start(victim).result(WAIT_TIMEOUT)
             assert isinstance(after, Succeeded), after
-            for stop in stops:
+            for stop in stopping:
                 stop.result(WAIT_TIMEOUT)
     assert set(outcomes) == {Succeeded, Failed}, "the stops should hit some runs, and miss others"

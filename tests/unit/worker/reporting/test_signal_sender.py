@@ -7,7 +7,7 @@ from unittest.mock import Mock
 
 from django.dispatch import Signal
 
-from django_graphile_worker.worker.reporting.signal_sender import SignalSender
+from django_graphile_worker.worker.reporting.events import SignalSender
 
 
 def make_sender() -> SignalSender:

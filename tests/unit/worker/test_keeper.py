@@ -8,8 +8,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from django_graphile_worker.worker.limited import keeper
-from django_graphile_worker.worker.limited.keeper import BATCH, LONGEST_SHORT_REST, REST, Keeper
+from django_graphile_worker.worker.limited import BATCH, LONGEST_SHORT_REST, REST, SMALL_BATCH, Keeper, _flags
 
 SORTING = 0.05
 
@@ -48,8 +47,8 @@ class SlowSorter:
     ("ordinary_wait", "limited_wait", "rest", "batch"),
     [
         (False, False, 0.0, BATCH),
-        (False, True, LONGEST_SHORT_REST, keeper.SMALL_BATCH),
-        (True, True, REST * SORTING, keeper.SMALL_BATCH),
+        (False, True, LONGEST_SHORT_REST, SMALL_BATCH),
+        (True, True, REST * SORTING, SMALL_BATCH),
     ],
 )
 def test_rest__is_short_while_only_limited_jobs_wait(
@@ -68,7 +67,7 @@ def test_rest__is_short_while_only_limited_jobs_wait(
 
 def test_lane__has_no_flags_that_differ_from_job_to_job() -> None:
     own = {"expires:1780315200": True, "schedule:17:3600": True, "crontab:3600": True}
-    assert keeper._flags(json.dumps(own)) is None
-    assert keeper._flags(json.dumps({**own, "slow": True, "schedule:daily": True})) == json.dumps(
+    assert _flags(json.dumps(own)) is None
+    assert _flags(json.dumps({**own, "slow": True, "schedule:daily": True})) == json.dumps(
         {"schedule:daily": True, "slow": True}
     )

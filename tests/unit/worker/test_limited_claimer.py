@@ -10,7 +10,7 @@ import pytest
 
 from django_graphile_worker.sql.claims import Claimed
 from django_graphile_worker.sql.limits import LimitedClaimed
-from django_graphile_worker.worker.limited.claimer import SharedClaimer
+from django_graphile_worker.worker.limited import SharedClaimer
 
 # Another thread sorts.
 KEEPER: Any = SimpleNamespace(call=lambda: False)
