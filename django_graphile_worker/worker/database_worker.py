@@ -54,8 +54,8 @@ from django_graphile_worker.worker.maintenance.recovery import Recovery
 from django_graphile_worker.worker.maintenance.regular_checks import BacklogSampler, SchemaVersion, UnservedTasks
 from django_graphile_worker.worker.maintenance.retention import Retention
 from django_graphile_worker.worker.outcomes import Cancelled, Interrupted, Outcome, Stop
+from django_graphile_worker.worker.pool.line import WorkUnit, interrupted
 from django_graphile_worker.worker.pool.pool import Pool
-from django_graphile_worker.worker.pool.work_units import WorkUnit, interrupted
 from django_graphile_worker.worker.release.releaser import Releaser
 from django_graphile_worker.worker.reporting.events import SignalSender, TaskReports, WorkerEvents
 from django_graphile_worker.worker.reporting.progress_writer import ProgressWriter

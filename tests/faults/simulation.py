@@ -29,7 +29,7 @@ from django_graphile_worker.worker.database_worker import DatabaseWorker
 from django_graphile_worker.worker.maintenance.heartbeat import Heartbeat
 from django_graphile_worker.worker.maintenance.recovery import Recovery
 from django_graphile_worker.worker.outcomes import Failed, Interrupted, Outcome, Succeeded
-from django_graphile_worker.worker.pool.work_units import to_work_units
+from django_graphile_worker.worker.pool.line import to_work_units
 from tests.support.slot import make_task
 
 TASK = "a_task"

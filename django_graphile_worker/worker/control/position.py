@@ -20,8 +20,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_graphile_worker.logs.errors import OWN_FOLDERS
 from django_graphile_worker.worker.execution import invoker
-from django_graphile_worker.worker.execution.coroutine_run import CoroutineRun
-from django_graphile_worker.worker.execution.event_loop import EventLoop
+from django_graphile_worker.worker.execution.event_loop import CoroutineRun, EventLoop
 from django_graphile_worker.worker.execution.executor import Executor
 from django_graphile_worker.worker.execution.job_run import JobRun
 

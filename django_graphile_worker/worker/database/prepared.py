@@ -1,23 +1,34 @@
-"""One prepared statement, run without the driver's cursor. Part of the fast path, see ``fetching.fast_path``.
+"""Prepared statements that run without the driver's cursor.
 
-A cursor looks up how to write each value and how to read it, keeps its own list of
-prepared statements, and waits in Python. For a batch that is nothing; for the single job
-that an idle worker waits for it is a tenth of the time from its commit to its start.
+A cursor looks up how to write each value and how to read it, keeps its own list of prepared statements, and waits in
+Python: it reads what has arrived, and waits for more, until the answer is complete. For most statements that costs
+little. For the single job that an idle worker waits for, it is a tenth of the time from its commit to its start
+(``fetching.fast_path``). And the answer to a claim of two thousand jobs can arrive in several parts. After each of them
+a thread needs Python's global lock, which a thread that runs short jobs gives up every five milliseconds only. The
+functions of libpq that wait for the whole answer let other threads run meanwhile, and need the lock once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from functools import cache
 from typing import Any
 
 import psycopg
 from psycopg import errors
+from psycopg.adapt import Transformer
 from psycopg.pq import DiagnosticField, ExecStatus, Format
 from psycopg.pq.abc import PGresult
 
+from django_graphile_worker.sql.codecs import text_array
 from django_graphile_worker.sql.session import configure_session
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.database.watchdog import watchdog
+
+_PARAMETER = re.compile(r"%\((\w+)\)s")
 
 
 class PreparedStatement:
@@ -83,6 +94,47 @@ class PreparedStatement:
         return expect(result, ExecStatus.TUPLES_OK)
 
 
+class BlockingCursor:
+    """The part of a cursor that the functions of ``sql`` use, for statements whose parameters all have casts."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._statements: dict[str, PreparedStatement] = {}
+        self._result: PGresult | None = None
+
+    @contextmanager
+    def usable(self) -> Iterator[Any]:
+        """Return this cursor, or a cursor of the driver if the session keeps no prepared statements."""
+        self._database.connection()
+        if self._database.keeps_statements:
+            yield self
+        else:
+            with self._database.cursor() as cursor:
+                yield cursor
+
+    def execute(self, query: str, parameters: Mapping[str, Any]) -> None:
+        text, names = numbered(query)
+        statement = self._statements.get(text)
+        if statement is None:
+            name = f"gw_blocking_{len(self._statements)}"
+            statement = self._statements[text] = PreparedStatement(
+                self._database, name, text, settings={}, result_format=Format.BINARY
+            )
+        self._result = None
+        self._result = statement([dumped(parameters[name]) for name in names])
+
+    def fetchall(self) -> list[Any]:
+        result, self._result = self._result, None
+        if result is None:
+            return []
+        reader = Transformer(self._database.current)
+        reader.set_pgresult(result)
+        return reader.load_rows(0, result.ntuples, tuple)
+
+    def fetchone(self) -> Any:
+        return next(iter(self.fetchall()), None)
+
+
 def expect(result: PGresult, status: ExecStatus) -> PGresult:
     """Return the result if it has this status; otherwise raise its error."""
     if result.status != status:
@@ -100,3 +152,19 @@ def error_of(result: PGresult) -> psycopg.Error:
         return errors.lookup(code.decode())(message)
     except KeyError:
         return psycopg.DatabaseError(message)
+
+
+@cache
+def numbered(query: str) -> tuple[str, tuple[str, ...]]:
+    """Return the query with the numbered parameters of libpq, and the names of the parameters in this order."""
+    names = tuple(dict.fromkeys(_PARAMETER.findall(query)))
+    return _PARAMETER.sub(lambda match: f"${names.index(match[1]) + 1}", query), names
+
+
+def dumped(value: Any) -> bytes | None:
+    """Return the text of a value. Libraries that replace the clock in tests pass subclasses of datetime."""
+    if value is None:
+        return None
+    if isinstance(value, datetime):
+        return value.isoformat().encode()
+    return (text_array(value) if isinstance(value, list) else str(value)).encode()

@@ -11,8 +11,7 @@ from django.core.exceptions import MiddlewareNotUsed
 from django.utils.module_loading import import_string
 
 from django_graphile_worker.exceptions import ConfigurationError, SettingMistake
-from django_graphile_worker.worker.execution.coroutine_run import protect_from_cancellation
-from django_graphile_worker.worker.execution.event_loop import EventLoop
+from django_graphile_worker.worker.execution.event_loop import EventLoop, protect_from_cancellation
 
 Factory = Callable[[Any], Any]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from django_graphile_worker.sql import claims
-from django_graphile_worker.worker.database.blocking_cursor import BlockingCursor
+from django_graphile_worker.worker.database.prepared import BlockingCursor
 from django_graphile_worker.worker.fetching.scan import MIN_REST, REST, Scan
 
 if TYPE_CHECKING:

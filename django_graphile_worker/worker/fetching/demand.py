@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable, Sequence
 
 from django_graphile_worker.sql.claims import Claim
+from django_graphile_worker.worker.pool.line import size_of
 from django_graphile_worker.worker.pool.pool import Pool
-from django_graphile_worker.worker.pool.work_units import size_of
 
 # Jobs: earlier jobs count for as many as this. Otherwise, a few jobs that were interrupted would change the mean of
 # thousands.

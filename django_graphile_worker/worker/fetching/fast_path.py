@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from django_graphile_worker.sql.claims import Claim, Claimed
 from django_graphile_worker.sql.fast_claim import PLANNER, FastClaimed, claim_few, fast_claim_statement
 from django_graphile_worker.worker.database.prepared import PreparedStatement
-from django_graphile_worker.worker.pool.work_units import WorkUnit
+from django_graphile_worker.worker.pool.line import WorkUnit
 
 if TYPE_CHECKING:
     from django_graphile_worker.worker.database_worker import DatabaseWorker

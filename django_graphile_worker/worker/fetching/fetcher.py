@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from django_graphile_worker.sql.claims import Claim, Claimed
 from django_graphile_worker.worker.fetching.demand import SECOND_LOOK, Prefetch, SlotDemand
-from django_graphile_worker.worker.pool.work_units import line_up
+from django_graphile_worker.worker.pool.line import line_up
 from django_graphile_worker.worker.service import Loop
 
 if TYPE_CHECKING:

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.releases import HeldQueue
 from django_graphile_worker.worker.outcomes import EndedWithoutThread, Interrupted, Outcome
-from django_graphile_worker.worker.pool.line import Line
+from django_graphile_worker.worker.pool.line import Line, WorkUnit, size_of
 from django_graphile_worker.worker.pool.threads import CoroutineSlots, PoolThreads, Turn, Turns
-from django_graphile_worker.worker.pool.work_units import WorkUnit, size_of
 
 if TYPE_CHECKING:
     from django_graphile_worker.worker.database_worker import DatabaseWorker

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from django_graphile_worker.worker.pool.work_units import WorkUnit
+from django_graphile_worker.worker.pool.line import WorkUnit
 
 # The turn of one thread. Returns True if another thread must take the next turn.
 Turn = Callable[[], bool]

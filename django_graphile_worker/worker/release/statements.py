@@ -13,8 +13,8 @@ from django_graphile_worker.sql import pauses, releases
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.limits import KeyClosing, close_keys
 from django_graphile_worker.sql.pauses import Pause
-from django_graphile_worker.worker.database.blocking_cursor import BlockingCursor
 from django_graphile_worker.worker.database.connection import Database
+from django_graphile_worker.worker.database.prepared import BlockingCursor
 from django_graphile_worker.worker.outcomes import Cancelled, Expired, Failed, Interrupted, Recorded
 from django_graphile_worker.worker.recording import Recording
 

@@ -12,7 +12,7 @@ import pytest
 from django_graphile_worker import add_job, remove_job
 from django_graphile_worker.models import Job, JobQueue
 from django_graphile_worker.worker.database_worker import DatabaseWorker
-from django_graphile_worker.worker.pool.work_units import to_work_units
+from django_graphile_worker.worker.pool.line import to_work_units
 from tests.conftest import WAIT_TIMEOUT
 from tests.support.factories import make_job
 from tests.support.stepped_worker import Build, stepped_workers

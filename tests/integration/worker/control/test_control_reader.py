@@ -17,7 +17,7 @@ from django_graphile_worker.sql.control import CONTROL_CHANNEL
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.database_worker import DatabaseWorker
 from django_graphile_worker.worker.maintenance.recovery import Recovery
-from django_graphile_worker.worker.pool.work_units import line_up
+from django_graphile_worker.worker.pool.line import line_up
 from django_graphile_worker.worker.release.statements import ReleaseStatements
 from tests.conftest import WAIT_TIMEOUT
 from tests.support import records

@@ -10,8 +10,8 @@ import psycopg
 import pytest
 
 from django_graphile_worker import conf
-from django_graphile_worker.worker.database.blocking_cursor import BlockingCursor
 from django_graphile_worker.worker.database.connection import Database
+from django_graphile_worker.worker.database.prepared import BlockingCursor
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

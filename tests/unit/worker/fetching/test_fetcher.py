@@ -13,8 +13,8 @@ from django_graphile_worker import conf
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.worker.fetching.fetcher import Fetcher
 from django_graphile_worker.worker.outcomes import Outcome, Succeeded
+from django_graphile_worker.worker.pool.line import WorkUnit
 from django_graphile_worker.worker.pool.pool import Pool
-from django_graphile_worker.worker.pool.work_units import WorkUnit
 from tests.conftest import WAIT_TIMEOUT
 from tests.support.pool_worker import Calls, worker_with
 from tests.support.slot import make_claim

@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from django_graphile_worker.worker.pool.line import WorkUnit
 from django_graphile_worker.worker.pool.threads import PoolThreads, Turn, Turns
-from django_graphile_worker.worker.pool.work_units import WorkUnit
 
 
 class CountedThreads(PoolThreads):

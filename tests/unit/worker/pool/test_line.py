@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from django_graphile_worker.sql.releases import HeldQueue
-from django_graphile_worker.worker.pool.line import Line
-from django_graphile_worker.worker.pool.work_units import WorkUnit
+from django_graphile_worker.worker.pool.line import Line, WorkUnit
 from tests.support.slot import make_claim
 
 

@@ -11,8 +11,8 @@ import pytest
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.releases import HeldQueue
 from django_graphile_worker.worker.outcomes import EndedWithoutThread, Interrupted, Outcome, Succeeded
+from django_graphile_worker.worker.pool.line import WorkUnit
 from django_graphile_worker.worker.pool.pool import Pool
-from django_graphile_worker.worker.pool.work_units import WorkUnit
 from tests.conftest import WAIT_TIMEOUT
 from tests.support.pool_worker import Calls, worker_with
 

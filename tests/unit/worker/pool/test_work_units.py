@@ -6,7 +6,7 @@ from typing import Any
 
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.releases import HeldQueue
-from django_graphile_worker.worker.pool.work_units import WorkUnit, interrupted, line_up, size_of, to_work_units
+from django_graphile_worker.worker.pool.line import WorkUnit, interrupted, line_up, size_of, to_work_units
 from tests.support.slot import make_claim
 
 
