@@ -9,6 +9,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 from django_graphile_worker import conf
+from django_graphile_worker.crontab import CronItem
+from django_graphile_worker.crontab.items import flags_of_run
 from django_graphile_worker.job_flags import RUNS_KEPT, schedule_flag
 from django_graphile_worker.job_options import valid_job_key
 from django_graphile_worker.schedules.times import Definition, times_after
@@ -63,6 +65,20 @@ def job_of(
         job_key_mode=None if defaults is None else defaults.job_key_mode,
         priority=defaults.priority if schedule.priority is None and defaults is not None else schedule.priority,
         flags=(*flags, flag_of(schedule.id, definition, at)),
+    )
+
+
+def job_of_item(item: CronItem, *, at: datetime, is_late: bool = False) -> TickJob:
+    """Return the job of a tick of an item of the crontab, which has all its options."""
+    return TickJob(
+        at=at,
+        is_late=is_late,
+        queue_name=item.queue_name,
+        max_attempts=item.max_attempts,
+        job_key=item.job_key,
+        job_key_mode=item.job_key_mode,
+        priority=item.priority,
+        flags=tuple(flags_of_run(item, at)),
     )
 
 

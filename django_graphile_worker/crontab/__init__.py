@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from django_graphile_worker.crontab.describe import describe
 from django_graphile_worker.crontab.errors import CrontabMistake
-from django_graphile_worker.crontab.items import CronItem, Timetable, occurrences, upcoming
+from django_graphile_worker.crontab.items import CronItem, occurrences, upcoming
 from django_graphile_worker.crontab.parser import Draft, format_item, parse_cron_items, parse_crontab
 
 __all__ = [
     "CronItem",
     "CrontabMistake",
     "Draft",
-    "Timetable",
     "describe",
     "format_item",
     "occurrences",

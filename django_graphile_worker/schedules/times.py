@@ -201,8 +201,9 @@ def decide(
     now: datetime,
     missed: str = "skip",
     missed_within: timedelta | None = None,
+    most: int = MAX_TICKS,
 ) -> Decision:
-    """Decide about the ticks from ``first`` to ``now``, both included.
+    """Decide about the ticks from ``first`` to ``now``, both included; ``most`` of them get jobs.
 
     ``first`` is the time that was stored as the next tick. If the rules of its time zone have changed since, it is no
     tick any more, and the ticks by the new rules are decided about instead.
@@ -210,16 +211,16 @@ def decide(
     before = first.astimezone(UTC) - MOMENT
     now = now.astimezone(UTC)
     if missed == "all":
-        return _all_within(definition, before, now, max(missed_within or ON_TIME, ON_TIME))
+        return _all_within(definition, before, now, max(missed_within or ON_TIME, ON_TIME), most)
     return _latest(definition, before, now, is_any_age=missed == "once")
 
 
-def _all_within(definition: Definition, before: datetime, now: datetime, period: timedelta) -> Decision:
+def _all_within(definition: Definition, before: datetime, now: datetime, period: timedelta, most: int) -> Decision:
     """Fire all ticks that are not older than a period, oldest first."""
     kept_after = max(before, now - period - MOMENT)
-    found = tuple(itertools.islice(times_after(definition, kept_after), MAX_TICKS + 1))
+    found = tuple(itertools.islice(times_after(definition, kept_after), most + 1))
     due = [tick for tick in found if tick <= now]
-    fired = due[:MAX_TICKS]
+    fired = due[:most]
     rest = found[len(fired) :]
     next_at = rest[0] if rest else None
     return Decision(_ticks(fired, now), next_at, _given_up(definition, before, kept_after))

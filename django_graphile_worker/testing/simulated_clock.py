@@ -29,8 +29,7 @@ class Clock:
         self.target = start
         # By place: the time up to which ``run_jobs()`` has run everything, and what else it keeps from call to call.
         self.caught_up: dict[Any, datetime] = {}
-        self.crontabs: dict[Any, Any] = {}
-        self.schedules: dict[Any, Any] = {}
+        self.ticks: dict[Any, Any] = {}
         self.start = start
 
     def __call__(self) -> datetime:

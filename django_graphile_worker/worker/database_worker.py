@@ -48,7 +48,6 @@ from django_graphile_worker.worker.fetching.held_claims import HeldClaims
 from django_graphile_worker.worker.fetching.listener import Listener
 from django_graphile_worker.worker.fetching.task_directory import TaskDirectory
 from django_graphile_worker.worker.limited import Keeper, LimitedWork
-from django_graphile_worker.worker.maintenance.cron import Cron
 from django_graphile_worker.worker.maintenance.heartbeat import Heartbeat
 from django_graphile_worker.worker.maintenance.recovery import Recovery
 from django_graphile_worker.worker.maintenance.regular_checks import BacklogSampler, SchemaVersion, UnservedTasks
@@ -60,11 +59,9 @@ from django_graphile_worker.worker.release.releaser import Releaser
 from django_graphile_worker.worker.reporting.events import SignalSender, TaskReports, WorkerEvents
 from django_graphile_worker.worker.reporting.progress_writer import ProgressWriter
 from django_graphile_worker.worker.reporting.statistics import StatisticsRecorder
-from django_graphile_worker.worker.scheduling.known_tasks import KnownTasks
-from django_graphile_worker.worker.scheduling.rounds import Rounds
 from django_graphile_worker.worker.scheduling.scheduler import Scheduler
 from django_graphile_worker.worker.service import Service
-from django_graphile_worker.worker.task_selection import FindTask, any_task_finder
+from django_graphile_worker.worker.task_selection import FindTask
 
 # Seconds between two looks for parked jobs of tasks without limits.
 UNPARK_INTERVAL = 60.0
@@ -151,32 +148,7 @@ class DatabaseWorker:
         self.recovery = Recovery(self)
         self.retention = Retention(self)
         self.unserved_tasks = UnservedTasks(self)
-        # None without a crontab.
-        self.cron = self._build_cron() if self.cron_items else None
-        self.scheduler = Scheduler(build_rounds=self._build_rounds, on_trouble=self.events.database_trouble)
-
-    def _build_cron(self) -> Cron:
-        return Cron(
-            items=self.cron_items,
-            database=self.database("cron"),
-            schema=self.settings.schema,
-            send=self.events.send,
-            use_local_time=self.settings.use_local_time,
-            notify=self.settings.notify,
-            on_trouble=self.events.database_trouble,
-        )
-
-    def _build_rounds(self) -> Rounds:
-        return Rounds(
-            database=self.database("schedules"),
-            schema=self.settings.schema,
-            tasks=KnownTasks(self.registry, any_task_finder()),
-            every=self.every,
-            now=self.now,
-            notify=self.settings.notify,
-            send=self.events.send,
-            on_trouble=self.events.database_trouble,
-        )
+        self.scheduler = Scheduler(self)
 
     def database(self, part: str, *, deadline: float | None = None) -> Database:
         """Return a connection for a part of the worker. It opens when it is first used."""
@@ -281,7 +253,6 @@ class DatabaseWorker:
         """Return the services that bring in work, for this worker or for others. A shutdown stops them first."""
         services = (
             self.recovery,
-            self.cron,
             self.scheduler,
             self.retention,
             self.unserved_tasks,
@@ -299,7 +270,6 @@ class DatabaseWorker:
             self.heartbeat,
             self.recovery,
             self.statistics,
-            self.cron,
             self.scheduler,
             self.progress,
             self.pause_endings,
@@ -310,7 +280,7 @@ class DatabaseWorker:
     def dead(self) -> list[str]:
         """Return the names of the parts whose thread has ended although the part was not stopped."""
         always = (self.signal_sender, self.fetcher, self.releaser, self.heartbeat, self.recovery)
-        parts = (*always, self.cron, self.scheduler, self.keeper)
+        parts = (*always, self.scheduler, self.keeper)
         return [part.name for part in parts if part is not None and part.has_died]
 
     # The way of a job.

@@ -132,12 +132,10 @@ class Runner:
             worker.statistics,
         ):
             service.start()
-        if worker.cron is not None:
-            worker.cron.start()
         if worker.limited is not None:
             worker.limited.keeper.start()
-        if worker.every:
-            # It writes the schedules of the code. Otherwise it starts when a schedule is expected.
+        if worker.scheduler.has_own_work:
+            # Otherwise it starts when a schedule is expected.
             worker.scheduler.start()
 
     def drain(self, should_stop: Question = never) -> None:

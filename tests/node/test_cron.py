@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,10 +14,10 @@ import pytest
 from django_graphile_worker.crontab import CronItem, parse_crontab
 from django_graphile_worker.crontab.patterns import parse_pattern
 from django_graphile_worker.exceptions import CrontabError
-from django_graphile_worker.worker.maintenance.cron import Cron
 from tests.migration.conftest import Site
 from tests.node.conftest import NodeWorker
 from tests.node.runtime import Node
+from tests.support.scheduling import FlakySource, build_scheduler
 from tests.support.worker_sql import WorkerSql
 
 CRONTAB = "* * * * * tick ?fill=1h {text: 'ü'}"
@@ -120,26 +119,18 @@ def test_invalid_crontab__is_refused_by_both(node_runtime: Node) -> None:
             parse_crontab(theirs["line"])
 
 
-class SharedConnection:
-    """A source of cursors for the service."""
-
-    def __init__(self, connection: psycopg.Connection[Any]) -> None:
-        self.connection = connection
-
-    @contextmanager
-    def cursor(self) -> Iterator[psycopg.Cursor[Any]]:
-        with self.connection.cursor() as cursor:
-            yield cursor
-
-    def close(self) -> None:
-        """Do nothing: the connection belongs to the test."""
-
-
 def backfill_ours(site: Site) -> None:
     with psycopg.connect(site.url, autocommit=True) as connection:
-        cron = Cron(items=parse_crontab(CRONTAB), database=SharedConnection(connection), schema=site.schema)
+        scheduler = build_scheduler(
+            FlakySource(connection),
+            schema=site.schema,
+            items=parse_crontab(CRONTAB),
+            now=lambda: None,
+            send=lambda signal, **about: None,
+            on_trouble=lambda action, error, retry_in: None,
+        )
         for _ in range(5):
-            cron.step()
+            scheduler.step()
 
 
 @pytest.mark.parametrize("is_ours_first", [True, False])

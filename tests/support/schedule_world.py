@@ -13,10 +13,9 @@ from psycopg import sql
 
 from django_graphile_worker.jobs import JobDefaults
 from django_graphile_worker.registry import Registry, Task
-from django_graphile_worker.worker.scheduling.known_tasks import KnownTasks
-from django_graphile_worker.worker.scheduling.rounds import Rounds
+from django_graphile_worker.worker.scheduling.scheduler import Scheduler
 from tests.conftest import RawConnection
-from tests.support.cron_world import FlakySource
+from tests.support.scheduling import FlakySource, build_scheduler
 
 MINUTE, SECOND = timedelta(minutes=1), timedelta(seconds=1)
 NOON = datetime(2026, 11, 16, 12, 0, tzinfo=UTC)
@@ -68,25 +67,24 @@ class ScheduleWorld:
         registry: Registry | None = None,
         every: dict[str, timedelta] | None = None,
         clock: Callable[[], float] = time.monotonic,
-    ) -> tuple[Rounds, FlakySource]:
-        """Return the rounds of a new worker that knows these tasks, and its source of cursors."""
+    ) -> tuple[Scheduler, FlakySource]:
+        """Return the scheduler of a new worker that knows these tasks, and its source of cursors."""
         source = FlakySource(self._connect())
-        rounds = Rounds(
-            database=source,
+        scheduler = build_scheduler(
+            source,
             schema=self.schema,
-            tasks=KnownTasks(registry or registry_of(*(identifiers or ("report",))), None),
+            registry=registry or registry_of(*(identifiers or ("report",))),
             every=every,
             now=lambda: self.now,
-            notify=True,
             send=lambda signal, **about: self.signals.append((signal, about)),
             on_trouble=lambda action, error, _: self.troubles.append(f"{action}: {error}"),
             clock=clock,
         )
-        return rounds, source
+        return scheduler, source
 
-    def settle(self, rounds: Rounds) -> float:
+    def settle(self, scheduler: Scheduler) -> float:
         """Run rounds until nothing is due; return the seconds until the next."""
-        return next(delay for delay in (rounds.run() for _ in itertools.count()) if delay > 0)
+        return next(delay for delay in (scheduler.fire_due() for _ in itertools.count()) if delay > 0)
 
     def jobs(self, name: str | None = None) -> list[dict[str, Any]]:
         """Return the jobs, or those of one schedule, in the order in which they were added."""

@@ -1,19 +1,22 @@
-"""Fires schedules: moves each to its next tick, adds the jobs of its ticks and notes what became of them.
+"""Fires schedules, and items of the crontab: moves each to its next tick, adds the jobs of its ticks, notes the runs.
 
 One statement does all of it, so a crash cannot separate the job of a tick from the note that the tick is over. The row
-of a schedule is the lock of its ticks. The statement skips a row that another session has locked, and a row that was
-changed or fired since it was read: no statement waits for a schedule, and none uses a definition that has changed.
+of a schedule is the lock of its ticks; that of an item is its row in the known crontabs, which workers of Node.js lock
+and move, too. The statement skips a row that another session has locked, and a row that was changed or fired since it
+was read: no statement waits for a row, and none uses a definition that has changed.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from django_graphile_worker.schedules.times import MOMENT, Definition, Former
+from django_graphile_worker.crontab import CronItem
+from django_graphile_worker.schedules.times import MOMENT, Definition, Former, GivenUp
 from django_graphile_worker.sql.codecs import int_array, microseconds_of, moment_of, text_array
 from django_graphile_worker.sql.conditions import IS_PERMANENTLY_FAILED
 from django_graphile_worker.sql.statements import statement
@@ -96,6 +99,35 @@ class DueSchedule:
     job_key: str | None
     # As text of JSON.
     payload: str
+
+    @property
+    def key(self) -> int:
+        return self.id
+
+    def __str__(self) -> str:
+        return f"schedule {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class DueItem:
+    """An item of the crontab that is due, as its row was read. All ticks before this one were handled."""
+
+    item: CronItem
+    tick: datetime
+    known_since: datetime
+    last_execution: datetime | None
+    is_paused: bool = False
+    # Another session had locked the row at this tick.
+    is_held: bool = False
+    # The definition is in the code.
+    revision: int = 0
+
+    @property
+    def key(self) -> str:
+        return self.item.name
+
+    def __str__(self) -> str:
+        return f"cron: {self.item.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +270,13 @@ ADD_JOBS = """rows as (
 )"""
 
 
+# The jobs of ticks. A schedule has its payload in its row, an item of the crontab in the code.
+_TICKS = """json_to_recordset(%(ticks)s::json) as tick(
+        place int, schedule_id bigint, identifier pg_catalog.text, tick pg_catalog.timestamptz, ts pg_catalog.text,
+        is_late boolean, task pg_catalog.text, payload pg_catalog.json, queue_name pg_catalog.text, max_attempts int,
+        job_key pg_catalog.text, mode pg_catalog.text, priority int, flags pg_catalog.text[])"""
+_KIND = "case when tick.is_late then 'late' else 'on_time' end"
+
 _FREE = """chosen as materialized (
     select * from json_to_recordset(%(schedules)s::json) as chosen(
         id bigint, revision int, seen pg_catalog.timestamptz, next_at pg_catalog.timestamptz,
@@ -269,14 +308,13 @@ _JOBS = f"""busy as materialized (
         join only :SCHEMA._private_jobs as job on job.id = run.job_id
         where not ({IS_PERMANENTLY_FAILED}))
 ), tick as materialized (
-    select tick.*, free.overlap = 'skip' and (busy.id is not null
+    select tick.place, tick.schedule_id, tick.tick, tick.is_late, tick.task, tick.queue_name, tick.max_attempts,
+        tick.job_key, tick.mode, tick.priority, tick.flags,
+        free.overlap = 'skip' and (busy.id is not null
             or pg_catalog.row_number() over (partition by free.id order by tick.place) > 1) as is_skipped,
         (free.payload || jsonb_build_object(
             '_cron', jsonb_build_object('ts', tick.ts, 'backfilled', tick.is_late)))::json as payload
-    from json_to_recordset(%(ticks)s::json) as tick(
-        place int, schedule_id bigint, tick pg_catalog.timestamptz, ts pg_catalog.text, is_late boolean,
-        task pg_catalog.text, queue_name pg_catalog.text, max_attempts int, job_key pg_catalog.text,
-        mode pg_catalog.text, priority int, flags pg_catalog.text[])
+    from {_TICKS}
     join free on free.id = tick.schedule_id
     left join busy on busy.id = tick.schedule_id
 ), job as materialized (
@@ -329,9 +367,7 @@ _RUNS = f"""without_job as materialized (
         where not exists (select from counted
             where counted.schedule_id = without_job.schedule_id and counted.kind = without_job.kind)
         union all
-        select fired.schedule_id, fired.tick, fired.job_id, case when fired.is_late then 'late' else 'on_time' end, 1,
-            fired.place
-        from fired
+        select tick.schedule_id, tick.tick, tick.job_id, {_KIND}, 1, tick.place from fired as tick
     ) as new_run
 ), noted as (
     insert into :SCHEMA._private_schedule_runs (schedule_id, tick, job_id, kind, number)
@@ -375,6 +411,40 @@ union all select 'skipped', without_job.schedule_id, without_job.number from wit
 union all select 'events', count(event.id), null from event"""
 
 
+# The clock of the database decides: a tick in the future is not fired, however far ahead a worker's own clock may be.
+# The row of an item is moved past its ticks only if it is not there yet: neither by another worker nor by Node.js. The
+# event about late ticks is committed with their jobs.
+FIRE_ITEMS = f"""/* gw:fire-crontab */
+with {clock(bounded_wait("%(wait)s::int"))}, chosen as materialized (
+    select * from json_to_recordset(%(items)s::json) as chosen(
+        identifier pg_catalog.text, first_tick pg_catalog.timestamptz, last_tick pg_catalog.timestamptz, late int)
+), job as materialized (
+    select tick.*, tick.tick as run_at from {_TICKS}
+), free as materialized (
+    select known.identifier, chosen.last_tick, chosen.late
+    from :SCHEMA._private_known_crontabs as known join chosen on chosen.identifier = known.identifier
+    where chosen.last_tick <= (select clock.now from clock) and known.known_since <= chosen.first_tick
+        and (known.last_execution is null or known.last_execution < chosen.first_tick)
+    for update of known skip locked
+), won as (
+    update :SCHEMA._private_known_crontabs as known set last_execution = free.last_tick
+    from free where known.identifier = free.identifier
+    returning known.identifier
+), {ADD_JOBS}, noted as (
+    insert into :SCHEMA._private_schedule_runs (crontab_identifier, tick, job_id, kind)
+    select tick.identifier, tick.tick, added.id, {_KIND}
+    from added join job as tick using (place) order by added.place
+), event as materialized (
+    select :SCHEMA._private_add_event('schedule_backfilled', 1, free.identifier,
+        jsonb_build_object('name', free.identifier, 'ticks', free.late, 'last_tick', free.last_tick),
+        null, null, true) as id
+    from free where free.late > 0
+)
+select 'moved', won.identifier, null::bigint from won
+union all select 'fired', job.identifier, added.id from added join job using (place)
+union all select 'events', null, count(event.id) from event"""
+
+
 class TickJob(NamedTuple):
     """The job of a tick, with the defaults of its task."""
 
@@ -388,23 +458,15 @@ class TickJob(NamedTuple):
     flags: tuple[str, ...]
 
 
-class Missed(NamedTuple):
-    """Ticks that get no job."""
-
-    number: int
-    first: datetime
-    last: datetime
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """What is to become of a schedule: the jobs of its ticks, the ticks that it loses, and its next tick."""
+    """What is to become of what is due: the jobs of its ticks, the ticks that it loses, and its next tick."""
 
-    schedule: DueSchedule
+    due: DueSchedule | DueItem
     jobs: tuple[TickJob, ...] = ()
     # None: no other tick.
     next_at: datetime | None
-    missed: Missed | None = None
+    missed: GivenUp | None = None
     # Whether the ticks of former times wait for the end of a pause.
     waits: bool = False
     # Whether ticks are lost because no worker knows the task.
@@ -412,7 +474,7 @@ class Move:
 
 
 class Fired(NamedTuple):
-    """What became of a schedule."""
+    """What became of a schedule, or of an item of the crontab."""
 
     job_ids: list[int]
     # How many ticks got no job because the last run was not over.
@@ -427,32 +489,40 @@ def fire(
     notify: bool = True,
     now: datetime | None = None,
     wait: int = FIRST_WAIT,
-) -> dict[int, Fired]:
-    """Move schedules to their next ticks, and add their jobs; return what became of each by its id.
+) -> dict[int | str, Fired]:
+    """Move schedules, or items of the crontab, to their next ticks, and add their jobs; return what became of each.
 
-    A schedule is left out if another session has locked, changed, fired or deleted it. Raise LockNotAvailable, and do
-    nothing, if a row that the jobs need stays locked by another session for ``wait`` milliseconds.
+    One is left out if another session has locked, changed, fired or deleted it. Raise LockNotAvailable, and do nothing,
+    if a row that the jobs need stays locked by another session for ``wait`` milliseconds.
     """
+    is_of_items = isinstance(moves[0].due, DueItem)
     parameters = {
-        "schedules": json.dumps([_schedule(move) for move in moves]),
+        "items" if is_of_items else "schedules": json.dumps([_moved(move) for move in moves]),
         "ticks": json.dumps(_ticks(moves)),
         "notify": notify,
         "now": now,
         "wait": wait,
     }
-    cursor.execute(statement(FIRE, schema), parameters)
+    cursor.execute(statement(FIRE_ITEMS if is_of_items else FIRE, schema), parameters)
     rows = cursor.fetchall()
-    fired: dict[int, Fired] = {id_: Fired([], 0) for kind, id_, _ in rows if kind == "moved"}
-    for kind, id_, value in rows:
+    fired: dict[int | str, Fired] = {key: Fired([], 0) for kind, key, _ in rows if kind == "moved"}
+    for kind, key, value in rows:
         if kind == "fired":
-            fired[id_].job_ids.append(value)
+            fired[key].job_ids.append(value)
         elif kind == "skipped":
-            fired[id_] = fired[id_]._replace(skipped=value)
+            fired[key] = fired[key]._replace(skipped=value)
     return fired
 
 
-def _schedule(move: Move) -> dict[str, Any]:
-    due, missed = move.schedule, move.missed
+def _moved(move: Move) -> dict[str, Any]:
+    due, missed = move.due, move.missed
+    if isinstance(due, DueItem):
+        return {
+            "identifier": due.key,
+            "first_tick": stamp(move.jobs[0].at),
+            "last_tick": stamp(move.jobs[-1].at),
+            "late": sum(job.is_late for job in move.jobs),
+        }
     last_job = move.jobs[-1].at if move.jobs else None
     last_missed = None if missed is None else missed.last
     handled = [tick for tick in (last_job, last_missed) if tick is not None]
@@ -471,17 +541,26 @@ def _schedule(move: Move) -> dict[str, Any]:
 
 
 def _ticks(moves: Sequence[Move]) -> list[dict[str, Any]]:
-    ticks = [_tick(move.schedule, job) for move in moves for job in move.jobs]
+    ticks = [_tick(move.due, job) for move in moves for job in move.jobs]
     return [{"place": place, **tick} for place, tick in enumerate(ticks)]
 
 
-def _tick(due: DueSchedule, job: TickJob) -> dict[str, Any]:
+def _tick(due: DueSchedule | DueItem, job: TickJob) -> dict[str, Any]:
+    ts = stamp(job.at)
+    if isinstance(due, DueItem):
+        cron = {"ts": ts, "backfilled": job.is_late}
+        of: dict[str, Any] = {
+            "identifier": due.key,
+            "task": due.item.task,
+            "payload": {**(due.item.payload or {}), "_cron": cron},
+        }
+    else:
+        of = {"schedule_id": due.id, "task": due.task}
     return {
-        "schedule_id": due.id,
+        **of,
         "tick": _iso(job.at),
-        "ts": stamp(job.at),
+        "ts": ts,
         "is_late": job.is_late,
-        "task": due.task,
         "queue_name": job.queue_name,
         "max_attempts": job.max_attempts,
         "job_key": job.job_key,
@@ -491,11 +570,14 @@ def _tick(due: DueSchedule, job: TickJob) -> dict[str, Any]:
     }
 
 
+# The ticks of many items, and of many schedules, are the same.
+@functools.lru_cache(maxsize=1_000)
 def stamp(tick: datetime) -> str:
     """Return a time as the payload of a job tells it: with milliseconds, as graphile-worker writes it."""
     return tick.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
 
 
+@functools.lru_cache(maxsize=1_000)
 def _iso(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat()
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from django_graphile_worker.crontab import CronItem
 from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.routing import Place
 from django_graphile_worker.sql.schedules.from_code import database_now
 from django_graphile_worker.testing.connections import CallerDatabase
 from django_graphile_worker.testing.simulated_clock import Clock
-from django_graphile_worker.testing.simulated_time.cron_ticks import CronTicks, items_of
-from django_graphile_worker.testing.simulated_time.schedule_ticks import ScheduleTicks
+from django_graphile_worker.testing.simulated_time.ticks import Ticks
 from django_graphile_worker.worker.reporting.events import WorkerEvents
 
 MOMENT = timedelta(microseconds=1)
@@ -91,8 +88,7 @@ class ClockTime:
         self._place = place
         self._key: Any = (place.using, place.installation)
         self._has_cron = cron
-        self._ticks: CronTicks | None = None
-        self._schedules: ScheduleTicks | None = None
+        self._ticks: Ticks | None = None
         self._moments = 0
 
     def begin(self, database: CallerDatabase, events: WorkerEvents) -> None:
@@ -101,31 +97,13 @@ class ClockTime:
         clock.shown = clock.caught_up.get(self._key, clock.start)
         if not self._has_cron:
             return
-        if items := items_of(self._place):
-            self._ticks = self._ticks_of(items, database, events)
-            self._ticks.fire()
-        self._schedules = self._schedules_of(database, events)
-        self._schedules.fire()
-
-    def _ticks_of(self, items: Sequence[CronItem], database: CallerDatabase, events: WorkerEvents) -> CronTicks:
-        clock = self._clock
-        known: CronTicks | None = clock.crontabs.get(self._key)
-        ticks = known or CronTicks(items, place=self._place, now=lambda: clock.shown)
+        ticks: Ticks = clock.ticks.get(self._key) or Ticks(self._place, lambda: clock.shown)
         ticks.use(database, events)
-        if known is None:
-            clock.crontabs[self._key] = ticks
-            ticks.forget_later(clock.start)
-        return ticks
-
-    def _schedules_of(self, database: CallerDatabase, events: WorkerEvents) -> ScheduleTicks:
-        clock = self._clock
-        known: ScheduleTicks | None = clock.schedules.get(self._key)
-        ticks = known or ScheduleTicks(place=self._place, now=lambda: clock.shown)
-        ticks.use(database, events)
-        if known is None:
-            clock.schedules[self._key] = ticks
+        if self._key not in clock.ticks:
+            clock.ticks[self._key] = ticks
             ticks.begin_at(clock.start, clock.target)
-        return ticks
+        ticks.fire()
+        self._ticks = ticks
 
     def now(self) -> datetime:
         return self._clock.shown
@@ -135,8 +113,7 @@ class ClockTime:
         shown, target = self._clock.shown, self._clock.target
         due = None if seconds_until_next is None else shown + max(timedelta(seconds=seconds_until_next), MOMENT)
         tick = self._ticks.next_tick(shown, target) if self._ticks is not None else None
-        scheduled = self._schedules.next_tick(target) if self._schedules is not None else None
-        times = [moment for moment in (due, tick, scheduled) if moment is not None and moment <= target]
+        times = [moment for moment in (due, tick) if moment is not None and moment <= target]
         if not times:
             self._clock.shown = target
             return False
@@ -144,8 +121,6 @@ class ClockTime:
         self._clock.shown = min(times)
         if tick == self._clock.shown and self._ticks is not None:
             self._ticks.fire()
-        if scheduled == self._clock.shown and self._schedules is not None:
-            self._schedules.fire()
         return True
 
     def _refuse_to_creep(self, step: timedelta) -> None:
@@ -161,10 +136,8 @@ class ClockTime:
         """Show the time of the test again, and remember how far jobs have been run."""
         self._clock.caught_up[self._key] = self._clock.shown
         self._clock.shown = self._clock.target
-        # The last that noted the settings of the test restores them first.
-        for ticks in (self._schedules, self._ticks):
-            if ticks is not None:
-                ticks.restore_settings()
+        if self._ticks is not None:
+            self._ticks.restore_settings()
 
 
 Timeline = PresentTime | StandingTime | ClockTime

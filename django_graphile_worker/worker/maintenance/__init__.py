@@ -1,6 +1,6 @@
-"""The services that run beside the jobs: heartbeat, recovery, crontab, and checks.
+"""The services that run beside the jobs: heartbeat, recovery, and checks.
 
 Start reading in ``heartbeat.py``, which keeps this worker's lease, and ``recovery.py``, which recovers the jobs of
 workers whose lease has expired. ``retention.py`` deletes what has expired, ``regular_checks.py`` looks for what only a
-person can solve. ``cron.py`` adds the jobs of the crontab, with ``cron_backlog.py`` and ``cron_pending_ticks.py``.
+person can solve.
 """

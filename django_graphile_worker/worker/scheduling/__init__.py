@@ -1,5 +1,5 @@
-"""Fires the schedules of the database. Start reading in ``rounds.py``.
+"""Fires schedules of the database, and items of the crontab in the code. Start reading in ``scheduler.py``.
 
-``scheduler.py`` is the service, which a worker has from the moment on at which there is a schedule. It loads the rest
-on its own thread. ``moves.py`` decides what becomes of a schedule, and ``known_tasks.py`` finds its task.
+``scheduler.py`` is the service and its round, ``moves.py`` decides what becomes of what is due, ``items.py`` knows when
+the items of the crontab are due next, and ``turns.py`` what this worker leaves for a while.
 """

@@ -1,4 +1,4 @@
-"""Lets one of several workers fire a large number of schedules, without any agreement between them.
+"""What this worker leaves for a while: schedules that other workers fire, and what could not be fired.
 
 All workers find the same schedules due. If all of them computed and fired the same, five workers would take several
 times as long as one. So a worker begins with few, and reads more when it has won them. One that has lost them yields:
@@ -9,24 +9,30 @@ worker has locked them, and this worker reads those that are free.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
-from django_graphile_worker.sql.schedules.firing import DUE, DUE_FREE, DUE_LATEST, Due, DueSchedule
+from django_graphile_worker.sql.schedules.firing import DUE, DUE_FREE, DUE_LATEST, Due, DueItem, DueSchedule
 from django_graphile_worker.worker.service import jittered
 
 # How many schedules a round reads: of a worker that has won those that it read last, of one that begins, and of one
 # that looks whether another is at work.
-MOST_READ = 2_000
+MAX_READ = 2_000
 FIRST_READ = 100
 LOOK = 20
 # Seconds until a worker that yields looks again, and how often it yields in a row at most.
 YIELD_WAIT = 1.0
-MOST_YIELDS = 10
+MAX_YIELDS = 10
 # If there are schedules that are later than this, every other round begins with the others: a long series of ticks that
 # is made up for must not make the others late, too.
 LATE = timedelta(seconds=20)
+# Seconds until what failed is tried again, unless it is changed.
+RETRY_AFTER = 30.0
+# Seconds until something is tried again whose job needs a row that another session has locked. They double.
+FIRST_LOCKED_WAIT = 0.4
 
 
 class Turns:
@@ -49,7 +55,7 @@ class Turns:
     def is_of_others(self, due: Due) -> bool:
         """Return whether another worker is firing what is due; then this one yields again."""
         is_moving = len(due.schedules) == LOOK and self._seen.isdisjoint(_marks(due.schedules))
-        if not 0 < self._yields < MOST_YIELDS or not is_moving:
+        if not 0 < self._yields < MAX_YIELDS or not is_moving:
             return False
         self._yield_with(due.schedules)
         return True
@@ -61,7 +67,7 @@ class Turns:
         if has_lost and is_full and not has_yielded:
             self._yield_with(due.schedules)
             return False
-        self.most = MOST_READ if is_full else FIRST_READ
+        self.most = MAX_READ if is_full else FIRST_READ
         self.text = self._next_text(due, is_full=is_full, is_locked=has_lost)
         return is_full
 
@@ -82,3 +88,51 @@ class Turns:
 
 def _marks(due: Sequence[DueSchedule]) -> frozenset[object]:
     return frozenset((each.id, each.next_at) for each in due)
+
+
+class _Refusal(NamedTuple):
+    revision: int
+    retry_at: float
+    wait: float
+
+
+class Refusals:
+    """What could not be fired, by its key, and when it is tried again."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._refusals: dict[int | str, _Refusal] = {}
+
+    def __contains__(self, key: int | str) -> bool:
+        return key in self._refusals
+
+    def note_failure(self, due: DueSchedule | DueItem) -> bool:
+        """Note that something failed; return whether that is news."""
+        known = self._refusals.get(due.key)
+        self._note(due, RETRY_AFTER)
+        return known is None or known.revision != due.revision or known.wait < RETRY_AFTER
+
+    def note_lock(self, due: DueSchedule | DueItem) -> None:
+        """Note that a row which a job needs is locked."""
+        known = self._refusals.get(due.key)
+        self._note(due, FIRST_LOCKED_WAIT if known is None else min(known.wait * 2, RETRY_AFTER / 2))
+
+    def forget(self, key: int | str) -> None:
+        """Forget what was noted: it was fired."""
+        self._refusals.pop(key, None)
+
+    def left_out(self) -> dict[int | str, int]:
+        """Return the revisions, by key, of what is not tried now."""
+        now = self._clock()
+        return {key: each.revision for key, each in self._refusals.items() if each.retry_at > now}
+
+    def left_out_schedules(self) -> dict[int, int]:
+        return {key: revision for key, revision in self.left_out().items() if isinstance(key, int)}
+
+    def until_retry(self) -> float:
+        """Return the seconds until the first of them is tried again."""
+        now = self._clock()
+        return min((each.retry_at - now for each in self._refusals.values() if each.retry_at > now), default=math.inf)
+
+    def _note(self, due: DueSchedule | DueItem, wait: float) -> None:
+        self._refusals[due.key] = _Refusal(due.revision, self._clock() + wait, wait)

@@ -7,9 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from django_graphile_worker.crontab import CronItem, Timetable, occurrences, upcoming
+from django_graphile_worker.crontab import CronItem, occurrences, upcoming
 from django_graphile_worker.crontab.items import flags_of_run
 from django_graphile_worker.crontab.patterns import SHORTHANDS
 from tests.support import crontabs
@@ -22,13 +21,6 @@ def test_an_item_in_a_log_is_its_name_and_pattern() -> None:
 
 
 MINUTE = timedelta(minutes=1)
-
-
-@settings(deadline=None)
-@given(st.lists(crontabs.patterns(), min_size=1, max_size=8), minutes)
-def test_a_timetable_finds_exactly_the_items_of_the_minute(texts: list[str], moment: datetime) -> None:
-    items = [CronItem(f"task{index}", text) for index, text in enumerate(texts)]
-    assert list(Timetable(items).due(moment)) == [item for item in items if oracle(str(item.match), moment)]
 
 
 @settings(max_examples=40, deadline=None)
@@ -96,7 +88,7 @@ def test_a_callable_is_asked_with_the_local_minute() -> None:
 
     item = CronItem("task", match, time_zone="Asia/Tokyo")
     moment = datetime(2026, 11, 15, 0, 30, tzinfo=UTC)
-    assert Timetable([item]).due(moment) == (item,)
+    assert list(occurrences(item, moment - MINUTE, moment)) == [moment]
     assert asked == [moment]
     assert asked[0].isoformat() == "2026-11-15T09:30:00+09:00"
     assert upcoming(item, moment, 2) == (moment + timedelta(days=1), moment + timedelta(days=2))
@@ -107,34 +99,15 @@ def test_a_callable_that_never_says_yes_ends_the_search() -> None:
     assert upcoming(item, datetime(2026, 1, 1, tzinfo=UTC), look_ahead=timedelta(days=1)) == ()
 
 
-def test_a_callable_that_fails_is_reported_and_harms_no_other_item() -> None:
-    def fail(moment: datetime) -> bool:
-        raise LookupError("no holidays today")
-
-    broken, fine = CronItem("broken", fail), CronItem("fine", "* * * * *")
-    reported: list[tuple[CronItem, str]] = []
-    timetable = Timetable([broken, fine])
-    moment = datetime(2026, 1, 1, tzinfo=UTC)
-    assert timetable.due(moment, lambda item, error: reported.append((item, str(error)))) == (fine,)
-    assert reported == [(broken, "no holidays today")]
-    with pytest.raises(LookupError):
-        timetable.due(moment)
-
-
-def test_a_thousand_items_are_matched_and_foreseen_quickly() -> None:
-    items = [
-        CronItem(f"task{index}", f"{index % 60} {index % 24} * * *", time_zone=crontabs.ZONES[index % 4])
-        for index in range(1000)
-    ]
-    timetable = Timetable(items)
+def test_the_next_time_is_found_quickly() -> None:
+    daily = CronItem("task", "7 7 * * *", time_zone=crontabs.ZONES[3])
     moment = datetime(2026, 3, 29, 0, 30, tzinfo=UTC)
     leap_day = CronItem("task", "0 0 29 2 *", time_zone="Europe/Paris")
     # The best of many runs, and by a yardstick of about a millisecond here: a busy or slow machine must not fail the
     # test, slow code must.
     a_millisecond = best_of(50, lambda: sum(range(50_000)))
-    assert best_of(50, lambda: timetable.due(moment)) < a_millisecond
     assert best_of(50, lambda: upcoming(leap_day, moment)) < a_millisecond
-    assert best_of(50, lambda: upcoming(items[7], moment)) < a_millisecond
+    assert best_of(50, lambda: upcoming(daily, moment)) < a_millisecond
 
 
 def best_of(count: int, function: object) -> float:

@@ -106,7 +106,7 @@ def moves(world: ScheduleWorld) -> list[Move]:
     return [move for move in decided if move is not None]
 
 
-def fire_on(connection: RawConnection, world: ScheduleWorld, read: list[Move]) -> dict[int, Fired]:
+def fire_on(connection: RawConnection, world: ScheduleWorld, read: list[Move]) -> dict[int | str, Fired]:
     with connection.cursor() as cursor:
         return fire(cursor, read, schema=world.schema, now=world.now)
 
@@ -171,10 +171,10 @@ def test_a_change_of_the_times_after_the_tick__leaves_the_tick_to_the_times_befo
     read = moves(world)
     change(other, world, RETIME)
     assert fire_on(world.connection, world, read) == {}
-    rounds, _ = world.worker()
+    scheduler, _ = world.worker()
     for minute in (1, 2, 3, 4):
         world.now = NOON + minute * MINUTE
-        world.settle(rounds)
+        world.settle(scheduler)
     assert world.ticks("often") == ["12:01:00", "12:02:00", "12:04:00"]
 
 
@@ -208,32 +208,32 @@ def test_a_job_key_that_another_session_has_locked__delays_no_other_schedule(
     world.add("keyed", run_at=NOON + MINUTE + SECOND, job_key="busy")
     world.now = NOON + MINUTE + SECOND
     seconds = 0.0
-    rounds, _ = world.worker(clock=lambda: seconds)
+    scheduler, _ = world.worker(clock=lambda: seconds)
     with other.transaction(force_rollback=True):
         change(other, world, "select from :S.add_job('another', job_key => 'busy')")
-        assert rounds.run() < 1
+        assert scheduler.fire_due() < 1
         assert (world.ticks("often"), world.ticks("keyed")) == (["12:01:00"], [])
     seconds += 1
-    world.settle(rounds)
+    world.settle(scheduler)
     assert world.ticks("keyed") == ["12:01:01"]
     assert world.troubles == []
 
 
 def test_a_run_by_hand_that_is_not_committed__delays_no_tick(world: ScheduleWorld, other: RawConnection) -> None:
     world.add("full", interval=SECOND, missed="all", missed_within=60 * MINUTE)
-    rounds, _ = world.worker()
-    world.settle(rounds)
+    scheduler, _ = world.worker()
+    world.settle(scheduler)
     world.now += (MOST_RUNS + 1) * SECOND
-    world.settle(rounds)
+    world.settle(scheduler)
     with other.transaction(force_rollback=True):
         job = TickJob(world.now, False, None, None, None, None, None, ())
         with other.cursor() as cursor:
             run_by_hand(cursor, world.row("full")["id"], job, by="maria", schema=world.schema, now=world.now)
         world.now += SECOND
-        world.settle(rounds)
+        world.settle(scheduler)
         assert world.ticks("full")[-1] == "12:01:52", "the oldest row of runs is locked"
     world.now += SECOND
-    world.settle(rounds)
+    world.settle(scheduler)
     assert len(world.runs("full")) == MOST_RUNS
 
 
@@ -241,13 +241,13 @@ def test_a_server_that_accepts_no_writes__is_asked_once(world: ScheduleWorld) ->
     world.add("other", cron="* * * * *", job_key="other")
     world.settle(world.worker()[0])
     world.now += MINUTE
-    rounds, source = world.worker()
+    scheduler, source = world.worker()
     source._connection.execute("set default_transaction_read_only = on")
     with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
-        rounds.run()
+        scheduler.fire_due()
     assert world.troubles == [], "it is the trouble of no schedule"
     source._connection.execute("set default_transaction_read_only = off")
-    world.settle(rounds)
+    world.settle(scheduler)
     assert world.ticks("often") == ["12:01:00", "12:02:00"]
 
 
@@ -305,10 +305,10 @@ def test_every_version__fires_skips_misses_and_leaves_out(versioned_database: st
             change(other, world, EDIT)
             assert fire_on(world.connection, world, read).keys() == {world.row("slow")["id"]}
         assert len(fire_on(world.connection, world, moves(world))) == 1
-        rounds, _ = world.worker()
+        scheduler, _ = world.worker()
         for minute in (2, 3, 60):
             world.now = NOON + minute * MINUTE
-            world.settle(rounds)
+            world.settle(scheduler)
         assert world.ticks("often") == ["12:01:00", "12:02:00", "12:03:00", "13:00:00"]
         assert world.runs("often")[-2:] == [("missed", "12:59:00", 56), ("on_time", "13:00:00", 1)]
         assert world.runs("slow") == [
@@ -366,15 +366,15 @@ def test_schedules__are_fired_without_plans_for_empty_tables(
     world = ScheduleWorld(lambda **options: versioned_connection, worker_schema, NOON + 30 * SECOND)
     for number in range(FIRED):
         world.add(f"often {number}", cron="* * * * *", overlap="skip" if number % 2 else "allow")
-    rounds, _ = world.worker(clock=lambda: 0.0)
+    scheduler, _ = world.worker(clock=lambda: 0.0)
     # The server makes the plan that it keeps after some executions.
     for minute in range(10):
         world.now = NOON + minute * MINUTE
-        world.settle(rounds)
+        world.settle(scheduler)
     grow(versioned_connection, worker_schema)
     before = rows_read(versioned_connection)
     world.now = NOON + 10 * MINUTE
-    world.settle(rounds)
+    world.settle(scheduler)
     check(versioned_connection, before)
     assert world.runs("often 0")[-1] == ("on_time", "12:10:00", 1)
     assert world.runs("often 1")[-1] == ("overlap", "12:10:00", 9)

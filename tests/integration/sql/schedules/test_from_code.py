@@ -15,6 +15,7 @@ from django_graphile_worker.crontab import CronItem
 from django_graphile_worker.sql.schedules import from_code, runs
 from django_graphile_worker.sql.schedules.runs import RunOutcome
 from tests.conftest import RawConnection
+from tests.support.crontab_ticks import fire_ticks
 
 TICK = datetime(2026, 11, 15, 4, 30, tzinfo=UTC)
 LATER = TICK + timedelta(seconds=1)
@@ -46,7 +47,7 @@ def test_times_beyond_pythons_years_are_read_as_the_last_that_python_has(
     assert known.last_execution is not None
     assert (known.known_since.year, known.last_execution.year) == (1, 9999)
     item = CronItem("report", "30 4 * * *")
-    assert not from_code.schedule(cursor, [item], TICK, schema=worker_schema, now=LATER).job_ids
+    assert not fire_ticks(cursor, [item], TICK, schema=worker_schema, now=LATER)
 
 
 MINUTE = timedelta(minutes=1)
@@ -85,9 +86,8 @@ def test_a_tick_adds_a_job_with_everything_the_item_says(
         job_key_mode="preserve_run_at",
         flags=("slow",),
     )
-    scheduled = from_code.schedule(cursor, [item, CronItem("bare", "* * * * *")], TICK, schema=worker_schema, now=LATER)
-    assert scheduled.is_due
-    assert list(scheduled.job_ids) == ["nightly", "bare"]
+    fired = fire_ticks(cursor, [item, CronItem("bare", "* * * * *")], TICK, schema=worker_schema, now=LATER)
+    assert list(fired) == ["nightly", "bare"]
     first, second = jobs()
     assert datetime.fromisoformat(first.pop("run_at")) == TICK
     assert first == {
@@ -108,40 +108,37 @@ def test_a_tick_adds_a_job_with_everything_the_item_says(
 
 def test_a_tick_notes_a_run_of_each_item(cursor: psycopg.Cursor[Any], worker_schema: str) -> None:
     other = CronItem("other", "* * * * *", backfill_period=timedelta(hours=1))
-    fired = from_code.schedule(cursor, [ITEM, other], TICK, schema=worker_schema, now=LATER).job_ids
+    fired = fire_ticks(cursor, [ITEM, other], TICK, schema=worker_schema, now=LATER)
     late, on_time = TICK + MINUTE, TICK + 2 * MINUTE
     now = on_time + timedelta(seconds=1)
-    assert from_code.backfill(
-        cursor, other, [late, on_time], seen=TICK, late_before=on_time, schema=worker_schema, now=now
-    )
+    assert fire_ticks(cursor, [other], late, on_time, schema=worker_schema, now=now, late_before=on_time)
     found = runs.runs_of_crontabs(cursor, ["report", "other"], schema=worker_schema)
     assert [(run.tick, run.kind, run.outcome, run.job_id) for run in found["report"]] == [
-        (TICK, "on_time", RunOutcome.WAITING, fired["report"])
+        (TICK, "on_time", RunOutcome.WAITING, *fired["report"])
     ]
     assert [(run.tick, run.kind) for run in found["other"]] == [(on_time, "on_time"), (late, "late"), (TICK, "on_time")]
     assert len({run.job_id for run in found["other"]}) == 3
     # No job, no run.
-    from_code.schedule(cursor, [ITEM, other], TICK, schema=worker_schema, now=LATER)
+    fire_ticks(cursor, [ITEM, other], TICK, schema=worker_schema, now=LATER)
     assert runs.runs_of_crontabs(cursor, ["report", "other"], schema=worker_schema) == found
 
 
 def test_a_tick_fires_once_however_often_it_is_asked_for(
     cursor: psycopg.Cursor[Any], worker_schema: str, jobs: Callable[[], list[dict[str, Any]]]
 ) -> None:
-    assert from_code.schedule(cursor, [ITEM], TICK, schema=worker_schema, now=LATER).job_ids
+    assert fire_ticks(cursor, [ITEM], TICK, schema=worker_schema, now=LATER)
     for tick in (TICK, TICK - MINUTE):
-        again = from_code.schedule(cursor, [ITEM], tick, schema=worker_schema, now=LATER)
-        assert (again.is_due, again.job_ids) == (True, {})
-    assert from_code.schedule(cursor, [ITEM], TICK + MINUTE, schema=worker_schema, now=LATER + MINUTE).job_ids
+        assert fire_ticks(cursor, [ITEM], tick, schema=worker_schema, now=LATER) == {}
+    assert fire_ticks(cursor, [ITEM], TICK + MINUTE, schema=worker_schema, now=LATER + MINUTE)
     assert len(jobs()) == 2
 
 
 def test_only_items_whose_tick_was_not_fired_are_added(
     cursor: psycopg.Cursor[Any], worker_schema: str, jobs: Callable[[], list[dict[str, Any]]]
 ) -> None:
-    from_code.schedule(cursor, [ITEM], TICK, schema=worker_schema, now=LATER)
+    fire_ticks(cursor, [ITEM], TICK, schema=worker_schema, now=LATER)
     other = CronItem("other", "30 4 * * *")
-    assert list(from_code.schedule(cursor, [ITEM, other], TICK, schema=worker_schema, now=LATER).job_ids) == ["other"]
+    assert list(fire_ticks(cursor, [ITEM, other], TICK, schema=worker_schema, now=LATER)) == ["other"]
     assert [job["task"] for job in jobs()] == ["report", "other"]
 
 
@@ -149,11 +146,10 @@ def test_a_tick_in_the_databases_future_is_not_fired(
     cursor: psycopg.Cursor[Any], worker_schema: str, jobs: Callable[[], list[dict[str, Any]]]
 ) -> None:
     tomorrow = from_code.database_now(cursor) + timedelta(days=1)
-    early = from_code.schedule(cursor, [ITEM], tomorrow, schema=worker_schema)
-    assert (early.is_due, early.job_ids) == (False, {})
-    assert from_code.known_crontabs(cursor, schema=worker_schema) == {}
     from_code.register(cursor, [ITEM.name], schema=worker_schema)
-    assert not from_code.backfill(cursor, ITEM, [tomorrow], seen=None, late_before=tomorrow, schema=worker_schema)
+    assert fire_ticks(cursor, [ITEM], tomorrow, schema=worker_schema) == {}
+    assert fire_ticks(cursor, [ITEM], from_code.database_now(cursor), tomorrow, schema=worker_schema) == {}
+    assert from_code.known_crontabs(cursor, schema=worker_schema)["report"].last_execution is None
     assert jobs() == []
 
 
@@ -161,32 +157,29 @@ def test_a_new_item_does_not_fire_for_ticks_before_it_was_known(
     cursor: psycopg.Cursor[Any], worker_schema: str
 ) -> None:
     from_code.register(cursor, [ITEM.name], schema=worker_schema, since=LATER)
-    assert not from_code.schedule(cursor, [ITEM], TICK, schema=worker_schema, now=LATER).job_ids
-    assert from_code.schedule(cursor, [ITEM], TICK + MINUTE, schema=worker_schema, now=LATER + MINUTE).job_ids
+    assert not fire_ticks(cursor, [ITEM], TICK, schema=worker_schema, now=LATER)
+    assert fire_ticks(cursor, [ITEM], TICK + MINUTE, schema=worker_schema, now=LATER + MINUTE)
 
 
 def test_a_series_of_missed_ticks_is_added_in_order(
     cursor: psycopg.Cursor[Any], worker_schema: str, jobs: Callable[[], list[dict[str, Any]]]
 ) -> None:
-    from_code.schedule(cursor, [ITEM], TICK, schema=worker_schema, now=LATER)
+    fire_ticks(cursor, [ITEM], TICK, schema=worker_schema, now=LATER)
     ticks = [TICK + MINUTE * count for count in range(1, 6)]
     now = ticks[-1] + timedelta(seconds=5)
-    assert from_code.backfill(cursor, ITEM, ticks, seen=TICK, late_before=ticks[-1], schema=worker_schema, now=now)
+    assert fire_ticks(cursor, [ITEM], *ticks, schema=worker_schema, now=now, late_before=ticks[-1])
     marks = [(job["payload"]["_cron"]["ts"], job["payload"]["_cron"]["backfilled"]) for job in jobs()[1:]]
     assert marks == [(tick.strftime("%Y-%m-%dT%H:%M:00.000Z"), tick < ticks[-1]) for tick in ticks]
     assert from_code.known_crontabs(cursor, schema=worker_schema)["report"].last_execution == ticks[-1]
 
 
-@pytest.mark.parametrize("seen", [None, TICK - MINUTE, TICK + MINUTE])
-def test_a_series_is_refused_when_another_worker_fired_the_item_meanwhile(
-    cursor: psycopg.Cursor[Any],
-    worker_schema: str,
-    jobs: Callable[[], list[dict[str, Any]]],
-    seen: datetime | None,
+@pytest.mark.parametrize("first", [TICK, TICK - MINUTE])
+def test_a_series_is_refused_when_another_worker_fired_one_of_its_ticks_meanwhile(
+    cursor: psycopg.Cursor[Any], worker_schema: str, jobs: Callable[[], list[dict[str, Any]]], first: datetime
 ) -> None:
-    from_code.schedule(cursor, [ITEM], TICK, schema=worker_schema, now=LATER)
-    ticks, now = [TICK + 2 * MINUTE], TICK + 3 * MINUTE
-    assert not from_code.backfill(cursor, ITEM, ticks, seen=seen, late_before=now, schema=worker_schema, now=now)
+    fire_ticks(cursor, [ITEM], TICK, schema=worker_schema, now=LATER)
+    now = TICK + 3 * MINUTE
+    assert not fire_ticks(cursor, [ITEM], first, TICK + 2 * MINUTE, schema=worker_schema, now=now)
     assert len(jobs()) == 1
 
 
@@ -207,7 +200,7 @@ def test_two_sessions_at_the_same_instant_fire_a_tick_once(
             start.wait(60)
             for count in range(10):
                 tick = TICK + MINUTE * count
-                won.extend(from_code.schedule(cursor, mine, tick, schema=worker_schema, now=tick).job_ids)
+                won.extend(fire_ticks(cursor, mine, tick, schema=worker_schema, now=tick))
 
     threads = [
         # In different orders: sessions that lock the same rows must not wait for each other in a circle.
@@ -231,10 +224,10 @@ def test_a_session_that_dies_before_its_commit_leaves_the_tick_to_the_next(
 ) -> None:
     doomed = raw_connection(autocommit=False)
     with doomed.cursor() as cursor:
-        assert from_code.schedule(cursor, [ITEM], TICK, schema=worker_schema, now=LATER).job_ids
+        assert fire_ticks(cursor, [ITEM], TICK, schema=worker_schema, now=LATER)
     doomed.close()
     with raw_connection().cursor() as cursor:
-        assert from_code.schedule(cursor, [ITEM], TICK, schema=worker_schema, now=LATER).job_ids
+        assert fire_ticks(cursor, [ITEM], TICK, schema=worker_schema, now=LATER)
     assert len(jobs()) == 1
 
 
@@ -243,9 +236,9 @@ def test_silence_is_kept_when_asked_for(raw_connection: Callable[..., RawConnect
     listener.execute('listen "jobs:insert"')
     with speaker.cursor() as cursor:
         tick = from_code.database_now(cursor).replace(second=0, microsecond=0)
-        from_code.schedule(cursor, [ITEM], tick, schema=worker_schema, notify=False)
+        fire_ticks(cursor, [ITEM], tick, schema=worker_schema, notify=False)
         assert list(listener.notifies(timeout=0.05)) == []
-        from_code.schedule(cursor, [CronItem("loud", "* * * * *")], tick, schema=worker_schema)
+        fire_ticks(cursor, [CronItem("loud", "* * * * *")], tick, schema=worker_schema)
     [heard] = listener.notifies(timeout=60, stop_after=1)
     assert json.loads(heard.payload)["count"] == 1
 
@@ -263,6 +256,6 @@ def test_hostile_session_settings_change_nothing(
     )
     connection = raw_connection(options=" ".join(f"-c {setting}" for setting in hostile))
     with connection.cursor() as cursor:
-        assert from_code.schedule(cursor, [ITEM], TICK, schema=worker_schema, now=LATER).job_ids
+        assert fire_ticks(cursor, [ITEM], TICK, schema=worker_schema, now=LATER)
         assert from_code.known_crontabs(cursor, schema=worker_schema)["report"].last_execution == TICK
     assert datetime.fromisoformat(jobs()[0]["run_at"]) == TICK

@@ -46,12 +46,12 @@ def test_a_change_just_after_a_tick__fires_the_tick(
     world: ScheduleWorld, change_of: Callable[[datetime], dict[str, Any]]
 ) -> None:
     world.add("often", cron="* * * * *")
-    rounds, _ = world.worker()
-    world.settle(rounds)
+    scheduler, _ = world.worker()
+    world.settle(scheduler)
     world.now = NOON + MINUTE + 3 * MILLISECOND
     change(world, **change_of(world.now))
-    world.settle(rounds)
-    world.settle(rounds)
+    world.settle(scheduler)
+    world.settle(scheduler)
     assert (world.ticks("often"), world.runs("often")) == (["12:01:00"], [("on_time", "12:01:00", 1)])
     assert world.row("often")["former_times"] == []
 
@@ -94,14 +94,14 @@ def test_a_long_series_that_is_made_up__survives_a_change_and_a_pause_in_between
     world.add("often", interval=SECOND, **ALL)
     world.now = NOON + 700 * SECOND
     change(world, ends_at=NOON + timedelta(days=1))
-    rounds, _ = world.worker()
-    rounds.run()
+    scheduler, _ = world.worker()
+    scheduler.fire_due()
     assert len(world.ticks("often")) == 200
     change(world, paused_until=world.now + MINUTE)
-    world.settle(rounds)
+    world.settle(scheduler)
     assert len(world.ticks("often")) == 200, "nothing is fired in a pause"
     world.now += 2 * MINUTE
-    world.settle(rounds)
+    world.settle(scheduler)
     ticks = [job["run_at"] for job in world.jobs("often")]
     expected = [*range(1, 701), *range(760, 821)]
     assert ticks == [(NOON + number * SECOND).isoformat() for number in expected]
@@ -123,31 +123,31 @@ def test_what_was_due_before_a_pause__is_made_up_after_it(
     world.add("often", **when, **ALL)
     world.now = NOON + MINUTE + MILLISECOND
     change(world, paused_until=until)
-    rounds, _ = world.worker()
+    scheduler, _ = world.worker()
     for minute in (2, 4):
         world.now = NOON + minute * MINUTE
-        world.settle(rounds)
+        world.settle(scheduler)
         assert world.jobs("often") == []
     world.now = NOON + 5 * MINUTE + SECOND
     if until == FOREVER:
         change(world, paused_until=None)
-    world.settle(rounds)
+    world.settle(scheduler)
     own = ["12:05:00"] if "cron" in when and until != FOREVER else []
     assert world.ticks("often") == ["12:01:00", *own]
 
 
 def test_what_was_due_before_a_schedule_was_disabled__is_noted_when_it_is_enabled(world: ScheduleWorld) -> None:
     world.add("often", cron="* * * * *")
-    rounds, _ = world.worker()
-    world.settle(rounds)
+    scheduler, _ = world.worker()
+    world.settle(scheduler)
     world.now = NOON + MINUTE + MILLISECOND
     change(world, is_enabled=False)
     for minute in (3, 4):
         world.now = NOON + minute * MINUTE + SECOND
-        world.settle(rounds)
+        world.settle(scheduler)
     assert world.runs("often") == []
     change(world, is_enabled=True)
-    world.settle(rounds)
+    world.settle(scheduler)
     assert world.runs("often") == [("missed", "12:01:00", 1)]
 
 
@@ -156,10 +156,10 @@ def test_a_single_time_that_is_moved__is_missed_and_not_fired_beside_the_new_one
     world.now = NOON + MINUTE + MILLISECOND
     change(world, ends_at=NOON + timedelta(days=2))
     change(world, run_at=NOON + 3 * MINUTE)
-    rounds, _ = world.worker()
+    scheduler, _ = world.worker()
     for minute in (2, 4):
         world.now = NOON + minute * MINUTE
-        world.settle(rounds)
+        world.settle(scheduler)
     assert world.ticks("launch") == ["12:03:00"]
     assert world.runs("launch") == [("missed", "12:01:00", 1), ("on_time", "12:03:00", 1)]
     assert world.events() == [("schedule_missed", "launch", 1)]
@@ -167,11 +167,11 @@ def test_a_single_time_that_is_moved__is_missed_and_not_fired_beside_the_new_one
 
 def test_a_single_time_that_is_moved_before_it_is_due__is_not_missed(world: ScheduleWorld) -> None:
     world.add("launch", run_at=NOON + MINUTE, missed="once")
-    rounds, _ = world.worker()
-    world.settle(rounds)
+    scheduler, _ = world.worker()
+    world.settle(scheduler)
     change(world, run_at=NOON + 3 * MINUTE)
     world.now = NOON + 4 * MINUTE
-    world.settle(rounds)
+    world.settle(scheduler)
     assert world.ticks("launch") == ["12:03:00"]
     change(world, run_at=NOON + 6 * MINUTE)
     assert (len(world.runs("launch")), world.events()) == (1, [])
@@ -179,13 +179,13 @@ def test_a_single_time_that_is_moved_before_it_is_due__is_not_missed(world: Sche
 
 def test_times_that_no_worker_could_read__are_corrected(world: ScheduleWorld) -> None:
     world.add("often", cron="every now and then")
-    rounds, _ = world.worker()
-    rounds.run()
+    scheduler, _ = world.worker()
+    scheduler.fire_due()
     world.now = NOON + 2 * MINUTE
     change(world, cron="* * * * *", time_zone="Mars/Olympus")
     change(world, time_zone="UTC")
     world.now = NOON + 3 * MINUTE
-    world.settle(rounds)
+    world.settle(scheduler)
     assert world.ticks("often") == ["12:03:00"]
 
 
@@ -194,8 +194,8 @@ def test_a_task_that_no_worker_knows__keeps_what_was_due_before_a_change(world: 
     world.now = NOON + MINUTE + 30 * SECOND
     change(world, cron="0 * * * *")
     stranger, _ = world.worker("other")
-    stranger.run()
-    stranger.run()
+    stranger.fire_due()
+    stranger.fire_due()
     world.settle(world.worker()[0])
     assert world.ticks("often") == ["12:01:00"]
 

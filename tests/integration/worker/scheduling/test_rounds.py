@@ -24,11 +24,11 @@ def world(raw_connection: Callable[..., RawConnection], worker_schema: str) -> S
 
 def test_a_cron_line_fires_at_its_next_minute(world: ScheduleWorld) -> None:
     world.add("nightly", cron="* * * * *", payload={"tenant": 7})
-    rounds, _ = world.worker(clock=lambda: 0.0)
-    assert world.settle(rounds) == pytest.approx(30, abs=1)
+    scheduler, _ = world.worker(clock=lambda: 0.0)
+    assert world.settle(scheduler) == pytest.approx(30, abs=1)
     assert world.jobs() == []
     world.now = NOON + MINUTE
-    assert world.settle(rounds) == pytest.approx(60, abs=1)
+    assert world.settle(scheduler) == pytest.approx(60, abs=1)
     (job,) = world.jobs("nightly")
     assert (job["task"], job["run_at"]) == ("report", "2026-11-16T12:01:00+00:00")
     assert job["payload"] == {"tenant": 7, "_cron": {"ts": "2026-11-16T12:01:00.000Z", "backfilled": False}}
@@ -39,40 +39,40 @@ def test_a_cron_line_fires_at_its_next_minute(world: ScheduleWorld) -> None:
 
 def test_an_interval_fires_without_drift(world: ScheduleWorld) -> None:
     world.add("often", interval=timedelta(seconds=10))
-    rounds, _ = world.worker()
+    scheduler, _ = world.worker()
     for seconds in range(41):
         world.now = NOON + timedelta(seconds=30 + seconds, milliseconds=250 * (seconds % 3))
-        world.settle(rounds)
+        world.settle(scheduler)
     assert world.ticks("often") == ["12:00:40", "12:00:50", "12:01:00", "12:01:10"]
 
 
 def test_a_single_time_fires_once(world: ScheduleWorld) -> None:
     world.add("once", run_at=NOON + MINUTE)
-    rounds, _ = world.worker()
+    scheduler, _ = world.worker()
     for minute in range(4):
         world.now = NOON + minute * MINUTE + SECOND
-        world.settle(rounds)
+        world.settle(scheduler)
     assert world.ticks("once") == ["12:01:00"]
     assert world.row("once")["next_at"] == "infinity"
 
 
 def test_a_minute_in_which_nothing_is_due_costs_one_statement(world: ScheduleWorld) -> None:
     world.add("nightly", cron="0 4 * * *")
-    rounds, source = world.worker()
-    rounds.run()
+    scheduler, source = world.worker()
+    scheduler.fire_due()
     source.statements.clear()
     for minute in range(5):
         world.now = NOON + minute * MINUTE
-        assert rounds.run() > 60
+        assert scheduler.fire_due() > 60
     assert source.statements == ["/* gw:due-schedules "] * 5
 
 
 def test_tasks_that_the_project_does_not_have__are_reported_once(world: ScheduleWorld) -> None:
     world.add("foreign", cron="0 4 * * *", task="elsewhere")
     world.add("own", cron="0 4 * * *")
-    rounds, _ = world.worker()
-    rounds.run()
-    rounds.run()
+    scheduler, _ = world.worker()
+    scheduler.fire_due()
+    scheduler.fire_due()
     assert world.signals == [(signals.schedule_tasks_not_found, {"tasks": ("elsewhere",)})]
 
 
@@ -94,42 +94,42 @@ def test_the_options_of_a_job_are_those_of_the_schedule_then_those_of_the_task(w
 
 def test_runs_that_must_not_overlap__wait_in_a_queue_of_their_own(world: ScheduleWorld) -> None:
     id_ = world.add("serial", interval=timedelta(seconds=10), overlap="queue")
-    rounds, _ = world.worker()
+    scheduler, _ = world.worker()
     for seconds in (0, 10, 20):
         world.now = NOON + timedelta(seconds=30 + seconds)
-        world.settle(rounds)
+        world.settle(scheduler)
     assert [job["queue_name"] for job in world.jobs("serial")] == [f"schedule:{id_}"] * 2
 
 
 def test_a_tick_while_the_last_run_is_not_over__is_skipped(world: ScheduleWorld) -> None:
     world.add("slow", interval=timedelta(seconds=10), overlap="skip")
-    rounds, _ = world.worker()
+    scheduler, _ = world.worker()
     for seconds in range(0, 41, 10):
         world.now = NOON + timedelta(seconds=30 + seconds)
-        world.settle(rounds)
+        world.settle(scheduler)
     assert world.ticks("slow") == ["12:00:40"]
     assert world.runs("slow") == [("on_time", "12:00:40", 1), ("overlap", "12:01:10", 3)]
     skipped = [about for signal, about in world.signals if signal is signals.schedule_skipped]
     assert [about["ticks"] for about in skipped] == [(NOON + timedelta(seconds=s),) for s in (50, 60, 70)]
     world.execute("update :S._private_jobs set attempts = max_attempts")
     world.now += 10 * SECOND
-    world.settle(rounds)
+    world.settle(scheduler)
     assert world.ticks("slow") == ["12:00:40", "12:01:20"], "a job that failed for good is over"
     world.execute("delete from :S._private_jobs")
     world.now += 10 * SECOND
-    world.settle(rounds)
+    world.settle(scheduler)
     assert world.ticks("slow") == ["12:01:30"]
 
 
 def outage(world: ScheduleWorld, **columns: Any) -> list[str]:
     """Return the ticks of a schedule each 20 minutes after an hour without workers, and then two more."""
     world.add("often", cron="*/20 * * * *", **columns)
-    rounds, _ = world.worker()
-    rounds.run()
+    scheduler, _ = world.worker()
+    scheduler.fire_due()
     world.now = NOON + timedelta(minutes=70)
-    world.settle(rounds)
+    world.settle(scheduler)
     world.now = NOON + timedelta(minutes=80, seconds=59)
-    world.settle(rounds)
+    world.settle(scheduler)
     return world.ticks("often")
 
 
@@ -163,10 +163,10 @@ def test_missed_ticks__are_made_up_within_a_time(world: ScheduleWorld) -> None:
 
 def test_many_missed_ticks__are_made_up_in_order_and_only_the_latest_runs_are_kept(world: ScheduleWorld) -> None:
     world.add("often", interval=timedelta(seconds=1), missed="all", missed_within=timedelta(days=1))
-    rounds, _ = world.worker()
-    rounds.run()
+    scheduler, _ = world.worker()
+    scheduler.fire_due()
     world.now = NOON + timedelta(seconds=30 + 450)
-    world.settle(rounds)
+    world.settle(scheduler)
     ticks = [job["payload"]["_cron"]["ts"] for job in world.jobs("often")]
     assert (len(ticks), ticks) == (450, sorted(set(ticks)))
     assert len(world.runs("often")) == 50
@@ -174,64 +174,64 @@ def test_many_missed_ticks__are_made_up_in_order_and_only_the_latest_runs_are_ke
 
 def test_a_clock_that_is_set_back_fires_no_tick_twice(world: ScheduleWorld) -> None:
     world.add("often", cron="* * * * *")
-    rounds, _ = world.worker()
+    scheduler, _ = world.worker()
     for minute in (0, 1, 2, 0, 1, 2, 3, -60, 3, 4):
         world.now = NOON + minute * MINUTE + SECOND
-        world.settle(rounds)
+        world.settle(scheduler)
     assert world.ticks("often") == ["12:01:00", "12:02:00", "12:03:00", "12:04:00"]
 
 
 def test_a_schedule_that_is_changed_while_the_clock_is_set_back_fires_no_tick_twice(world: ScheduleWorld) -> None:
     world.add("often", cron="* * * * *")
-    rounds, _ = world.worker()
+    scheduler, _ = world.worker()
     for minute in (0, 1, 2):
         world.now = NOON + minute * MINUTE + SECOND
-        world.settle(rounds)
+        world.settle(scheduler)
     world.now = NOON + SECOND
     world.execute("update :S._private_schedules set time_zone = 'Europe/Berlin'")
     for minute in (0, 1, 2, 3):
         world.now = NOON + minute * MINUTE + SECOND
-        world.settle(rounds)
+        world.settle(scheduler)
     assert world.ticks("often") == ["12:01:00", "12:02:00", "12:03:00"]
 
 
 def test_a_pause_ends_by_itself_and_what_was_due_in_it_is_not_fired(world: ScheduleWorld) -> None:
     world.add("often", cron="* * * * *", missed="all", missed_within=timedelta(days=1))
-    rounds, _ = world.worker()
-    rounds.run()
+    scheduler, _ = world.worker()
+    scheduler.fire_due()
     world.execute("update :S._private_schedules set paused_until = %s", NOON + 5 * MINUTE)
     for minute in range(1, 8):
         world.now = NOON + minute * MINUTE
-        world.settle(rounds)
+        world.settle(scheduler)
     assert world.ticks("often") == ["12:05:00", "12:06:00", "12:07:00"]
     world.execute("update :S._private_schedules set paused_until = %s", FOREVER)
     world.now += timedelta(days=1)
-    world.settle(rounds)
+    world.settle(scheduler)
     assert world.row("often")["next_at"] == "infinity"
     world.execute("update :S._private_schedules set paused_until = null")
     world.now += MINUTE
-    world.settle(rounds)
+    world.settle(scheduler)
     assert len(world.ticks("often")) == 4
 
 
 def test_a_disabled_schedule_and_one_that_has_ended_fire_nothing(world: ScheduleWorld) -> None:
     world.add("off", cron="* * * * *", is_enabled=False)
     world.add("window", cron="* * * * *", starts_at=NOON + 2 * MINUTE, ends_at=NOON + 4 * MINUTE)
-    rounds, _ = world.worker()
+    scheduler, _ = world.worker()
     for minute in range(1, 8):
         world.now = NOON + minute * MINUTE
-        world.settle(rounds)
+        world.settle(scheduler)
     assert (world.ticks("off"), world.ticks("window")) == ([], ["12:02:00", "12:03:00"])
 
 
 def test_a_schedule_of_an_unknown_task__is_left_to_others_for_a_minute(world: ScheduleWorld) -> None:
     stranger, _ = world.worker("report")
-    stranger.run()
+    stranger.fire_due()
     world.add("foreign", interval=timedelta(seconds=10), task="elsewhere", missed="once")
     for seconds in range(0, 61, 10):
         world.now = NOON + timedelta(seconds=30 + seconds)
-        stranger.run()
-        stranger.run()
+        stranger.fire_due()
+        stranger.fire_due()
     assert world.runs("foreign") == []
     friend, _ = world.worker("elsewhere")
     world.settle(friend)
@@ -255,10 +255,10 @@ def test_schedules_that_cannot_be_fired_delay_no_others_and_are_reported_once(wo
     world.add("nowhere", cron="* * * * *", time_zone="Mars/Olympus")
     world.add("keyless", cron="* * * * *", task="keyed")
     world.add("good", cron="* * * * *")
-    rounds, _ = world.worker(registry=registry)
+    scheduler, _ = world.worker(registry=registry)
     for minute in (0, 1, 2):
         world.now = NOON + minute * MINUTE
-        assert world.settle(rounds) <= 60
+        assert world.settle(scheduler) <= 60
     assert world.ticks("good") == ["12:01:00", "12:02:00"]
     assert sorted(trouble.split(":")[0] for trouble in world.troubles) == [
         "schedule keyless",
@@ -266,22 +266,22 @@ def test_schedules_that_cannot_be_fired_delay_no_others_and_are_reported_once(wo
         "schedule typo",
     ]
     world.execute("update :S._private_schedules set cron = '* * * * *', time_zone = 'UTC' where name <> 'keyless'")
-    world.settle(rounds)
+    world.settle(scheduler)
     world.now = NOON + 3 * MINUTE
-    world.settle(rounds)
+    world.settle(scheduler)
     assert (world.ticks("typo"), world.ticks("nowhere")) == (["12:03:00"], ["12:03:00"])
 
 
 def test_an_outage_at_any_statement__loses_no_tick_and_fires_none_twice(world: ScheduleWorld) -> None:
     world.add("often", cron="* * * * *")
-    rounds, source = world.worker()
-    world.settle(rounds)
+    scheduler, source = world.worker()
+    world.settle(scheduler)
     world.now = NOON + MINUTE
     for statement, after in ((1, False), (2, False), (2, True)):
         source.fail_at(statement, after=after)
         with pytest.raises(psycopg.OperationalError):
-            rounds.run()
-    world.settle(rounds)
+            scheduler.fire_due()
+    world.settle(scheduler)
     assert world.ticks("often") == ["12:01:00"]
     (run,) = world.runs("often")
     assert run == ("on_time", "12:01:00", 1)
@@ -295,15 +295,15 @@ def test_many_schedules_are_fired_in_several_statements(world: ScheduleWorld) ->
     first, second = world.worker()[0], world.worker()[0]
     world.settle(first)
     world.now = NOON + MINUTE
-    assert (first.run(), second.run()) == (0, 0)
+    assert (first.fire_due(), second.fire_due()) == (0, 0)
     assert world.settle(first) == pytest.approx(60, abs=5)
     assert world.execute("select count(*), count(distinct flags) from :S._private_jobs") == [(2500, 2500)]
 
 
 def test_of_many_missed_ticks_that_must_not_overlap__one_gets_a_job(world: ScheduleWorld) -> None:
     world.add("slow", cron="* * * * *", overlap="skip", missed="all", missed_within=timedelta(hours=1))
-    rounds, _ = world.worker()
-    rounds.run()
+    scheduler, _ = world.worker()
+    scheduler.fire_due()
     world.now = NOON + 5 * MINUTE
-    world.settle(rounds)
+    world.settle(scheduler)
     assert world.runs("slow") == [("late", "12:01:00", 1), ("overlap", "12:05:00", 4)]

@@ -34,8 +34,8 @@ def test_several_workers__write_the_schedule_once_and_fire_each_tick_once(world:
     workers = [world.worker("poll", every=HALF_MINUTE)[0] for _ in range(3)]
     for seconds in range(0, 95, 5):
         world.now = NOON + seconds * SECOND
-        for rounds in workers:
-            world.settle(rounds)
+        for scheduler in workers:
+            world.settle(scheduler)
         finish_jobs(world)
     assert names(world) == ["poll"]
     assert world.row("poll")["is_from_code"] is True
@@ -43,22 +43,22 @@ def test_several_workers__write_the_schedule_once_and_fire_each_tick_once(world:
 
 
 def test_while_the_last_job_is_not_over__a_tick_adds_none(world: ScheduleWorld) -> None:
-    rounds, _ = world.worker("poll", every=HALF_MINUTE)
+    scheduler, _ = world.worker("poll", every=HALF_MINUTE)
     for seconds in (0, 30, 60, 90):
         world.now = NOON + seconds * SECOND
-        world.settle(rounds)
+        world.settle(scheduler)
     assert len(world.jobs("poll")) == 1
 
 
 def test_the_worker_that_starts_last__sets_the_interval(world: ScheduleWorld) -> None:
     clocks = [0.0, 0.0]
     old, _ = world.worker("poll", every=HALF_MINUTE, clock=lambda: clocks[0])
-    old.run()
+    old.fire_due()
     new, _ = world.worker("poll", every={"poll": 10 * SECOND}, clock=lambda: clocks[1])
-    new.run()
+    new.fire_due()
     # The old worker looks for its schedule again, and leaves it as it is.
     clocks[0] += 61
-    old.run()
+    old.fire_due()
     assert world.row("poll")["interval"] == "00:00:10"
 
 
@@ -90,11 +90,11 @@ def test_what_no_worker_has_in_its_code_any_more__is_deleted(world: ScheduleWorl
 
 def test_a_deleted_schedule__is_written_again_within_a_minute(world: ScheduleWorld) -> None:
     clock = 0.0
-    rounds, _ = world.worker("poll", every=HALF_MINUTE, clock=lambda: clock)
-    rounds.run()
+    scheduler, _ = world.worker("poll", every=HALF_MINUTE, clock=lambda: clock)
+    scheduler.fire_due()
     world.execute("delete from :S._private_schedules")
     clock += 61
-    rounds.run()
+    scheduler.fire_due()
     assert names(world) == ["poll"]
 
 
@@ -110,8 +110,8 @@ def test_a_paused_schedule__stays_paused_when_workers_start(world: ScheduleWorld
 
 def test_a_schedule_of_a_person__keeps_its_name(world: ScheduleWorld) -> None:
     world.add("poll", cron="0 4 * * *")
-    rounds, _ = world.worker("poll", "report", every=HALF_MINUTE)
-    world.settle(rounds)
+    scheduler, _ = world.worker("poll", "report", every=HALF_MINUTE)
+    world.settle(scheduler)
     row = world.row("poll")
     assert (row["is_from_code"], row["cron"], row["task"]) == (False, "0 4 * * *", "report")
     assert (signals.schedule_names_taken, {"names": ("poll",)}) in world.signals
@@ -133,15 +133,15 @@ def test_a_name_that_another_session_has_locked__delays_no_other_schedule(
     world.add("hand", interval="30 seconds")
     if text == DISABLE:
         world.settle(world.worker("poll", every={"poll": MINUTE})[0])
-    rounds, _ = world.worker("poll", "report", every=HALF_MINUTE)
+    scheduler, _ = world.worker("poll", "report", every=HALF_MINUTE)
     other = raw_connection(autocommit=False)
     other.execute(text.format(worker_schema, "_private_schedules").encode())
-    world.settle(rounds)
+    world.settle(scheduler)
     world.now = NOON + 31 * SECOND
-    world.settle(rounds)
+    world.settle(scheduler)
     assert len(world.jobs("hand")) == 1
     other.rollback()
-    world.settle(rounds)
+    world.settle(scheduler)
     assert world.row("poll")["interval"] == "00:00:30"
 
 
@@ -150,23 +150,23 @@ def test_a_locked_schedule_that_no_code_has__delays_no_other_schedule(
 ) -> None:
     world.settle(world.worker("poll", every=HALF_MINUTE)[0])
     world.add("hand", interval="30 seconds")
-    rounds, _ = world.worker("poll", "report")
-    world.settle(rounds)
+    scheduler, _ = world.worker("poll", "report")
+    world.settle(scheduler)
     other = raw_connection(autocommit=False)
     other.execute(DISABLE.format(worker_schema, "_private_schedules").encode())
     world.now = NOON + 5 * MINUTE
-    world.settle(rounds)
+    world.settle(scheduler)
     assert len(world.jobs("hand")) == 1
     other.rollback()
-    world.settle(rounds)
+    world.settle(scheduler)
     assert names(world) == ["hand"]
 
 
 def test_a_minute_with_nothing_to_do__notifies_nobody(world: ScheduleWorld) -> None:
     clock = 0.0
-    rounds, source = world.worker("poll", every={"poll": timedelta(hours=1)}, clock=lambda: clock)
-    rounds.run()
+    scheduler, source = world.worker("poll", every={"poll": timedelta(hours=1)}, clock=lambda: clock)
+    scheduler.fire_due()
     source.statements.clear()
     clock += 61
-    rounds.run()
+    scheduler.fire_due()
     assert source.statements == ["/* gw:schedules-from-code ", "/* gw:due-schedules "]

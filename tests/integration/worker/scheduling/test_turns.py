@@ -10,8 +10,8 @@ import pytest
 
 from django_graphile_worker.schedules.times import MAX_TICKS
 from django_graphile_worker.sql.schedules.firing import read_due
-from django_graphile_worker.worker.scheduling.parts import MOST_AT_ONCE
-from django_graphile_worker.worker.scheduling.rounds import Rounds
+from django_graphile_worker.worker.scheduling.moves import MAX_AT_ONCE
+from django_graphile_worker.worker.scheduling.scheduler import Scheduler
 from django_graphile_worker.worker.scheduling.turns import FIRST_READ, LOOK
 from tests.conftest import RawConnection
 from tests.support.schedule_world import MINUTE, NOON, ScheduleWorld
@@ -76,62 +76,62 @@ def fire_next(world: ScheduleWorld, number: int) -> None:
     )
 
 
-def lose(world: ScheduleWorld, rounds: Rounds) -> float:
+def lose(world: ScheduleWorld, scheduler: Scheduler) -> float:
     """Run a round while another worker fires the same schedules."""
     other = world._connect()
     with other.transaction(force_rollback=True):
         lock_first(other, world, FIRST_READ)
-        return rounds.run()
+        return scheduler.fire_due()
 
 
 def test_a_worker_that_has_lost__waits_while_another_fires(world: ScheduleWorld, clock: Seconds) -> None:
-    rounds, source = world.worker(clock=clock)
-    assert 0.5 < lose(world, rounds) <= 1
+    scheduler, source = world.worker(clock=clock)
+    assert 0.5 < lose(world, scheduler) <= 1
     sent = len(source.statements)
     clock.now += 0.25
-    assert 0.25 < rounds.run() <= 0.75, "a notification makes it look no earlier"
+    assert 0.25 < scheduler.fire_due() <= 0.75, "a notification makes it look no earlier"
     assert len(source.statements) == sent
     for _ in range(3):
         fire_next(world, 50)
         clock.now += 1
-        assert 0.5 < rounds.run() <= 1
+        assert 0.5 < scheduler.fire_due() <= 1
     assert len(source.statements) == sent + 3, "one statement for each look"
     assert number_of_jobs(world) == 0
 
 
 def test_a_worker_that_has_lost__fires_the_rest_if_the_other_dies(world: ScheduleWorld, clock: Seconds) -> None:
-    rounds, _ = world.worker(clock=clock)
-    lose(world, rounds)
+    scheduler, _ = world.worker(clock=clock)
+    lose(world, scheduler)
     clock.now += 1
-    assert world.settle(rounds) > 50
+    assert world.settle(scheduler) > 50
     assert number_of_jobs(world) == NUMBER
 
 
 def test_a_worker_that_has_lost__takes_its_turn_although_others_move_slowly(
     world: ScheduleWorld, clock: Seconds
 ) -> None:
-    rounds, _ = world.worker(clock=clock)
-    lose(world, rounds)
+    scheduler, _ = world.worker(clock=clock)
+    lose(world, scheduler)
     for _ in range(15):
         fire_next(world, LOOK)
         clock.now += 1
-        rounds.run()
+        scheduler.fire_due()
     assert number_of_jobs(world) > 0
 
 
 def test_schedules_that_a_person_has_locked__delay_no_others(world: ScheduleWorld, clock: Seconds) -> None:
-    rounds, _ = world.worker(clock=clock)
+    scheduler, _ = world.worker(clock=clock)
     other = world._connect()
     with other.transaction(force_rollback=True):
         lock_first(other, world, NUMBER - 10)
-        assert rounds.run() > 0.5
+        assert scheduler.fire_due() > 0.5
         clock.now += 1
-        world.settle(rounds)
+        world.settle(scheduler)
         assert number_of_jobs(world) == 10
     clock.now += 1
     for _ in range(3):
         clock.now += 1
-        world.settle(rounds)
+        world.settle(scheduler)
     assert number_of_jobs(world) == NUMBER
 
 
@@ -148,12 +148,12 @@ def test_a_long_backlog__makes_no_other_schedule_late(world: ScheduleWorld) -> N
     world.settle(world.worker()[0])
     world.now = NOON + timedelta(hours=1)
     # Each statement takes a second.
-    rounds, _ = world.worker(clock=lambda: float(next(seconds)))
-    rounds.run()
+    scheduler, _ = world.worker(clock=lambda: float(next(seconds)))
+    scheduler.fire_due()
     assert world.ticks("on time") == []
-    rounds.run()
+    scheduler.fire_due()
     assert world.ticks("on time") == ["13:00:00"]
     ((most,),) = world.execute(
         "select max(number) from (select count(*) as number from :S._private_jobs group by xmin::text) as statement"
     )
-    assert most <= MOST_AT_ONCE + MAX_TICKS, "jobs of one statement"
+    assert most <= MAX_AT_ONCE + MAX_TICKS, "jobs of one statement"
