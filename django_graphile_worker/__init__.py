@@ -180,7 +180,7 @@ if "django_graphile_worker.probe" not in sys.orig_argv:
     from django_graphile_worker.jobs import Job, JobSpec, RemovedJob
     from django_graphile_worker.limits import Limit
     from django_graphile_worker.registry import Task, task
-    from django_graphile_worker.sql.pauses import Pause
+    from django_graphile_worker.sql.control import Pause
     from django_graphile_worker.sql.progress import Progress
     from django_graphile_worker.worker.execution.helpers import Abort, Helpers
     from django_graphile_worker.worker.stop_request import StopRequest

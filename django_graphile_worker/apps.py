@@ -16,7 +16,7 @@ from django.utils.translation import gettext_lazy as _
 
 from django_graphile_worker import conf, operations, registry, routing
 from django_graphile_worker.logs import receivers
-from django_graphile_worker.sql import tasks as sql_tasks
+from django_graphile_worker.sql import workers as sql_tasks
 from django_graphile_worker.sql.install import catalog
 
 logger = logging.getLogger("django_graphile_worker.database")

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
-from django_graphile_worker.sql.inspection.events import LoggedEvent
+from django_graphile_worker.sql.events import LoggedEvent
 
 # A larger number, also an infinite one, is not a number of jobs or of seconds.
 MOST = 10**18

@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 from django_graphile_worker import api
 from django_graphile_worker.admin import databases, formatting
 from django_graphile_worker.exceptions import GraphileWorkerError
-from django_graphile_worker.sql.pauses import Pause
+from django_graphile_worker.sql.control import Pause
 
 # A notice names this many pauses; the page of pauses has all of them.
 MOST_NAMED = 10

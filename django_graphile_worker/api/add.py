@@ -25,7 +25,7 @@ from django_graphile_worker.jobs import Job, JobSpec, TaskLike, too_many_argumen
 from django_graphile_worker.limits import refuse_unkeyed
 from django_graphile_worker.payloads import encode
 from django_graphile_worker.routing import Place, place_of
-from django_graphile_worker.sql import simulation as sql_simulation
+from django_graphile_worker.sql import jobs as sql_jobs
 from django_graphile_worker.sql.adding import Entry, add_batch, add_batch_blindly, batches
 from django_graphile_worker.sql.adding import add_job as add_one
 from django_graphile_worker.suggestions import did_you_mean
@@ -285,7 +285,7 @@ def stamped(queue: QueueConnection, jobs: Sequence[Job]) -> list[Job]:
     if simulation.now is None:
         return list(jobs)
     new = [job.id for job in jobs if not job.existed]
-    times = sql_simulation.stamp(queue.cursor, new, simulation.now(), schema=queue.schema)
+    times = sql_jobs.stamp(queue.cursor, new, simulation.now(), schema=queue.schema)
     return [
         dataclasses.replace(job, created_at=times[job.id][0], updated_at=times[job.id][1]) if job.id in times else job
         for job in jobs

@@ -32,9 +32,9 @@ from django_graphile_worker.job_options import (
 from django_graphile_worker.jobs import Job, RemovedJob
 from django_graphile_worker.payloads import encode
 from django_graphile_worker.routing import Place, place_of
-from django_graphile_worker.sql import cancellations
+from django_graphile_worker.sql import control
 from django_graphile_worker.sql import jobs as sql_jobs
-from django_graphile_worker.sql.cancellations import Cancellation, CancelledJob, Fate
+from django_graphile_worker.sql.control import Cancellation, CancelledJob, Fate
 from django_graphile_worker.sql.job_actions.changes import (
     FAIL,
     RESCHEDULE,
@@ -60,7 +60,7 @@ NO_LOWER_PRIORITY = (
 MAX_REASON_LENGTH = 10_000
 MAX_NAME_LENGTH = 300
 # A call that found none of its jobs may have been sent by a role that sees no rows.
-FOUND = (cancellations.REMOVED, cancellations.STOPPING, cancellations.UNSTOPPABLE)
+FOUND = (control.REMOVED, control.STOPPING, control.UNSTOPPABLE)
 
 
 def get_job(id_or_key: int | str | Job, *, using: str | None = None, installation: str | None = None) -> Job | None:
@@ -178,7 +178,7 @@ def force_unlock_workers(
     if ids:
         place = place_of(using, installation)
         with open_place(place) as queue:
-            cancelled = cancellations.end_claims_of(queue.cursor, ids, schema=queue.schema, keeping=queue.keeping)
+            cancelled = control.end_cancelled_claims_of(queue.cursor, ids, schema=queue.schema, keeping=queue.keeping)
             send_cancelled(place, cancelled)
             sql_jobs.force_unlock_workers(queue.cursor, ids, schema=queue.schema)
             queue.refuse_hidden_tables()
@@ -280,7 +280,7 @@ def cancel_jobs(
     place = place_of(using, installation)
     with open_place(place) as queue:
         cancellation = _cancellation(queue, *texts)
-        fates = cancellations.cancel_jobs(queue.cursor, ids, cancellation, schema=queue.schema)
+        fates = control.cancel_jobs(queue.cursor, ids, cancellation, schema=queue.schema)
         return _result(place, queue, cancellation, fates)
 
 
@@ -298,7 +298,7 @@ def cancel_by_key(
     place = place_of(using, installation)
     with open_place(place) as queue:
         cancellation = _cancellation(queue, *texts)
-        fates = cancellations.cancel_by_key(queue.cursor, key, cancellation, schema=queue.schema)
+        fates = control.cancel_by_key(queue.cursor, key, cancellation, schema=queue.schema)
         return _result(place, queue, cancellation, fates)
 
 
@@ -317,8 +317,8 @@ def _cancellation(queue: QueueConnection, reason: str, by: str) -> Cancellation:
 def _result(place: Place, queue: QueueConnection, cancellation: Cancellation, fates: Sequence[Fate]) -> CancelResult:
     if not any(fate.fate in FOUND for fate in fates):
         queue.refuse_hidden_tables()
-    send_cancelled(place, cancellations.removed_jobs(fates, cancellation))
-    by_fate = {name: tuple(sorted(fate.job_id for fate in fates if fate.fate == name)) for name in cancellations.FATES}
+    send_cancelled(place, control.removed_jobs(fates, cancellation))
+    by_fate = {name: tuple(sorted(fate.job_id for fate in fates if fate.fate == name)) for name in control.FATES}
     return CancelResult(**by_fate)
 
 

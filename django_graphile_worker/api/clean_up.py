@@ -15,11 +15,10 @@ from django_graphile_worker import registry
 from django_graphile_worker.api.connection import QueueConnection, async_variant, is_outside_transactions, open_queue
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError
 from django_graphile_worker.sql import cleanup as sql_cleanup
-from django_graphile_worker.sql import unused_names, workers
-from django_graphile_worker.sql.cleanup import CleanupResult
+from django_graphile_worker.sql import workers
+from django_graphile_worker.sql.cleanup import CleanupResult, Watermark
 from django_graphile_worker.sql.errors import sqlstate
 from django_graphile_worker.sql.inspection import limits
-from django_graphile_worker.sql.unused_names import Watermark
 
 T = TypeVar("T")
 
@@ -74,7 +73,7 @@ class IncompleteError(Exception):
 
 
 def _delete_unused_names(queue: QueueConnection, result: CleanupResult, *, queues: bool, tasks: bool) -> CleanupResult:
-    if not is_outside_transactions(queue.alias) and not unused_names.sees_commits(queue.cursor):
+    if not is_outside_transactions(queue.alias) and not sql_cleanup.sees_commits(queue.cursor):
         return dataclasses.replace(result, is_complete=False)
     try:
         if queues:
@@ -87,18 +86,18 @@ def _delete_unused_names(queue: QueueConnection, result: CleanupResult, *, queue
 
 
 def _delete_queues(queue: QueueConnection) -> int:
-    find = partial(unused_names.find_unused_queues, queue.cursor, schema=queue.schema)
-    delete = partial(unused_names.delete_queues, queue.cursor, schema=queue.schema)
+    find = partial(sql_cleanup.find_unused_queues, queue.cursor, schema=queue.schema)
+    delete = partial(sql_cleanup.delete_queues, queue.cursor, schema=queue.schema)
     return _delete_names("queues", queue, find, delete)
 
 
 def _delete_tasks(queue: QueueConnection) -> int:
-    if unused_names.has_silent_workers(queue.cursor, schema=queue.schema):
+    if sql_cleanup.has_silent_workers(queue.cursor, schema=queue.schema):
         raise IncompleteError("tasks")
     live = workers.live_task_identifiers(queue.cursor, schema=queue.schema)
     keep = sorted(live.union(registry.tasks.identifiers()))
-    find = partial(unused_names.find_unused_tasks, queue.cursor, schema=queue.schema, keep=keep)
-    delete = partial(unused_names.delete_tasks, queue.cursor, schema=queue.schema)
+    find = partial(sql_cleanup.find_unused_tasks, queue.cursor, schema=queue.schema, keep=keep)
+    delete = partial(sql_cleanup.delete_tasks, queue.cursor, schema=queue.schema)
     return _delete_names("tasks", queue, find, delete)
 
 
@@ -109,12 +108,12 @@ def _delete_names(
     deleted = after = 0
     try:
         while True:
-            since = _under_lock(queue, partial(unused_names.watermark, queue.cursor, schema=queue.schema))
+            since = _under_lock(queue, partial(sql_cleanup.watermark, queue.cursor, schema=queue.schema))
             ids = find(after=after)
             if not ids:
                 return deleted
-            for start in range(0, len(ids), unused_names.MAX_DELETED):
-                portion = ids[start : start + unused_names.MAX_DELETED]
+            for start in range(0, len(ids), sql_cleanup.MAX_DELETED):
+                portion = ids[start : start + sql_cleanup.MAX_DELETED]
                 deleted += _under_lock(queue, partial(delete, portion, since))
             after = ids[-1]
     except OperationalError as error:
@@ -141,9 +140,9 @@ def _act_under_lock(queue: QueueConnection, act: Callable[[], T]) -> T:
     is_outermost = is_outside_transactions(queue.alias)
     with transaction.atomic(using=queue.alias):
         if is_outermost:
-            unused_names.begin_read_committed(queue.cursor)
-        before = limits.change_settings(queue.cursor, unused_names.SETTINGS)
-        unused_names.lock_jobs(queue.cursor, schema=queue.schema)
+            sql_cleanup.begin_read_committed(queue.cursor)
+        before = limits.change_settings(queue.cursor, sql_cleanup.SETTINGS)
+        sql_cleanup.lock_jobs(queue.cursor, schema=queue.schema)
         result = act()
         limits.change_settings(queue.cursor, before)
     return result

@@ -23,9 +23,9 @@ from django_graphile_worker.exceptions import ConfigurationError, InvalidJobErro
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.registry import tasks
 from django_graphile_worker.routing import Place, place_of, queue_connection
-from django_graphile_worker.sql import row_security
 from django_graphile_worker.sql.errors import not_permitted, translated
-from django_graphile_worker.sql.result_keeping import ResultKeeping, keeping
+from django_graphile_worker.sql.install import privileges
+from django_graphile_worker.sql.results import ResultKeeping, keeping
 from django_graphile_worker.sql.statements import Cursor
 
 P = ParamSpec("P")
@@ -59,7 +59,7 @@ class QueueConnection(NamedTuple):
 
     def refuse_hidden_tables(self) -> None:
         """Raise SchemaError if row-level security hides rows from this role: the tables would look empty."""
-        role, tables = row_security.hidden_tables(self.cursor, schema=self.schema)
+        role, tables = privileges.hidden_tables(self.cursor, schema=self.schema)
         if tables:
             got = f"got {role!r}, for which {', '.join(tables)} appear empty"
             raise SchemaError(not_permitted(self.alias, self.schema, got))

@@ -15,9 +15,9 @@ from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError,
 from django_graphile_worker.job_options import valid_flag, valid_identifier, valid_queue_name, valid_time
 from django_graphile_worker.jobs import TaskLike
 from django_graphile_worker.routing import Place, place_of
-from django_graphile_worker.sql import pauses as sql_pauses
+from django_graphile_worker.sql import control as sql_pauses
+from django_graphile_worker.sql.control import Pause, PauseKind
 from django_graphile_worker.sql.inspection import names
-from django_graphile_worker.sql.pauses import Pause, PauseKind
 from django_graphile_worker.suggestions import did_you_mean
 from django_graphile_worker.text import storable_text
 
@@ -79,7 +79,7 @@ def resume(
 def pauses(*, using: str | None = None, installation: str | None = None) -> list[Pause]:
     """Return everything that is paused now, sorted by kind and name."""
     with open_place(place_of(using, installation)) as connection:
-        return sql_pauses.active(connection.cursor, schema=connection.schema, now=_now())
+        return sql_pauses.active_pauses(connection.cursor, schema=connection.schema, now=_now())
 
 
 def _valid_target(queue: object, task: object, flag: object) -> tuple[PauseKind, str]:
@@ -130,7 +130,7 @@ def _refuse_unknown(connection: QueueConnection, kind: PauseKind, name: str) -> 
     if kind is PauseKind.FLAG or (kind is PauseKind.TASK and name in registry.tasks):
         return
     cursor, schema = connection.cursor, connection.schema
-    if sql_pauses.is_known(cursor, kind, name, schema=schema):
+    if sql_pauses.is_known_name(cursor, kind, name, schema=schema):
         return
     connection.refuse_hidden_tables()
     if kind is PauseKind.QUEUE:

@@ -18,11 +18,11 @@ from django_graphile_worker.checks.databases import places_with_connections
 from django_graphile_worker.exceptions import BreakingMigrationError, ConfigurationError
 from django_graphile_worker.models.schedules import find_task
 from django_graphile_worker.schedules.validation import mistakes_in
-from django_graphile_worker.sql import row_security, workers
+from django_graphile_worker.sql import workers
 from django_graphile_worker.sql.errors import not_installed, not_permitted
 from django_graphile_worker.sql.inspection.other_workers import other_workers
-from django_graphile_worker.sql.install import catalog, indexes, installer
-from django_graphile_worker.sql.migrations_ledger import LEDGER, refuse_breaking_migration
+from django_graphile_worker.sql.install import catalog, indexes, installer, privileges
+from django_graphile_worker.sql.install.catalog import LEDGER, refuse_breaking_migration
 from django_graphile_worker.sql.schedules import listing
 from django_graphile_worker.suggestions import did_you_mean
 
@@ -154,7 +154,7 @@ def _newer_ledger(cursor: Any, schema: str) -> str:
 
 def _check_row_security(cursor: Any, alias: str, schema: str) -> list[CheckMessage]:
     """Check that row-level security hides no table: a hidden table looks empty, and PostgreSQL raises no error."""
-    role, tables = row_security.hidden_tables(cursor, schema=schema)
+    role, tables = privileges.hidden_tables(cursor, schema=schema)
     if not tables:
         return []
     return [

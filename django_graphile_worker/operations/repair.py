@@ -11,7 +11,7 @@ from django_graphile_worker.exceptions import SchemaError
 from django_graphile_worker.operations.schema_operations import BuildIndexes, all_or_nothing
 from django_graphile_worker.sql.errors import sqlstate
 from django_graphile_worker.sql.install import catalog, indexes, installer
-from django_graphile_worker.sql.migrations_ledger import refuse_breaking_migration
+from django_graphile_worker.sql.install.catalog import refuse_breaking_migration
 
 # A foreign function has the same arguments under other names, or another type of result.
 INVALID_FUNCTION_DEFINITION = "42P13"

@@ -3,15 +3,13 @@
 A module holds the statements of one subject, each as a constant next to the function that sends it. Start reading at
 ``claims`` and ``releases``, which a worker uses for every job.
 
-Claims:       ``claims``, ``fast_claim``, ``limits`` (limits per key), ``releases``, ``cancellations``, ``recovery`` (of
-              dead workers)
-Jobs:         ``adding``, ``jobs``, ``parked_jobs``, ``progress``, ``tasks`` (task identifiers), ``cleanup``,
-              ``unused_names``
-Their end:    ``results``, ``history``, ``result_keeping`` (what is kept)
-Workers:      ``workers``, ``control`` (what is asked of them), ``pauses``, ``events``
-The database: ``session``, ``row_security``, ``grants``, ``migrations_ledger``, ``errors``
-Statements:   ``statements``, ``codecs``, ``conditions``, ``function_calls``
-Other code:   ``simulation`` (tests of projects), ``celery_beat`` (tables of django-celery-beat)
+Jobs:         ``adding``, ``jobs``, ``progress``, ``cleanup``
+Claims:       ``claims``, ``limits`` (limits per key), ``releases``, ``recovery`` (of dead workers)
+Their end:    ``results`` (what is kept: results and history)
+Workers:      ``workers``, ``control`` (what is asked of them), ``events``
+The database: ``session``, ``errors``
+Statements:   ``statements``, ``codecs``
+Other code:   ``celery_beat`` (tables of django-celery-beat)
 
 Subjects of several modules have folders. ``statistics`` has the counts of runs and the samples of the backlog, ``cron``
 the recurring tasks of the code, ``schedules`` the schedules, ``job_actions`` the actions of operators. ``inspection``
@@ -21,7 +19,7 @@ run.
 To add a statement: write the text with ``:SCHEMA`` for the schema, a tag comment such as ``/* gw:claim */`` at its
 beginning, and a type for each parameter; send it through ``statements.statement``, which makes it safe under any
 search_path. The function takes the caller's cursor and the name of the schema, opens no
-transaction and commits nothing. A condition that several statements share belongs in ``conditions``, the conversion of
+transaction and commits nothing. A condition that several statements share belongs in ``jobs``, the conversion of
 a value in ``codecs``. A statement that ends a claim names the claim: the job's id and the whole ``locked_by``.
 
 Imports ``jobs``, ``payloads``, ``crontab`` and ``exceptions``; nothing of the API, the worker or the admin.

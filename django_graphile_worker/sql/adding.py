@@ -24,10 +24,8 @@ from django_graphile_worker.jobs import Job, JobSpec
 from django_graphile_worker.payloads import decode, decode_leniently
 from django_graphile_worker.sql.codecs import text_array
 from django_graphile_worker.sql.codecs import within_python_years as readable
-from django_graphile_worker.sql.function_calls import MOMENT, call_statements, moment
-from django_graphile_worker.sql.jobs import JOB_COLUMNS, get_jobs, job_from, jobs_from
-from django_graphile_worker.sql.parked_jobs import is_infinite, with_true_times
-from django_graphile_worker.sql.statements import Cursor, Row, statement
+from django_graphile_worker.sql.jobs import JOB_COLUMNS, get_jobs, is_infinite, job_from, jobs_from, with_true_times
+from django_graphile_worker.sql.statements import MOMENT, Cursor, Row, call_statements, moment, statement
 
 # A spec, and its payload as JSON text.
 Entry = tuple[JobSpec, str]

@@ -12,11 +12,11 @@ from django.conf import settings
 
 from django_graphile_worker.exceptions import WorkerDiedError
 from django_graphile_worker.jobs import Job
-from django_graphile_worker.sql.cancellations import CancelledJob, end_claims_of
 from django_graphile_worker.sql.codecs import with_naive_times, within_python_years
+from django_graphile_worker.sql.control import CancelledJob, end_cancelled_claims_of
 from django_graphile_worker.sql.jobs import JOB_COLUMNS, jobs_from
-from django_graphile_worker.sql.result_keeping import KEEPING, NOTHING_KEPT, ResultKeeping
-from django_graphile_worker.sql.statements import statement
+from django_graphile_worker.sql.results import NOTHING_KEPT, ResultKeeping
+from django_graphile_worker.sql.statements import KEEPING, statement
 from django_graphile_worker.sql.workers import is_lease_over
 
 # After this many seconds the lock of a worker that is not registered is stale, as in graphile-worker itself.
@@ -224,7 +224,7 @@ def recover_claims(
     if not worker_ids:
         return Recovered()
     dead = list(worker_ids)
-    cancelled = end_claims_of(cursor, dead, schema=schema, now=now, keeping=keeping)
+    cancelled = end_cancelled_claims_of(cursor, dead, schema=schema, now=now, keeping=keeping)
     parameters = {"worker_ids": dead, "limit": limit, "poison_limit": POISON_LIMIT, "now": now, "by": by}
     cursor.execute(statement(RECOVER_JOBS, schema), {**parameters, **keeping.parameters()})
     rows = cursor.fetchall()
@@ -285,7 +285,9 @@ def release_stale_locks(
     by: str | None = None,
 ) -> Unlocked:
     """Release the jobs and queues that unregistered workers have held for hours."""
-    cancelled = end_claims_of(cursor, None, schema=schema, older_than=STALE_LOCK_SECONDS, now=now, keeping=keeping)
+    cancelled = end_cancelled_claims_of(
+        cursor, None, schema=schema, older_than=STALE_LOCK_SECONDS, now=now, keeping=keeping
+    )
     locks = {"stale": STALE_LOCK_SECONDS, "now": now, "by": by}
     cursor.execute(statement(RELEASE_STALE_JOBS, schema), {**locks, **keeping.parameters()})
     jobs = cursor.fetchall()

@@ -27,8 +27,8 @@ from django_graphile_worker.sql.codecs import (
     nullable_text_array,
     text_array,
 )
-from django_graphile_worker.sql.result_keeping import KEEPING, NOTHING_KEPT, ResultKeeping
-from django_graphile_worker.sql.statements import statement
+from django_graphile_worker.sql.results import NOTHING_KEPT, ResultKeeping
+from django_graphile_worker.sql.statements import KEEPING, statement
 from django_graphile_worker.sql.workers import locked_by_worker
 
 COMPLETE_JOBS = """/* gw:complete */

@@ -1,24 +1,114 @@
-"""What became of jobs: reads it for those who wait, for people and for Django Tasks, and deletes what has expired.
+"""What is kept of jobs that ended: their results and the history of attempts. Reads results, deletes what has expired.
 
-The functions that end claims write the results, and for jobs that a call of the API ended the statements with
-``result_keeping.RECORD_OPERATOR``. The statement that ends a job deletes its row and writes the row of its result, so a
+The functions that end claims write the rows, and for jobs that a call of the API ended the statements with
+``statements.RECORD_OPERATOR``. The statement that ends a job deletes its row and writes the row of its result, so a
 statement that reads both sees one of them.
+
+The table of the history has a partition for each day in UTC. Only the owner of the table may make, index and drop
+partitions, so functions of the schema do it, with the rights of the owner.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from enum import IntEnum
 from typing import Any, NamedTuple
 
+from django_graphile_worker.conf import Settings
 from django_graphile_worker.payloads import decode_leniently
+from django_graphile_worker.registry import Task
 from django_graphile_worker.sql.codecs import int_array
 from django_graphile_worker.sql.codecs import within_python_years as readable
-from django_graphile_worker.sql.result_keeping import CANCELLED, OPERATOR_ERROR
 from django_graphile_worker.sql.statements import Cursor, statement
 from django_graphile_worker.sql.workers import worker_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultKeeping:
+    """For how many seconds the results of tasks are kept (None: not at all), and whether there is a history."""
+
+    # The seconds of tasks that differ from the default, by identifier.
+    seconds: Mapping[str, float | None]
+    default: float | None = None
+    has_history: bool = False
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the parameter of KEEPING."""
+        kept = {"tasks": dict(self.seconds), "default": self.default, "history": self.has_history}
+        return {"keeping": json.dumps(kept)}
+
+
+NOTHING_KEPT = ResultKeeping(seconds={})
+
+# The classes of exceptions that results name for a job that an operator failed, and for one that was cancelled.
+OPERATOR_ERROR = "django_graphile_worker.exceptions.FailedByOperatorError"
+CANCELLED = "django_graphile_worker.exceptions.JobCancelledError"
+
+
+def keeping(settings: Settings, tasks: Iterable[Task[Any, Any]]) -> ResultKeeping:
+    """Return what these tasks keep under these settings."""
+    default = settings.keep_results
+    seconds = {task.identifier: task.result_seconds(default) for task in tasks}
+    return ResultKeeping(
+        seconds={identifier: each for identifier, each in seconds.items() if each != default},
+        default=default,
+        has_history=settings.history is not None,
+    )
+
+
+# Partitions are made for today and this many days ahead: if no worker can make them for a day, nothing is missed.
+DAYS_AHEAD = 2
+# How many rows of the default partition one statement deletes.
+MAX_HISTORY_DELETED = 5000
+
+
+class HistoryOutcome(IntEnum):
+    """How an attempt ended."""
+
+    SUCCEEDED = 1
+    FAILED = 2
+    PERMANENTLY_FAILED = 3
+    INTERRUPTED = 4
+    LOST = 5
+    REMOVED_BY_OPERATOR = 6
+    FAILED_BY_OPERATOR = 7
+    # The error says who cancelled the job, and why.
+    CANCELLED = 8
+    # The job was not started in time, and never ran.
+    EXPIRED = 9
+
+
+MAKE_HISTORY_PARTITIONS = """/* gw:make-history */
+select :SCHEMA._private_make_history_partitions(%(days)s::int, %(now)s::timestamptz)"""
+
+DROP_OLD_HISTORY = """/* gw:drop-history */
+select :SCHEMA._private_drop_history(
+    coalesce(%(now)s::timestamptz, now()) - %(seconds)s::float8 * interval '1 second', %(most)s::int)"""
+
+INDEX_HISTORY_DAYS = "/* gw:index-history */ select :SCHEMA._private_index_history(%(now)s::timestamptz)"
+
+
+def make_history_partitions(cursor: Any, *, schema: str, now: datetime | None = None) -> int:
+    """Make the partitions of today and of the next days; return how many were missing."""
+    cursor.execute(statement(MAKE_HISTORY_PARTITIONS, schema), {"days": DAYS_AHEAD, "now": now})
+    return int(cursor.fetchone()[0])
+
+
+def drop_old_history(cursor: Any, *, schema: str, older_than: float, now: datetime | None = None) -> bool:
+    """Do one step of dropping the days that ended this many seconds ago; return True if there may be another."""
+    cursor.execute(
+        statement(DROP_OLD_HISTORY, schema), {"seconds": older_than, "most": MAX_HISTORY_DELETED, "now": now}
+    )
+    return bool(cursor.fetchone()[0])
+
+
+def index_history_days(cursor: Any, *, schema: str, now: datetime | None = None) -> bool:
+    """Do one step of indexing the days that are over; return True if there may be another."""
+    cursor.execute(statement(INDEX_HISTORY_DAYS, schema), {"now": now})
+    return bool(cursor.fetchone()[0])
 
 
 class ResultStatus(IntEnum):
@@ -273,7 +363,7 @@ select number, reached from :SCHEMA._private_prune_results(
 
 PRUNE_WAITERS = "/* gw:prune-waiters */ delete from only :SCHEMA._private_waiters where expires_at < now()"
 # How many results one statement deletes: it takes some milliseconds.
-MOST_PRUNED = 2000
+MAX_PRUNED = 2000
 
 
 class Pruned(NamedTuple):
@@ -284,7 +374,7 @@ class Pruned(NamedTuple):
 
 
 def prune_results(
-    cursor: Any, *, schema: str, go_on_at: datetime | None = None, most: int = MOST_PRUNED, now: datetime | None = None
+    cursor: Any, *, schema: str, go_on_at: datetime | None = None, most: int = MAX_PRUNED, now: datetime | None = None
 ) -> Pruned:
     """Delete some of the results that have expired.
 

@@ -8,11 +8,14 @@ is sent.
 
 Comparisons and arithmetic stay as they are, because ``operator(pg_catalog.+)`` has another precedence than ``+``.
 They are safe as long as both sides have exactly the types of an operator of PostgreSQL, so each parameter needs a type.
+
+``call_statements`` makes statements that call a public function of the schema, with its notification or without.
 """
 
 from __future__ import annotations
 
 import re
+from datetime import datetime, timedelta
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any, Protocol
@@ -123,3 +126,68 @@ def ddl(filename: str, schema: str) -> str:
     """Return the text of a file of sql/ddl with the schema in it."""
     text = files(__package__).joinpath("ddl", filename).read_text(encoding="utf-8")
     return with_schema(text, schema)
+
+
+# Seconds rather than an interval: a day is 24 hours here, even if the session's time zone has summer time.
+MOMENT = "coalesce(%s::timestamptz, now() + %s::float8 * interval '1 second')"
+
+
+def moment(run_at: datetime | timedelta | None) -> tuple[datetime | None, float | None]:
+    """Return the two parameters of MOMENT: the time itself, or seconds from the database's now."""
+    if isinstance(run_at, timedelta):
+        return None, run_at.total_seconds()
+    return run_at, None
+
+
+# The argument of every function that records how jobs ended.
+KEEPING = "%(keeping)s::pg_catalog.jsonb"
+
+# A clause of a statement, for the jobs that a function of the schema ended: CALLED has their rows in a column ``job``.
+# PostgreSQL does not run a clause that nothing reads, so the statement has the condition IS_RECORDED.
+CALLED = "called"
+RECORD_OPERATOR = f"""recorded as materialized (
+            select :SCHEMA._private_record_operator(
+                array(select {CALLED}.job from {CALLED}), %(outcome)s::pg_catalog.int2, {KEEPING})
+        )"""
+IS_RECORDED = "(select pg_catalog.count(*) from recorded) operator(pg_catalog.=) 1"
+
+_SILENCE = """silence as materialized (
+            select coalesce(current_setting('graphile_worker.notify', true), '') as before,
+                   set_config('graphile_worker.notify', 'off', true) as now
+        )"""
+_END_OF_SILENCE = "set_config('graphile_worker.notify', silence.before, true)"
+
+
+def call_statements(tag: str, columns: str, function: str, *, first: str, rest: str = "") -> dict[bool, str]:
+    """Return two statements that call the function: by True with the notification of workers, by False without.
+
+    The notification is off for this statement only: the setting is changed before the function runs, because the first
+    argument of the function depends on it, and restored with the rows that the function returns.
+    """
+    return {
+        True: f"/* gw:{tag} */ select {columns} from :SCHEMA.{function}({first}{rest}) as job",
+        False: f"""/* gw:{tag} */
+        with {_SILENCE}
+        select {columns}, {_END_OF_SILENCE}
+        from silence left join lateral
+            {_silenced(function, first, rest)} as job on true""",
+    }
+
+
+def recorded_call_statements(tag: str, columns: str, function: str, *, first: str, rest: str = "") -> dict[bool, str]:
+    """Return the statements of ``call_statements``, which also record that the function ended the jobs it returns."""
+    job = f"(select ({CALLED}.job).* from {CALLED}) as job"
+    return {
+        True: f"""/* gw:{tag} */
+        with {CALLED} as materialized (select job from :SCHEMA.{function}({first}{rest}) as job), {RECORD_OPERATOR}
+        select {columns} from {job} where {IS_RECORDED}""",
+        False: f"""/* gw:{tag} */
+        with {_SILENCE}, {CALLED} as materialized (
+            select job from silence cross join lateral {_silenced(function, first, rest)} as job
+        ), {RECORD_OPERATOR}
+        select {columns}, {_END_OF_SILENCE} from silence left join {job} on true where {IS_RECORDED}""",
+    }
+
+
+def _silenced(function: str, first: str, rest: str) -> str:
+    return f":SCHEMA.{function}(case silence.now when 'off' then {first} end{rest})"

@@ -16,7 +16,7 @@ from django_graphile_worker.api.connection import async_variant, aware, open_que
 from django_graphile_worker.exceptions import InvalidTypeError
 from django_graphile_worker.job_options import OPTIONS, JobOption, SpecOptions
 from django_graphile_worker.jobs import Job
-from django_graphile_worker.sql import simulation as sql_simulation
+from django_graphile_worker.sql import jobs as sql_jobs
 from django_graphile_worker.suggestions import did_you_mean
 
 # How far a time may be from the delay that a test expects. A run_at is counted from the time of the last change.
@@ -36,7 +36,7 @@ def jobs(task: Any = None, *, using: str | None = None, installation: str | None
     """Return the jobs in the queue, of a task or of all tasks, in the order in which they were added."""
     identifier = None if task is None else identifier_of(task)
     with open_queue(using, installation) as queue:
-        found = sql_simulation.all_jobs(queue.cursor, schema=queue.schema)
+        found = sql_jobs.all_jobs(queue.cursor, schema=queue.schema)
     return [job for job in found if identifier is None or job.task_identifier == identifier]
 
 

@@ -11,7 +11,7 @@ from django.db.models.signals import post_migrate
 
 from django_graphile_worker.api.connection import open_place, open_queue
 from django_graphile_worker.routing import APP_LABEL, places_in
-from django_graphile_worker.sql import cleanup, unused_names
+from django_graphile_worker.sql import cleanup
 from django_graphile_worker.sql.install import catalog
 
 
@@ -24,7 +24,7 @@ def clear_queue(*, using: str | None = None, installation: str | None = None) ->
     """
     with open_queue(using, installation) as queue, transaction.atomic(using=queue.alias):
         queue.refuse_hidden_tables()
-        unused_names.lock_jobs(queue.cursor, schema=queue.schema)
+        cleanup.lock_jobs(queue.cursor, schema=queue.schema)
         return cleanup.delete_everything(queue.cursor, schema=queue.schema)
 
 

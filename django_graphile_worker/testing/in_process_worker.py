@@ -19,10 +19,10 @@ from django_graphile_worker.jobs import Job
 from django_graphile_worker.registry import Task
 from django_graphile_worker.registry import tasks as registered_tasks
 from django_graphile_worker.routing import Place
-from django_graphile_worker.sql import claims, control, pauses
+from django_graphile_worker.sql import claims, control
 from django_graphile_worker.sql.claims import Claim, Claimed
+from django_graphile_worker.sql.control import Pause
 from django_graphile_worker.sql.limits import LimitedClaimed, free_places
-from django_graphile_worker.sql.pauses import Pause
 from django_graphile_worker.sql.releases import HeldQueue, new_sender
 from django_graphile_worker.testing.connections import CallerDatabase, JobConnections
 from django_graphile_worker.worker import django_connections
@@ -218,7 +218,7 @@ class InProcessWorker(DatabaseWorker):
         """Pause what is paused at this time; return the seconds until the end of a pause, None if no end is known."""
         schema, now = self.settings.schema, self._now()
         with self.caller_database.cursor() as cursor:
-            pauses.settle(cursor, schema=schema, now=now)
+            control.settle_pauses(cursor, schema=schema, now=now)
             read = control.read_control(cursor, "", schema=schema, now=now).pauses
         tasks, flags = (frozenset(each.name for each in read if each.kind == kind) for kind in ("task", "flag"))
         self.directory.pause(tasks)

@@ -25,14 +25,12 @@ from django_graphile_worker.exceptions import BreakingMigrationError
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.registry import Registry, Task
 from django_graphile_worker.routing import Place
-from django_graphile_worker.sql.cancellations import CancelledJob
 from django_graphile_worker.sql.claims import Claim
-from django_graphile_worker.sql.control import RequestedStop
+from django_graphile_worker.sql.control import CancelledJob, Pause, RequestedStop
 from django_graphile_worker.sql.limits import MAX_UNPARKED, unpark_tasks
-from django_graphile_worker.sql.pauses import Pause
 from django_graphile_worker.sql.recovery import Recovered, Unlocked
 from django_graphile_worker.sql.releases import HeldQueue, new_sender
-from django_graphile_worker.sql.result_keeping import ResultKeeping, keeping
+from django_graphile_worker.sql.results import ResultKeeping, keeping
 from django_graphile_worker.sql.workers import WORKER_PREFIX, wake_workers
 from django_graphile_worker.worker.control.control_reader import ControlReader
 from django_graphile_worker.worker.control.pauses import PauseEndings, Pauses

@@ -19,8 +19,8 @@ from django_graphile_worker.exceptions import GraphileWorkerError, SchemaError
 from django_graphile_worker.registry import Registry
 from django_graphile_worker.registry import tasks as registered_tasks
 from django_graphile_worker.routing import Place
-from django_graphile_worker.sql import row_security
 from django_graphile_worker.sql.errors import not_installed, not_permitted, translated
+from django_graphile_worker.sql.install import privileges
 from django_graphile_worker.worker.database.connection import POOLER_CONFUSION, Database
 from django_graphile_worker.worker.database_worker import DatabaseWorker
 from django_graphile_worker.worker.fetching.demand import SECOND_LOOK
@@ -318,8 +318,8 @@ def check_installation(database: Database) -> None:
     alias, schema = database.alias, database.schema
     try:
         with database.cursor() as cursor:
-            are_installed, are_secured = row_security.worker_tables(cursor, schema=schema)
-            role, hidden = row_security.hidden_tables(cursor, schema=schema) if are_secured else ("", ())
+            are_installed, are_secured = privileges.worker_tables(cursor, schema=schema)
+            role, hidden = privileges.hidden_tables(cursor, schema=schema) if are_secured else ("", ())
     except psycopg.errors.InsufficientPrivilege as error:
         raise translated(error, alias=alias, schema=schema) or error from error
     if not are_installed:

@@ -16,7 +16,7 @@ from django_graphile_worker import Worker, add_job, conf, models, progress_token
 from django_graphile_worker.admin.history.history_search import parse_history_search
 from django_graphile_worker.registry import tasks
 from django_graphile_worker.results.waiting import close_listeners
-from django_graphile_worker.sql.history import HistoryOutcome
+from django_graphile_worker.sql.results import HistoryOutcome
 from tests.docs.pages import page
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -354,8 +354,8 @@ def _begin_cancelled_jobs() -> None:
 
 @mistake("a pause is forgotten by the fast path")
 def _claim_paused_jobs() -> None:
+    from django_graphile_worker.sql.claims import FastClaimed, claim_few
     from django_graphile_worker.sql.codecs import int_array
-    from django_graphile_worker.sql.fast_claim import FastClaimed, claim_few
     from django_graphile_worker.worker.fetching.fast_path import FastPath
 
     def claim(self: FastPath, vacant: int) -> FastClaimed:

@@ -24,7 +24,7 @@ from django_graphile_worker.registry import Registry
 from django_graphile_worker.routing import Place
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.releases import HeldQueue
-from django_graphile_worker.sql.result_keeping import NOTHING_KEPT, ResultKeeping
+from django_graphile_worker.sql.results import NOTHING_KEPT, ResultKeeping
 from django_graphile_worker.worker.database_worker import DatabaseWorker
 from django_graphile_worker.worker.maintenance.heartbeat import Heartbeat
 from django_graphile_worker.worker.maintenance.recovery import Recovery

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import psycopg
 import pytest
 
-from django_graphile_worker.sql import cancellations
-from django_graphile_worker.sql.cancellations import STOPPING, Cancellation
+from django_graphile_worker.sql import control
+from django_graphile_worker.sql.control import STOPPING, Cancellation
 from tests.faults.cluster import Cluster
 from tests.faults.processes import Fleet
 from tests.faults.world import World
@@ -21,7 +21,7 @@ def cancel(world: World, job_ids: Sequence[int]) -> None:
     """Cancel jobs that a worker runs or has claimed, as an operator does."""
     with psycopg.connect(world.url, autocommit=True) as connection, connection.cursor() as cursor:
         by = Cancellation(reason="sent twice", by="maria")
-        fates = cancellations.cancel_jobs(cursor, job_ids, by, schema=world.schema)
+        fates = control.cancel_jobs(cursor, job_ids, by, schema=world.schema)
     assert {fate.fate for fate in fates} == {STOPPING}
     for job_id in job_ids:
         world.job_ids.remove(job_id)

@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from django_graphile_worker.sql import claims, releases, tasks
+from django_graphile_worker.sql import claims, releases, workers
 from django_graphile_worker.worker.fetching.scan import Scan
 
 JOBS = 3000
@@ -51,7 +51,7 @@ class JobsOfOneTask:
         self.connection = connection
         self.schema = schema
         with connection.cursor() as cursor:
-            self.task_ids = list(tasks.register_tasks(cursor, ["a_task"], schema=schema))
+            self.task_ids = list(workers.register_tasks(cursor, ["a_task"], schema=schema))
 
     def claim(self, cursor: Any, max_jobs: int, **more: Any) -> claims.Claimed:
         options: dict[str, Any] = {"token": "django-worker-w/1", "max_per_queue": 1, **more}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from django_graphile_worker.sql.pauses import PauseKind
+from django_graphile_worker.sql.control import PauseKind
 from tests.faults.cluster import Cluster
 from tests.faults.operators import pause, resume
 from tests.faults.processes import Fleet

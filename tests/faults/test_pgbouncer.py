@@ -19,7 +19,7 @@ from django_graphile_worker import Result, ResultStatus, wait_for_result
 from django_graphile_worker.results.waiting import Wait as ResultWait
 from django_graphile_worker.results.waiting import close_listeners, listener_of
 from django_graphile_worker.routing import place_of
-from django_graphile_worker.sql.pauses import PauseKind
+from django_graphile_worker.sql.control import PauseKind
 from testproject import databases
 from tests.faults.conftest import environment_for
 from tests.faults.operators import pause, resume

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from django_graphile_worker.sql import grants
+from django_graphile_worker.sql.install import privileges
 from tests.faults.conftest import environment_for
 from tests.faults.processes import CHECKOUT, MANAGE, Fleet
 from tests.faults.world import World
@@ -42,7 +42,7 @@ def operate(world: World, role: str, *arguments: str) -> subprocess.CompletedPro
 
 def test_worker_role__has_all_rights_that_a_worker_needs(world: World, fleet: Fleet, role: str) -> None:
     """From the start to the end: tasks, queues, failures, keys, statistics, a dead worker."""
-    world.query(grants.script("worker", role, schema=world.schema))
+    world.query(privileges.grants_script("worker", role, schema=world.schema))
     # A dead worker, whose job is recovered.
     world.query(
         "insert into {schema}._private_workers (id, last_heartbeat_at) values ('django-worker-dead', '2020-01-01')"
@@ -61,7 +61,7 @@ def test_worker_role__has_all_rights_that_a_worker_needs(world: World, fleet: Fl
 
 
 def test_adder_role__adds_jobs_through_django_and_nothing_else(world: World, fleet: Fleet, role: str) -> None:
-    world.query(grants.script("adder", role, schema=world.schema))
+    world.query(privileges.grants_script("adder", role, schema=world.schema))
     added = operate(world, role, "add", "quick", "{}")
     assert added.returncode == 0, added.stderr
     (job,) = world.jobs()
@@ -74,7 +74,7 @@ def test_adder_role__adds_jobs_through_django_and_nothing_else(world: World, fle
 
 
 def test_viewer_role__sees_the_queue_and_changes_nothing(world: World, role: str) -> None:
-    world.query(grants.script("viewer", role, schema=world.schema))
+    world.query(privileges.grants_script("viewer", role, schema=world.schema))
     job = world.add("quick")
     seen = operate(world, role, "jobs", "--json")
     assert seen.returncode == 0, seen.stderr

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from django_graphile_worker.sql import grants
+from django_graphile_worker.sql.install import privileges
 from tests.faults.conftest import environment_for
 from tests.faults.processes import Fleet
 from tests.faults.world import World
@@ -19,7 +19,7 @@ def limited_role(world: World) -> Iterator[str]:
     """A role that may run a worker and has a connection limit; a limit does not apply to superusers."""
     name = f"gw_limited_{world.value('select pg_backend_pid()')}"
     world.query(f"create role {name} login")
-    world.query(grants.script("worker", name, schema=world.schema))
+    world.query(privileges.grants_script("worker", name, schema=world.schema))
     world.query(f"grant usage on schema fault_history to {name}")
     world.query(f"grant all on all tables in schema fault_history to {name}")
     world.query(f"grant all on all sequences in schema fault_history to {name}")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import psycopg
 import pytest
 
-from django_graphile_worker.sql import grants
+from django_graphile_worker.sql.install import privileges
 from tests.migration.conftest import Site
 from tests.migration.foreign import make_foreign_schema
 from tests.support.worker_sql import WorkerSql
@@ -95,7 +95,7 @@ def test_worker_role__cannot_write_what_migrating_to_zero_runs(
     before = worker.query("select * from {schema}._private_installation order by part")
     names = {"schema": f'"{site.schema}"', "role": stranger}
     with site.connect(autocommit=True) as connection:
-        connection.execute(grants.script("worker", stranger, schema=site.schema).encode())
+        connection.execute(privileges.grants_script("worker", stranger, schema=site.schema).encode())
         connection.execute(more.format(**names).encode())
         connection.execute(f"set role {stranger}".encode())
         with contextlib.suppress(psycopg.errors.InsufficientPrivilege):

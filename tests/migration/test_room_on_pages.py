@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from django_graphile_worker.sql import claims, tasks
+from django_graphile_worker.sql import claims, workers
 from tests.migration.conftest import Site
 from tests.support.worker_sql import WorkerSql
 
@@ -48,7 +48,7 @@ def test_claim__writes_rows_to_the_pages_where_they_were(
     pages = "select array_agg((ctid::text::point)[0]::int order by id) from {schema}._private_jobs"
     before = worker.value(pages)
     with versioned_connection.cursor() as cursor:
-        task_ids = list(tasks.register_tasks(cursor, ["a_task"], schema=worker_schema))
+        task_ids = list(workers.register_tasks(cursor, ["a_task"], schema=worker_schema))
         claimed = claims.claim_jobs(
             cursor,
             schema=worker_schema,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from django_graphile_worker.event_texts import GROUPS, KINDS, Style, describe
-from django_graphile_worker.sql.inspection.events import LoggedEvent
+from django_graphile_worker.sql.events import LoggedEvent
 from django_graphile_worker.text import readable_duration
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -21,9 +21,9 @@ from django_graphile_worker.admin.events.event_text import EventText
 from django_graphile_worker.admin.pages import PageAdmin, explain_database_errors, require_post
 from django_graphile_worker.event_texts import GROUPS, KINDS
 from django_graphile_worker.models import Event
+from django_graphile_worker.sql import events
 from django_graphile_worker.sql import events as sql_events
-from django_graphile_worker.sql.inspection import events
-from django_graphile_worker.sql.inspection.events import EventCriteria, LoggedEvent
+from django_graphile_worker.sql.events import EventCriteria, LoggedEvent
 
 PAGE_SIZE = 50
 PROBLEMS, AUDIT = "problems", "audit"
@@ -76,7 +76,7 @@ class EventAdmin(PageAdmin):
     def _events_context(self, request: HttpRequest, asked: Mapping[str, str]) -> dict[str, Any]:
         criteria = _criteria(asked, _position(request.GET.get("before", "")))
         with databases.reading(databases.selected_alias(request)) as (cursor, schema):
-            found = events.find(cursor, criteria, schema=schema, limit=PAGE_SIZE + 1)
+            found = events.find_events(cursor, criteria, schema=schema, limit=PAGE_SIZE + 1)
         shown, text = found[:PAGE_SIZE], EventText(self, request)
         before = f"{shown[-1].last_at.isoformat()}~{shown[-1].id}" if len(found) > PAGE_SIZE else ""
         return {

@@ -17,7 +17,7 @@ from django_graphile_worker.admin.pages import PageAdmin
 from django_graphile_worker.admin.search.search_query import SearchTerm
 from django_graphile_worker.event_texts import Name, Sentence, Style, describe
 from django_graphile_worker.sql.codecs import naive
-from django_graphile_worker.sql.inspection.events import LoggedEvent
+from django_graphile_worker.sql.events import LoggedEvent
 
 # The pages that names link to, by the kind of the name.
 PAGES = {

@@ -7,9 +7,9 @@ from typing import Any
 
 from django_graphile_worker.admin import databases
 from django_graphile_worker.redaction import redact_text
-from django_graphile_worker.sql.history import HistoryOutcome
 from django_graphile_worker.sql.inspection.history_search import past_attempts
 from django_graphile_worker.sql.inspection.history_search.criteria import HistoryCriteria
+from django_graphile_worker.sql.results import HistoryOutcome
 
 STEP = 500
 COLUMNS = (

@@ -22,9 +22,9 @@ from django_graphile_worker.admin.search.search_criteria import job_id as parse_
 from django_graphile_worker.admin.search.search_query import SearchTerm, join_terms
 from django_graphile_worker.payloads import RawPayload, decode_leniently
 from django_graphile_worker.redaction import HIDDEN, redact_text
-from django_graphile_worker.sql.history import HistoryOutcome
 from django_graphile_worker.sql.inspection.history_search import past_attempts
 from django_graphile_worker.sql.inspection.history_search.past_attempts import PastAttempt
+from django_graphile_worker.sql.results import HistoryOutcome
 
 PAGE_SIZE = 50
 

@@ -14,8 +14,7 @@ from django_graphile_worker.admin.events.event_text import EventText
 from django_graphile_worker.admin.overview.health import HealthProblem
 from django_graphile_worker.admin.pages import PageAdmin
 from django_graphile_worker.event_texts import Name, Sentence, suspects
-from django_graphile_worker.sql.events import ERROR
-from django_graphile_worker.sql.inspection.events import ALARM_HOURS, Alarm
+from django_graphile_worker.sql.events import ALARM_HOURS, ERROR, Alarm
 
 
 def event_problems(page: PageAdmin, request: HttpRequest, alarms: Sequence[Alarm]) -> list[HealthProblem]:

@@ -39,8 +39,8 @@ from django_graphile_worker.admin.overview.schedule_figures import (
 from django_graphile_worker.admin.overview.task_pages import requested_page, task_page_context
 from django_graphile_worker.admin.pages import PageAdmin, explain_database_errors
 from django_graphile_worker.admin.search.search_query import SearchTerm, waiting_in_queue
-from django_graphile_worker.sql import pauses
-from django_graphile_worker.sql.inspection import events, lock_holders, overview, queue_depths
+from django_graphile_worker.sql import control, events
+from django_graphile_worker.sql.inspection import lock_holders, overview, queue_depths
 from django_graphile_worker.sql.inspection.job_search.counts import Count, OldestReady, count_states, oldest_ready
 from django_graphile_worker.sql.inspection.job_search.criteria import Criteria, State
 from django_graphile_worker.sql.inspection.unpaused_jobs import oldest_unpaused
@@ -197,7 +197,7 @@ def _estimate(cursor: Any, counts: Mapping[State, Count], schema: str) -> Sample
 
 def _oldest(cursor: Any, schema: str) -> OldestReady | None:
     """Return the job that has been ready for the longest time; jobs of paused work wait because they should."""
-    if paused := pauses.active(cursor, schema=schema):
+    if paused := control.active_pauses(cursor, schema=schema):
         return oldest_unpaused(cursor, paused, schema=schema)
     return oldest_ready(cursor, schema=schema)
 

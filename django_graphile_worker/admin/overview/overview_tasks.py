@@ -22,9 +22,9 @@ from django_graphile_worker.admin.overview.task_pages import TaskPage
 from django_graphile_worker.admin.pages import PageAdmin
 from django_graphile_worker.admin.search.search_query import SearchTerm, join_terms
 from django_graphile_worker.models import PastAttempt
-from django_graphile_worker.sql.history import HistoryOutcome
 from django_graphile_worker.sql.inspection.job_search.criteria import State
 from django_graphile_worker.sql.inspection.overview import MOST_COUNTED, TaskBacklog, backlog_ages, task_backlogs
+from django_graphile_worker.sql.results import HistoryOutcome
 from django_graphile_worker.sql.statistics import statistics
 from django_graphile_worker.sql.statistics.backlog_samples import Sample
 from django_graphile_worker.sql.statistics.statistics import Row, TaskRuns

@@ -9,7 +9,7 @@ from django.utils.translation import gettext_lazy
 
 from django_graphile_worker.admin.jobs.forms import DateTimeLocalInput, time_zone_help
 from django_graphile_worker.job_options import MAX_INDEXED_FLAG_LENGTH
-from django_graphile_worker.sql.pauses import PauseKind
+from django_graphile_worker.sql.control import PauseKind
 
 LONGEST_REASON = 1_000
 

@@ -16,7 +16,7 @@ from django_graphile_worker.admin.pauses import sentences
 from django_graphile_worker.admin.pauses.forms import PauseForm
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError, UnknownQueueError, UnknownTaskError
 from django_graphile_worker.models import PausedWork
-from django_graphile_worker.sql.pauses import PauseKind
+from django_graphile_worker.sql.control import PauseKind
 
 REFUSED = (InvalidJobError, InvalidTypeError, UnknownQueueError, UnknownTaskError)
 

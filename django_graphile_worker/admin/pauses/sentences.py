@@ -6,7 +6,7 @@ from django.utils.translation import gettext_lazy as _
 from django.utils.translation import gettext_noop
 
 from django_graphile_worker.admin.audit import Message
-from django_graphile_worker.sql.pauses import Pause, PauseKind
+from django_graphile_worker.sql.control import Pause, PauseKind
 
 # By what is paused: a language may inflect the other words.
 PAUSED = {

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from django_graphile_worker.sql.codecs import within_python_years as readable
-from django_graphile_worker.sql.conditions import HAS_FAILED
 from django_graphile_worker.sql.inspection.job_search import search
 from django_graphile_worker.sql.inspection.job_search.criteria import Criteria, State, Subquery
 from django_graphile_worker.sql.inspection.job_search.orders import order_of
+from django_graphile_worker.sql.jobs import HAS_FAILED
 from django_graphile_worker.sql.statements import statement
 
 MOST_GROUPS = 100

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from django_graphile_worker.sql.codecs import within_python_years as readable
-from django_graphile_worker.sql.conditions import IS_LOCKED
 from django_graphile_worker.sql.inspection.job_search.criteria import Subquery
 from django_graphile_worker.sql.inspection.lock_holders import MOST_LOCKS
+from django_graphile_worker.sql.jobs import IS_LOCKED
 from django_graphile_worker.sql.progress import Progress
 from django_graphile_worker.sql.statements import statement
 

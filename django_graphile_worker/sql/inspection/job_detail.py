@@ -6,9 +6,8 @@ from typing import Any, NamedTuple
 
 from django_graphile_worker.jobs import attempts_made
 from django_graphile_worker.sql.codecs import within_python_years as readable
-from django_graphile_worker.sql.conditions import IS_ALIVE, IS_DUE
 from django_graphile_worker.sql.inspection.job_search.criteria import State, state_of
-from django_graphile_worker.sql.parked_jobs import JOIN_PARKED, TRUE_RUN_AT
+from django_graphile_worker.sql.jobs import IS_ALIVE, IS_DUE, JOIN_PARKED, TRUE_RUN_AT
 from django_graphile_worker.sql.statements import statement
 
 # A larger payload is read in part, so it cannot be decoded.

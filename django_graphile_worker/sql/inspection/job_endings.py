@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from django_graphile_worker.sql.history import HistoryOutcome
 from django_graphile_worker.sql.inspection.history_search import past_attempts
 from django_graphile_worker.sql.inspection.history_search.past_attempts import PastAttempt
+from django_graphile_worker.sql.results import HistoryOutcome
 from django_graphile_worker.sql.statements import statement
 
 # A role that may only read tables may not read the sequence.

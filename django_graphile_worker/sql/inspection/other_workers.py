@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from django_graphile_worker.sql.conditions import IS_LOCKED
 from django_graphile_worker.sql.inspection.lock_holders import MOST_LOCKS
+from django_graphile_worker.sql.jobs import IS_LOCKED
 from django_graphile_worker.sql.statements import statement
 from django_graphile_worker.sql.workers import WORKER_PREFIX
 

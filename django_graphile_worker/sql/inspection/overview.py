@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from django_graphile_worker.sql.conditions import IS_DUE, IS_PERMANENTLY_FAILED, IS_RETRYING
 from django_graphile_worker.sql.inspection.job_search.level_walks import MOST_LEVELS, MOST_TASKS, PARTS
+from django_graphile_worker.sql.jobs import IS_DUE, IS_PERMANENTLY_FAILED, IS_RETRYING
 from django_graphile_worker.sql.statements import qualified, statement
 
 # How many jobs of each kind are counted for each task.

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from django_graphile_worker.sql.codecs import within_python_years as readable
-from django_graphile_worker.sql.conditions import IS_AVAILABLE_IN_QUEUE
-from django_graphile_worker.sql.parked_jobs import TRUE_RUN_AT_OF_JOB
+from django_graphile_worker.sql.jobs import IS_AVAILABLE_IN_QUEUE, TRUE_RUN_AT_OF_JOB
 from django_graphile_worker.sql.statements import statement
 from django_graphile_worker.sql.workers import RUST_TIMEOUT
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from django_graphile_worker.sql.codecs import within_python_years as readable
-from django_graphile_worker.sql.conditions import IS_READY
+from django_graphile_worker.sql.control import Pause, PauseKind
 from django_graphile_worker.sql.inspection.job_search.counts import OldestReady
 from django_graphile_worker.sql.inspection.job_search.criteria import Criteria, State
 from django_graphile_worker.sql.inspection.job_search.index_walks import walk
 from django_graphile_worker.sql.inspection.job_search.level_walks import PARTS
-from django_graphile_worker.sql.pauses import Pause, PauseKind
+from django_graphile_worker.sql.jobs import IS_READY
 from django_graphile_worker.sql.statements import statement
 
 # No index passes over the jobs of a paused queue or flag. So many jobs of a task and priority are examined at most: a

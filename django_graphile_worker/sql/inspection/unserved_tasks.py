@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from django_graphile_worker.sql.conditions import IS_ALIVE
 from django_graphile_worker.sql.inspection.job_search.level_walks import PARTS
+from django_graphile_worker.sql.jobs import IS_ALIVE
 from django_graphile_worker.sql.statements import statement
 
 MOST_NAMED = 20

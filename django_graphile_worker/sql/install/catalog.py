@@ -1,4 +1,7 @@
-"""What exists of the worker schema: relations, functions and installed parts; and whether the schema can be used."""
+"""What exists of the worker schema: relations, functions, installed parts, ledger; and whether it can be used.
+
+The ledger is graphile-worker's own table of migrations: it shows a schema that this package does not support.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,51 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from django_graphile_worker.exceptions import SchemaError
-from django_graphile_worker.sql.row_security import hidden_tables
+from django_graphile_worker.exceptions import BreakingMigrationError, SchemaError
+from django_graphile_worker.sql.install.privileges import hidden_tables
 from django_graphile_worker.sql.statements import Cursor, qualified, statement
+
+# The last migration of graphile-worker that this version of the package supports.
+LEDGER = 20
+
+LATEST_BREAKING = """/* gw:breaking-migration */
+select coalesce(pg_catalog.max(migrations.id), 0) from :SCHEMA.migrations as migrations where migrations.breaking"""
+
+MAY_READ_LEDGER = """/* gw:may-read-ledger */
+select exists (
+  select from pg_catalog.pg_class as class
+  join pg_catalog.pg_namespace as namespace on namespace.oid = class.relnamespace
+  where namespace.nspname = %s and class.relname = 'migrations'
+    and pg_catalog.has_table_privilege(class.oid, 'select')
+    and pg_catalog.has_schema_privilege(namespace.oid, 'usage'))"""
+
+
+def breaking_migration(cursor: Cursor, *, schema: str) -> BreakingMigrationError | None:
+    """Return the error for a schema with a breaking migration that this version does not support, else None."""
+    cursor.execute(statement(LATEST_BREAKING, schema))
+    latest = int(cursor.fetchone()[0])
+    return None if latest <= LEDGER else breaking_migration_error(latest, schema)
+
+
+def refuse_breaking_migration(cursor: Cursor, *, schema: str) -> None:
+    """Raise the error for a schema with a breaking migration that this version does not support.
+
+    Do nothing if the role may not read the ledger.
+    """
+    cursor.execute(MAY_READ_LEDGER, [schema])
+    if cursor.fetchone()[0]:
+        error = breaking_migration(cursor, schema=schema)
+        if error is not None:
+            raise error
+
+
+def breaking_migration_error(latest: int, schema: str) -> BreakingMigrationError:
+    return BreakingMigrationError(
+        f"The schema {schema!r} belongs to a newer graphile-worker, or to graphile_worker for Rust: expected no "
+        f"breaking migration after {LEDGER}, got {latest}. Upgrade django-graphile-worker to a version that supports "
+        f'it, or choose another name with GRAPHILE_WORKER["SCHEMA"].'
+    )
+
 
 # The public functions, and the names and types of their arguments.
 FUNCTIONS = MappingProxyType(
@@ -80,7 +125,7 @@ def schema_exists(cursor: Cursor, *, schema: str) -> bool:
     return bool(cursor.fetchone()[0])
 
 
-_LEDGER = """
+_READ_LEDGER = """
 /* gw:ledger */
 select coalesce(max(id), 0), coalesce(max(id) filter (where (to_jsonb(migrations) ->> 'breaking')::boolean), 0)
 from :SCHEMA.migrations as migrations
@@ -89,7 +134,7 @@ from :SCHEMA.migrations as migrations
 
 def ledger(cursor: Cursor, *, schema: str) -> Ledger:
     """Read the ledger, graphile-worker's table of migrations; a very old table has no column ``breaking``."""
-    cursor.execute(statement(_LEDGER, schema))
+    cursor.execute(statement(_READ_LEDGER, schema))
     return Ledger(*cursor.fetchone())
 
 

@@ -14,8 +14,14 @@ from typing import Any
 
 from django_graphile_worker.exceptions import SchemaError
 from django_graphile_worker.sql.install import catalog
-from django_graphile_worker.sql.install.catalog import Execute, Function, Ledger, Part
-from django_graphile_worker.sql.migrations_ledger import LEDGER, error_of
+from django_graphile_worker.sql.install.catalog import (
+    LEDGER,
+    Execute,
+    Function,
+    Ledger,
+    Part,
+    breaking_migration_error,
+)
 from django_graphile_worker.sql.statements import Cursor, ddl, qualified, quoted, statement
 
 # The oldest major version of PostgreSQL on which the functions of this package run.
@@ -204,7 +210,7 @@ def check_ledger(ledger: Ledger, schema: str) -> None:
             f"npx graphile-worker@0.18 --schema-only --schema {schema} --connection postgres://..."
         )
     if ledger.latest_breaking > LEDGER:
-        raise error_of(ledger.latest_breaking, schema)
+        raise breaking_migration_error(ledger.latest_breaking, schema)
     if ledger.latest > LEDGER:
         warnings.warn(
             f"The schema {schema!r} is at migration {ledger.latest} of graphile-worker; this version of "

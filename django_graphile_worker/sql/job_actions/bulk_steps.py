@@ -12,24 +12,16 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from django_graphile_worker.sql import cancellations
-from django_graphile_worker.sql.cancellations import Cancellation, Fate
+from django_graphile_worker.sql import control
 from django_graphile_worker.sql.codecs import within_python_years as readable
-from django_graphile_worker.sql.history import HistoryOutcome
+from django_graphile_worker.sql.control import IS_ACTIVE_PAUSE, Cancellation, Fate, Pause
 from django_graphile_worker.sql.inspection.job_search import search
 from django_graphile_worker.sql.inspection.job_search.criteria import Criteria, State
 from django_graphile_worker.sql.inspection.job_search.orders import order_of
 from django_graphile_worker.sql.job_actions.changes import ARGUMENTS, FAIL, FUNCTION, Change
 from django_graphile_worker.sql.job_actions.collecting import NO_LIMITS
-from django_graphile_worker.sql.pauses import IS_ACTIVE, Pause
-from django_graphile_worker.sql.result_keeping import (
-    CALLED,
-    IS_RECORDED,
-    NOTHING_KEPT,
-    RECORD_OPERATOR,
-    ResultKeeping,
-)
-from django_graphile_worker.sql.statements import qualified, statement
+from django_graphile_worker.sql.results import NOTHING_KEPT, HistoryOutcome, ResultKeeping
+from django_graphile_worker.sql.statements import CALLED, IS_RECORDED, RECORD_OPERATOR, qualified, statement
 
 # How many ids a step names.
 MOST_NAMED = 1_000
@@ -98,7 +90,7 @@ select kind, name, paused_at, paused_until, reason, paused_by, count(*) from (
         when 'queue' then pause.name = queue.queue_name
         when 'task' then pause.name = task.identifier
         else job.flags ? pause.name end
-    where job.id = any (%(ids)s::bigint[]) and {IS_ACTIVE}
+    where job.id = any (%(ids)s::bigint[]) and {IS_ACTIVE_PAUSE}
     order by job.id, pause.kind) as paused
 group by 1, 2, 3, 4, 5, 6 order by 7 desc"""
 EXAMPLES = """/* gw:collected-examples */
@@ -251,9 +243,9 @@ def _act(
 def _cancel(
     cursor: Any, matching: Sequence[int], job_ids: Sequence[int], cancellation: Cancellation, *, schema: str
 ) -> StepResult:
-    fates = cancellations.cancel_jobs(cursor, matching, cancellation, schema=schema) if matching else []
-    cancelled = [fate.job_id for fate in fates if fate.fate in (cancellations.REMOVED, cancellations.STOPPING)]
-    told = [*cancelled, *(fate.job_id for fate in fates if fate.fate == cancellations.UNSTOPPABLE)]
+    fates = control.cancel_jobs(cursor, matching, cancellation, schema=schema) if matching else []
+    cancelled = [fate.job_id for fate in fates if fate.fate in (control.REMOVED, control.STOPPING)]
+    told = [*cancelled, *(fate.job_id for fate in fates if fate.fate == control.UNSTOPPABLE)]
     result = _result(cursor, told, job_ids, schema=schema)
     return replace(result, ids=cancelled, fates=fates)
 

@@ -12,11 +12,9 @@ from typing import Any
 
 from django_graphile_worker.job_options import LARGEST_PRIORITY, SMALLEST_PRIORITY
 from django_graphile_worker.jobs import Job
-from django_graphile_worker.sql.function_calls import call_statements, moment, recorded_call_statements
-from django_graphile_worker.sql.history import HistoryOutcome
 from django_graphile_worker.sql.jobs import JOB_COLUMNS, jobs_from
-from django_graphile_worker.sql.result_keeping import NOTHING_KEPT, ResultKeeping
-from django_graphile_worker.sql.statements import Cursor, statement
+from django_graphile_worker.sql.results import NOTHING_KEPT, HistoryOutcome, ResultKeeping
+from django_graphile_worker.sql.statements import Cursor, call_statements, moment, recorded_call_statements, statement
 
 RUN_NOW, RUN_NEXT, RETRY, RESCHEDULE, FAIL = "run_now", "run_next", "retry", "reschedule", "fail"
 # The error of a job that was failed without a reason, as in graphile-worker.

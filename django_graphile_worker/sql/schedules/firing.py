@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from django_graphile_worker.crontab import CronItem
 from django_graphile_worker.schedules.times import MOMENT, Definition, Former, GivenUp
 from django_graphile_worker.sql.codecs import int_array, microseconds_of, moment_of, text_array
-from django_graphile_worker.sql.conditions import IS_PERMANENTLY_FAILED
+from django_graphile_worker.sql.jobs import IS_PERMANENTLY_FAILED
 from django_graphile_worker.sql.statements import statement
 
 # How late a schedule is before workers that do not know its task move it on.

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from django_graphile_worker.sql import pauses
+from django_graphile_worker.sql import control
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.codecs import flags_from
 from django_graphile_worker.sql.control import ReadPause
@@ -87,7 +87,7 @@ class PauseEndings(Service):
         if remaining > 0:
             return remaining
         with self._database.cursor() as cursor:
-            ended = pauses.settle(cursor, schema=self._database.schema, now=self._worker.now())
+            ended = control.settle_pauses(cursor, schema=self._database.schema, now=self._worker.now())
         self._due_at = math.inf
         if ended:
             self._worker.events.work_resumed(ended)

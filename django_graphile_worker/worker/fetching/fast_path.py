@@ -1,9 +1,9 @@
 """The fast path: the single job that an idle worker was notified of starts on the thread that claimed it.
 
 It is there for latency: without it an idle worker takes 1.4 times as long from ``add_job`` to the task's first line.
-``sql.fast_claim`` has one look-up and one update in place of the claim statement, which chooses between queues and
-backlogs; ``database.prepared`` runs them without the driver's cursor; and the thread that claimed runs the job, while
-another thread of the pool fetches, because it takes long to wake a thread.
+``sql.claims.FAST_CLAIM`` has one look-up and one update in place of the claim statement, which chooses between queues
+and backlogs; ``database.prepared`` runs them without the driver's cursor; and the thread that claimed runs the job,
+while another thread of the pool fetches, because it takes long to wake a thread.
 
 The fetcher calls ``start_due_jobs()``, the claimer ``learn_from()``, and nothing else belongs to it.
 """
@@ -15,8 +15,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from django_graphile_worker.sql.claims import Claim, Claimed
-from django_graphile_worker.sql.fast_claim import PLANNER, FastClaimed, claim_few, fast_claim_statement
+from django_graphile_worker.sql.claims import FAST_PLANNER, Claim, Claimed, FastClaimed, claim_few, fast_claim_statement
 from django_graphile_worker.worker.database.prepared import PreparedStatement
 from django_graphile_worker.worker.pool.line import WorkUnit
 
@@ -41,7 +40,7 @@ class FastPath:
         database = worker.claim_database
         # The name under which the session keeps the statement.
         self._statement = PreparedStatement(
-            database, "gw_fast_claim", fast_claim_statement(database.schema), settings=PLANNER
+            database, "gw_fast_claim", fast_claim_statement(database.schema), settings=FAST_PLANNER
         )
         self._clock = clock
         # All workers of a fleet are notified of a job, and one worker gets it; each of the others would claim twice in
@@ -94,7 +93,7 @@ class FastPath:
         )
 
     def _claim(self, vacant: int) -> FastClaimed:
-        """Claim every job that is due, or nothing: see ``sql.fast_claim.claim_few``."""
+        """Claim every job that is due, or nothing: see ``sql.claims.claim_few``."""
         worker = self._worker
         forbidden_flags = worker.forbidden_flags()
         began = self._clock()

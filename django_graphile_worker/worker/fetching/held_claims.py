@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import psycopg
 
-from django_graphile_worker.sql import cancellations, releases
-from django_graphile_worker.sql.claims import Claim, Claimed, group_by_token
-from django_graphile_worker.sql.fast_claim import FastClaimed
+from django_graphile_worker.sql import control, releases
+from django_graphile_worker.sql.claims import Claim, Claimed, FastClaimed, group_by_token
 from django_graphile_worker.sql.limits import LimitedClaimed
 
 if TYPE_CHECKING:
@@ -109,7 +108,7 @@ class HeldClaims:
             returned: set[int] = set()
             if lost:
                 keeping = self._worker.result_keeping()
-                cancelled = cancellations.end_claims(cursor, lost, schema=schema, keeping=keeping)
+                cancelled = control.end_cancelled_claims(cursor, lost, schema=schema, keeping=keeping)
                 if cancelled:
                     self._worker.cancelled_jobs_recovered(cancelled)
                 returned = releases.return_jobs(cursor, lost, schema=schema, keeping=keeping)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from django_graphile_worker.registry import Task, is_path, split_identifier
-from django_graphile_worker.sql import tasks as task_names
+from django_graphile_worker.sql import workers
 from django_graphile_worker.sql.codecs import int_array
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.task_selection import FindTask
@@ -84,7 +84,7 @@ class TaskDirectory:
     def review(self) -> None:
         """Register the names of this worker's tasks in the database, and read their ids."""
         with self._database.cursor() as cursor:
-            names = task_names.register_tasks(cursor, list(self.tasks), schema=self._database.schema)
+            names = workers.register_tasks(cursor, list(self.tasks), schema=self._database.schema)
         self._replace({task_id: self.tasks[identifier] for task_id, identifier in names.items()})
         self._reviewed_at = self._clock()
         if self._new_tasks is not None:
@@ -157,7 +157,7 @@ class NewTasks:
         """Return the tasks of names that are not ``known`` by their id. ``tasks`` are known by their identifier."""
         after = self._highest_id - OVERLAP
         with database.cursor() as cursor:
-            names = task_names.paths_after(cursor, after, most=MAX_NAMES, schema=database.schema)
+            names = workers.task_paths_after(cursor, after, most=MAX_NAMES, schema=database.schema)
         self._highest_id = max([self._highest_id, *names])
         unknown = {task_id: name for task_id, name in names.items() if task_id not in known}
         found = {task_id: tasks.get(name) or self._resolved(name) for task_id, name in unknown.items()}

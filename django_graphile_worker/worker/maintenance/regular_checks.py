@@ -11,7 +11,7 @@ from psycopg import errors
 from django_graphile_worker.exceptions import BreakingMigrationError
 from django_graphile_worker.sql.events import ERROR, NewEvent
 from django_graphile_worker.sql.inspection.unserved_tasks import unserved_tasks
-from django_graphile_worker.sql.migrations_ledger import breaking_migration
+from django_graphile_worker.sql.install.catalog import breaking_migration
 from django_graphile_worker.sql.statistics import backlog_samples
 from django_graphile_worker.worker.database.connection import Database, limited_transaction
 from django_graphile_worker.worker.service import Service, jittered

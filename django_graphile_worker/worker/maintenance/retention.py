@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from psycopg import errors
 
-from django_graphile_worker.sql import history, limits, results
+from django_graphile_worker.sql import limits, results
 from django_graphile_worker.sql.adding import forget_unique_jobs
 from django_graphile_worker.worker.service import Service, jittered
 
@@ -111,11 +111,11 @@ class Retention(Service):
 
     def _tend_history(self, seconds: float) -> Iterator[None]:
         about = {"schema": self._database.schema, "now": self._worker.now()}
-        self._execute(history.make_partitions, **about)
+        self._execute(results.make_history_partitions, **about)
         yield
-        while self._execute(history.drop_old, **about, older_than=seconds):
+        while self._execute(results.drop_old_history, **about, older_than=seconds):
             yield
-        while self._execute(history.index_days, **about):
+        while self._execute(results.index_history_days, **about):
             yield
 
     def _prune_results(self) -> Iterator[None]:

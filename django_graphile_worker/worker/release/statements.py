@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg.errors import ProgramLimitExceeded
 
-from django_graphile_worker.sql import pauses, releases
+from django_graphile_worker.sql import control, releases
 from django_graphile_worker.sql.claims import Claim
+from django_graphile_worker.sql.control import Pause
 from django_graphile_worker.sql.limits import KeyClosing, close_keys
-from django_graphile_worker.sql.pauses import Pause
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.database.prepared import BlockingCursor
 from django_graphile_worker.worker.outcomes import Cancelled, Expired, Failed, Interrupted, Recorded
@@ -69,7 +69,7 @@ class ReleaseStatements:
     def pause_queues(self, outcomes: Sequence[Failed]) -> list[Pause]:
         """Pause the queues of jobs whose tasks asked for it; return the pauses that are new."""
         asked = [
-            pauses.OwnQueue(
+            control.OwnQueue(
                 job_id=outcome.claim.id,
                 token=outcome.claim.token,
                 queue_name=outcome.claim.queue_name or "",
@@ -81,7 +81,7 @@ class ReleaseStatements:
             if outcome.queue_pause is not None
         ]
         with self._database.cursor() as cursor:
-            return pauses.pause_own_queues(cursor, asked, schema=self._schema, now=self._worker.now())
+            return control.pause_own_queues(cursor, asked, schema=self._schema, now=self._worker.now())
 
     def close_keys(self, closings: Sequence[KeyClosing]) -> None:
         """Close keys of limits, because tasks asked for it."""

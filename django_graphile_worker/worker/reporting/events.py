@@ -26,8 +26,7 @@ from django_graphile_worker.worker.outcomes import Cancelled, Expired, Failed, I
 from django_graphile_worker.worker.service import Service
 
 if TYPE_CHECKING:
-    from django_graphile_worker.sql.cancellations import CancelledJob
-    from django_graphile_worker.sql.pauses import Pause
+    from django_graphile_worker.sql.control import CancelledJob, Pause
     from django_graphile_worker.sql.recovery import Exhausted, Recovered, Unlocked
     from django_graphile_worker.worker.database.connection import Database
     from django_graphile_worker.worker.database_worker import DatabaseWorker

@@ -34,9 +34,8 @@ from django_graphile_worker import (
     result,
     signals,
 )
-from django_graphile_worker.sql import cancellations, claims, releases
-from django_graphile_worker.sql.cancellations import Cancellation
-from django_graphile_worker.sql.control import CONTROL_CHANNEL
+from django_graphile_worker.sql import claims, control, releases
+from django_graphile_worker.sql.control import CONTROL_CHANNEL, Cancellation
 from tests.conftest import WAIT_TIMEOUT, RawConnection
 from tests.support import records
 from tests.support.factories import make_failed_job, make_job, minutes_ago
@@ -368,7 +367,7 @@ class TestTwoSessions:
         told: list[Any] = []
 
         def cancel() -> None:
-            told.extend(cancellations.cancel_jobs(second.cursor(), [running, waiting], self.BY, schema=worker_schema))
+            told.extend(control.cancel_jobs(second.cursor(), [running, waiting], self.BY, schema=worker_schema))
 
         thread = threading.Thread(target=cancel)
         with transaction.atomic():

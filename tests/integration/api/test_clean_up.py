@@ -12,7 +12,7 @@ from django.db import connection, transaction
 from django_graphile_worker import CleanupResult, add_job, cleanup, models, task
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError, SchemaError
 from django_graphile_worker.registry import Registry, tasks
-from django_graphile_worker.sql import unused_names
+from django_graphile_worker.sql import cleanup as sql_cleanup
 from tests.support.factories import make_failed_job, make_job, make_queue, make_task, minutes_ago
 from tests.support.rows import in_quotes, query
 
@@ -259,7 +259,7 @@ class TestNamesThatAreUsedMeanwhile:
                 return wrapped
 
             for name in ("find_unused_queues", "find_unused_tasks"):
-                monkeypatch.setattr(unused_names, name, then_act(getattr(unused_names, name)))
+                monkeypatch.setattr(sql_cleanup, name, then_act(getattr(sql_cleanup, name)))
 
         return do
 
@@ -304,8 +304,8 @@ class TestNamesThatAreUsedMeanwhile:
 
     @pytest.mark.django_db(transaction=True)
     def test_names_are_deleted_in_portions(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(unused_names, "MAX_FOUND", 4)
-        monkeypatch.setattr(unused_names, "MAX_DELETED", 3)
+        monkeypatch.setattr(sql_cleanup, "MAX_FOUND", 4)
+        monkeypatch.setattr(sql_cleanup, "MAX_DELETED", 3)
         for number in range(10):
             make_queue(str(number))
             make_task(str(number))

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from django_graphile_worker.sql import cancellations, control, recovery, releases
-from django_graphile_worker.sql.cancellations import Cancellation
+from django_graphile_worker.sql import control, recovery, releases
 from django_graphile_worker.sql.claims import Claim
+from django_graphile_worker.sql.control import Cancellation
 from django_graphile_worker.sql.releases import CancelledClaim, Failure, HeldJob, StoppedRun
-from django_graphile_worker.sql.result_keeping import CANCELLED, ResultKeeping
+from django_graphile_worker.sql.results import CANCELLED, ResultKeeping
 from tests.conftest import RawConnection
 from tests.support.slot import make_claim
 
@@ -43,7 +43,7 @@ class Queue:
         )
         cancelled, other = (make_claim(id=row[0], task_id=self.task_id, token=token) for row in rows)
         with self.connection.cursor() as cursor:
-            cancellations.cancel_jobs(cursor, [cancelled.id], MARIA, schema=self.schema)
+            control.cancel_jobs(cursor, [cancelled.id], MARIA, schema=self.schema)
         return cancelled, other
 
     def check_cancelled(self, claim: Claim, *, has_begun: bool = True, told: bool = True) -> None:
@@ -151,7 +151,7 @@ def check_stale(queue: Queue, cursor: Any) -> None:
 def check_lost_answers(queue: Queue, cursor: Any) -> None:
     claim, other = queue.claims()
     held = [HeldJob(each.id, each.token, None) for each in (claim, other)]
-    (cancelled,) = cancellations.end_claims(cursor, held, schema=queue.schema, keeping=KEEPING)
+    (cancelled,) = control.end_cancelled_claims(cursor, held, schema=queue.schema, keeping=KEEPING)
     assert cancelled.job.id == claim.id
     queue.check_cancelled(claim, has_begun=False, told=False)
 

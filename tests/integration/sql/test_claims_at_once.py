@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from django_graphile_worker.sql import claims, fast_claim, releases
+from django_graphile_worker.sql import claims, releases
 from django_graphile_worker.sql.claims import Claimed
 from django_graphile_worker.sql.codecs import int_array
 from tests.conftest import RawConnection
@@ -298,9 +298,9 @@ def test_locked_job_beside_one_that_a_fast_claim_takes__is_looked_for_again_soon
     assert found.seconds_until_next <= 0.1
 
 
-def take_few(connection: RawConnection, schema: str) -> fast_claim.FastClaimed:
+def take_few(connection: RawConnection, schema: str) -> claims.FastClaimed:
     def execute(parameters: Any) -> Any:
-        return connection.pgconn.exec_params(fast_claim.fast_claim_statement(schema).encode(), parameters)
+        return connection.pgconn.exec_params(claims.fast_claim_statement(schema).encode(), parameters)
 
     task_ids = int_array([make_task("task")]).encode()
-    return fast_claim.claim_few(execute, token="w/1", task_ids=task_ids, max_jobs=10)
+    return claims.claim_few(execute, token="w/1", task_ids=task_ids, max_jobs=10)

@@ -13,10 +13,9 @@ from django.db import connection, transaction
 import django_graphile_worker as gw
 from django_graphile_worker.api.limits import override_limit, reset_limit
 from django_graphile_worker.limits import LimitNumbers
-from django_graphile_worker.sql import events, pauses, recovery, workers
-from django_graphile_worker.sql.events import NewEvent
-from django_graphile_worker.sql.inspection.events import EventCriteria, LoggedEvent, alarms, find
-from django_graphile_worker.sql.pauses import PauseKind
+from django_graphile_worker.sql import control, events, recovery, workers
+from django_graphile_worker.sql.control import PauseKind
+from django_graphile_worker.sql.events import EventCriteria, LoggedEvent, NewEvent, alarms, find_events
 from django_graphile_worker.sql.schedules import from_code
 from tests.support.factories import make_job, make_queue, minutes_ago
 from tests.support.operating import execute
@@ -36,7 +35,7 @@ def cursor() -> Any:
 def found(*kinds: str) -> list[LoggedEvent]:
     with connection.cursor() as cursor:
         schema = execute("select '{schema}'::text")[0][0].strip('"')
-        return find(cursor, EventCriteria(kinds=kinds or None), schema=schema, limit=100)
+        return find_events(cursor, EventCriteria(kinds=kinds or None), schema=schema, limit=100)
 
 
 def facts(*kinds: str) -> list[tuple[str, str, dict[str, Any]]]:
@@ -122,7 +121,7 @@ def test_control__is_told_with_who_and_why(cursor: Any, worker_schema: str) -> N
     gw.resume(queue="eu", by="bob")
     gw.resume(queue="eu", by="bob")
     gw.pause(flag="slow", until=timedelta(hours=1))
-    pauses.settle(cursor, schema=worker_schema, now=datetime.now(UTC) + timedelta(hours=2))
+    control.settle_pauses(cursor, schema=worker_schema, now=datetime.now(UTC) + timedelta(hours=2))
     from_code.register(cursor, ["nightly"], schema=worker_schema)
     assert from_code.pause(cursor, "nightly", schema=worker_schema)
     assert from_code.resume(cursor, "nightly", schema=worker_schema)

@@ -18,12 +18,12 @@ from django.test import Client
 from django_graphile_worker import JobKeyMode, JobSpec, add_job, add_jobs, sql
 from django_graphile_worker.admin.visible_jobs import NO_IDS
 from django_graphile_worker.sql import session
+from django_graphile_worker.sql.control import Pause, PauseKind
 from django_graphile_worker.sql.inspection import error_groups, unpaused_jobs
 from django_graphile_worker.sql.inspection.job_search import counts, match_counts
 from django_graphile_worker.sql.inspection.job_search.criteria import Criteria
 from django_graphile_worker.sql.inspection.known_names import matching, visible
 from django_graphile_worker.sql.job_actions import bulk_steps
-from django_graphile_worker.sql.pauses import Pause, PauseKind
 from django_graphile_worker.sql.schedules import listing
 from django_graphile_worker.sql.statements import statement
 from django_graphile_worker.testing import clear_queue

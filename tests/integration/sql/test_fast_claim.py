@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from django_graphile_worker.sql import claims, fast_claim
+from django_graphile_worker.sql import claims
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.codecs import int_array
 from tests.conftest import RawConnection
@@ -19,28 +19,28 @@ Look = Callable[..., list[Claim]]
 
 
 @pytest.fixture
-def claim_few(worker_schema: str) -> Callable[..., fast_claim.FastClaimed]:
-    def claim_few(*tasks: str, **options: Any) -> fast_claim.FastClaimed:
+def claim_few(worker_schema: str) -> Callable[..., claims.FastClaimed]:
+    def claim_few(*tasks: str, **options: Any) -> claims.FastClaimed:
         task_ids = int_array(make_task(task) for task in tasks or ("task",)).encode()
         parameters: dict[str, Any] = {"token": WORKER, "max_jobs": 10} | options
-        return fast_claim.claim_few(straight_to_the_server(worker_schema), task_ids=task_ids, **parameters)
+        return claims.claim_few(straight_to_the_server(worker_schema), task_ids=task_ids, **parameters)
 
     return claim_few
 
 
 @pytest.fixture
-def look(claim_few: Callable[..., fast_claim.FastClaimed]) -> Look:
+def look(claim_few: Callable[..., claims.FastClaimed]) -> Look:
     return lambda *tasks, **options: claim_few(*tasks, **options).claims
 
 
-def straight_to_the_server(schema: str) -> fast_claim.Execute:
+def straight_to_the_server(schema: str) -> claims.Execute:
     """In the test's own transaction, and planned as in a worker's session."""
 
     def execute(parameters: Any) -> Any:
         with connection.cursor() as cursor:
-            for name, value in fast_claim.PLANNER.items():
+            for name, value in claims.FAST_PLANNER.items():
                 cursor.execute("select set_config(%s, %s, true)", [name, value])
-        result = connection.connection.pgconn.exec_params(fast_claim.fast_claim_statement(schema).encode(), parameters)
+        result = connection.connection.pgconn.exec_params(claims.fast_claim_statement(schema).encode(), parameters)
         assert result.error_message == b""
         return result
 
@@ -111,7 +111,7 @@ class TestFastClaim:
         allowed = make_job(flags={"other": True})
         assert ids(look(forbidden_flags=[flag, "unused"])) == [allowed]
 
-    def test_returns_when_the_next_job_falls_due(self, claim_few: Callable[..., fast_claim.FastClaimed]) -> None:
+    def test_returns_when_the_next_job_falls_due(self, claim_few: Callable[..., claims.FastClaimed]) -> None:
         make_job()
         make_job("unknown", run_at=minutes_ago(-1))
         make_job(run_at=minutes_ago(-30), queue_name="q")
@@ -119,7 +119,7 @@ class TestFastClaim:
         assert seconds is not None
         assert 29 * 60 < seconds <= 30 * 60
 
-    def test_returns_none_when_nothing_is_scheduled(self, claim_few: Callable[..., fast_claim.FastClaimed]) -> None:
+    def test_returns_none_when_nothing_is_scheduled(self, claim_few: Callable[..., claims.FastClaimed]) -> None:
         make_job()
         assert claim_few().seconds_until_next is None
 
@@ -179,9 +179,9 @@ class TestBesideOthers:
             f"insert into {table} (task_id, priority, run_at)"
             f" select {task_id}, n % 9, now() + interval '1 day' from generate_series(1, 5000) as n"
         )
-        for name, value in fast_claim.PLANNER.items():
+        for name, value in claims.FAST_PLANNER.items():
             session.execute("select set_config(%s, %s, false)", [name, value])
-        session.execute(f"prepare look as {fast_claim.fast_claim_statement(worker_schema)}")
+        session.execute(f"prepare look as {claims.fast_claim_statement(worker_schema)}")
         explain = f"explain (analyze, buffers, format json) execute look ('w', '{{{task_id}}}', 10, null, null)"
         row = session.execute(explain).fetchone()
         assert row is not None

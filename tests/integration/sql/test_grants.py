@@ -14,8 +14,8 @@ from django.core.management import call_command
 from django.db import connection, transaction
 
 from django_graphile_worker import JobKeyMode, JobSpec, add_job, add_jobs, models
-from django_graphile_worker.sql import grants, jobs, recovery
-from django_graphile_worker.sql.install import catalog
+from django_graphile_worker.sql import jobs, recovery
+from django_graphile_worker.sql.install import catalog, privileges
 from tests.support.worker_sql import WorkerSql
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -295,7 +295,7 @@ class TestAViewer:
 
 class TestTheScripts:
     @pytest.mark.parametrize("name", ['Odd "one"', "it's", "dollar$$sign", "grants$grants__$ $$", "r" * 63, "ü" * 31])
-    @pytest.mark.parametrize("kind", grants.FILES)
+    @pytest.mark.parametrize("kind", privileges.GRANT_FILES)
     def test_take_roles_of_any_name(self, owner: WorkerSql, name: str, kind: str) -> None:
         # Roles belong to the server, which other processes of the tests use, too.
         own = str(owner.connection.info.backend_pid)
@@ -304,17 +304,17 @@ class TestTheScripts:
         owner.connection.execute(f"create role {quoted}".encode())
         try:
             for _ in range(2):
-                owner.connection.execute(grants.script(kind, name, schema=owner.schema).encode())
+                owner.connection.execute(privileges.grants_script(kind, name, schema=owner.schema).encode())
             policies = owner.query("select distinct roles::text[] as roles from pg_policies where roles <> '{public}'")
             assert [row["roles"] for row in policies] == ([] if "adder" in kind else [[name]])
         finally:
             owner.connection.execute(f"drop owned by {quoted}".encode())
             owner.connection.execute(f"drop role {quoted}".encode())
 
-    @pytest.mark.parametrize("kind", grants.FILES)
+    @pytest.mark.parametrize("kind", privileges.GRANT_FILES)
     def test_equal_the_guide(self, kind: str) -> None:
         recipes = re.findall(r"```sql\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
-        text = grants.script(kind, "web_app", schema="graphile_worker")
+        text = privileges.grants_script(kind, "web_app", schema="graphile_worker")
         if kind == "keyed-adder":
             assert text == f"{recipes[0]}\n{recipes[1]}"
         else:

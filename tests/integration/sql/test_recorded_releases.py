@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from django_graphile_worker.sql import history, recovery, releases, results
+from django_graphile_worker.sql import recovery, releases, results
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.releases import CompletedJobs, Failure, KeptResults, StoppedRun
-from django_graphile_worker.sql.result_keeping import ResultKeeping
+from django_graphile_worker.sql.results import ResultKeeping
 from tests.conftest import RawConnection
 from tests.support.buffers import MeasuringCursor
 from tests.support.slot import make_claim
@@ -64,7 +64,7 @@ def queue(versioned_connection: RawConnection, worker_schema: str) -> Queue:
 
 def test_statements__end_what_is_claimed_and_record_it(queue: Queue) -> None:
     with queue.connection.cursor() as cursor:
-        assert history.make_partitions(cursor, schema=queue.schema) == 3
+        assert results.make_history_partitions(cursor, schema=queue.schema) == 3
     check_completions(queue)
     check_failures(queue)
     check_returned_and_recovered(queue)
@@ -152,7 +152,7 @@ def test_history__is_found_in_few_pages(queue: Queue) -> None:
                 day,
             )
         # In the first minutes of a day, the day before is not indexed yet: its last rows may still come.
-        while history.index_days(cursor, schema=queue.schema, now=moment + timedelta(hours=1)):
+        while results.index_history_days(cursor, schema=queue.schema, now=moment + timedelta(hours=1)):
             pass
     queue.query("analyze {schema}._private_history")
     (pages,) = queue.query(

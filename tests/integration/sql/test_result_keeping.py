@@ -11,13 +11,11 @@ from django.db import connection
 
 from django_graphile_worker import add_job, complete_jobs, permanently_fail_jobs, registry, remove_job
 from django_graphile_worker.sql import recovery, releases
-from django_graphile_worker.sql.history import HistoryOutcome
 from django_graphile_worker.sql.inspection.job_search.criteria import Criteria
 from django_graphile_worker.sql.job_actions.bulk_steps import Call, run_step
 from django_graphile_worker.sql.job_actions.changes import FAIL, Change
 from django_graphile_worker.sql.releases import StoppedRun
-from django_graphile_worker.sql.result_keeping import NOTHING_KEPT, ResultKeeping, keeping
-from django_graphile_worker.sql.results import ResultStatus
+from django_graphile_worker.sql.results import NOTHING_KEPT, HistoryOutcome, ResultKeeping, ResultStatus, keeping
 from tests.support import records
 from tests.support.factories import cancel_claimed, make_job
 from tests.support.slot import make_claim

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from django_graphile_worker.exceptions import SchemaError
-from django_graphile_worker.sql import row_security
-from django_graphile_worker.sql.install import catalog
+from django_graphile_worker.sql.install import catalog, privileges
 from tests.support.worker_sql import WorkerSql
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -23,7 +22,7 @@ class TestARoleThatRowLevelSecurityBlinds:
         assert as_role.jobs() == []
 
         with as_role.connection.cursor() as cursor:
-            assert row_security.hidden_tables(cursor, schema=owner.schema) == (
+            assert privileges.hidden_tables(cursor, schema=owner.schema) == (
                 role,
                 ("_private_job_queues", "_private_jobs", "_private_tasks"),
             )
@@ -41,14 +40,14 @@ class TestARoleThatRowLevelSecurityBlinds:
                 owner.query(f"create policy writers on {{schema}}.{table} for insert to {role} with check (true)")
 
             with as_role.connection.cursor() as cursor:
-                assert len(row_security.hidden_tables(cursor, schema=owner.schema)[1]) == 3
+                assert len(privileges.hidden_tables(cursor, schema=owner.schema)[1]) == 3
                 owner.query(f"grant {other} to {role}")
-                assert row_security.hidden_tables(cursor, schema=owner.schema)[1] == ()
+                assert privileges.hidden_tables(cursor, schema=owner.schema)[1] == ()
         finally:
             owner.query(f"drop owned by {other}")
             owner.query(f"drop role {other}")
 
     def test_owners_see_everything(self, owner: WorkerSql) -> None:
         with owner.connection.cursor() as cursor:
-            assert row_security.hidden_tables(cursor, schema=owner.schema)[1] == ()
+            assert privileges.hidden_tables(cursor, schema=owner.schema)[1] == ()
             catalog.check_usable(cursor, schema=owner.schema)

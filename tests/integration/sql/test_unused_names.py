@@ -13,7 +13,7 @@ from psycopg import IsolationLevel
 
 from django_graphile_worker import CleanupResult, cleanup
 from django_graphile_worker.registry import tasks
-from django_graphile_worker.sql import unused_names
+from django_graphile_worker.sql import cleanup as sql_cleanup
 from tests.support.interleaving import Connection, Session, Stage, Step
 from tests.support.worker_sql import Row, WorkerSql
 
@@ -173,7 +173,7 @@ def test_a_deletion_that_is_undone__leaves_the_name_to_who_waited(world: World, 
 def test_a_name_that_is_used_after_the_search__stays(world: World, is_keyed: bool, adds_a_batch: bool) -> None:
     """A job that waits under a key gets another task and queue, and keeps its id, which is below the watermark."""
     world.owner.add_job("other", queue_name="other", job_key="k" if is_keyed else None)
-    search = unused_names.find_unused_queues
+    search = sql_cleanup.find_unused_queues
     spec: Row = {"identifier": "unused", "queue_name": "unused", "job_key": "k" if is_keyed else None}
 
     def search_and_add(*args: Any, after: int, **kwargs: Any) -> list[int]:
@@ -186,7 +186,7 @@ def test_a_name_that_is_used_after_the_search__stays(world: World, is_keyed: boo
         return found
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(unused_names, "find_unused_queues", search_and_add)
+        patch.setattr(sql_cleanup, "find_unused_queues", search_and_add)
         result = cleanup(unused_tasks=False)
     assert world.owner.query(ORPHANS) == []
     # The queue that a job with the key had before is unused now.
@@ -197,7 +197,7 @@ def test_a_name_that_is_used_after_the_search__stays(world: World, is_keyed: boo
 def test_the_names_of_a_job_that_lost_its_key_after_the_search__stay(world: World) -> None:
     """It got them after the search, failed, and gave its key to another job."""
     job_id = world.owner.add_job("other", queue_name="other", job_key="k")["id"]
-    search = unused_names.find_unused_queues
+    search = sql_cleanup.find_unused_queues
 
     def search_and_replace(*args: Any, after: int, **kwargs: Any) -> list[int]:
         found = search(*args, after=after, **kwargs)
@@ -208,7 +208,7 @@ def test_the_names_of_a_job_that_lost_its_key_after_the_search__stay(world: Worl
         return found
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(unused_names, "find_unused_queues", search_and_replace)
+        patch.setattr(sql_cleanup, "find_unused_queues", search_and_replace)
         cleanup(unused_tasks=False)
     assert world.owner.query(ORPHANS) == []
     assert "unused" in world.names()[1]
@@ -221,13 +221,13 @@ def test_other_adders_and_workers__do_not_wait_behind_a_cleanup_that_waits_for_a
     long, other = world.session(), world.session()
     long.start(world.add("one")).result()
     waits: list[int] = []
-    lock = unused_names.lock_jobs
+    lock = sql_cleanup.lock_jobs
 
     def noted(*args: Any, **kwargs: Any) -> None:
         waits.append(1)
         lock(*args, **kwargs)
 
-    monkeypatch.setattr(unused_names, "lock_jobs", noted)
+    monkeypatch.setattr(sql_cleanup, "lock_jobs", noted)
     with ThreadPoolExecutor(1) as thread:
         cleaning = thread.submit(clean_up_and_close)
         while not waits:
@@ -253,7 +253,7 @@ def test_many_jobs_with_keys__end_the_cleanup_soon(world: World, monkeypatch: py
     world.owner.query("""
         insert into {schema}._private_jobs (task_id, payload, key)
         select id, '{}', 'k' || number from {schema}._private_tasks, generate_series(1, 20000) as number""")
-    monkeypatch.setattr(unused_names, "SETTINGS", unused_names.SETTINGS | {"statement_timeout": "1ms"})
+    monkeypatch.setattr(sql_cleanup, "SETTINGS", sql_cleanup.SETTINGS | {"statement_timeout": "1ms"})
     assert cleanup() == CleanupResult(is_complete=False)
     assert world.names()[1] == ["unused"]
 

@@ -14,8 +14,7 @@ from django.db import connection
 from django_graphile_worker import PermanentFailure, RetryLater, add_job, registry, signals
 from django_graphile_worker.models import Job
 from django_graphile_worker.sql import releases
-from django_graphile_worker.sql.history import HistoryOutcome
-from django_graphile_worker.sql.results import ResultStatus
+from django_graphile_worker.sql.results import HistoryOutcome, ResultStatus
 from tests.conftest import RawConnection
 from tests.support import records
 from tests.support.factories import make_job

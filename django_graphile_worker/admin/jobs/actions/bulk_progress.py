@@ -21,7 +21,7 @@ from django_graphile_worker import conf
 from django_graphile_worker.admin import databases, pause_notice
 from django_graphile_worker.api.change import send_cancelled
 from django_graphile_worker.routing import place_of
-from django_graphile_worker.sql.cancellations import STOPPING, UNSTOPPABLE, removed_jobs
+from django_graphile_worker.sql.control import STOPPING, UNSTOPPABLE, removed_jobs
 from django_graphile_worker.sql.errors import sqlstate
 from django_graphile_worker.sql.inspection.job_search.criteria import Criteria, State
 from django_graphile_worker.sql.job_actions import bulk_steps, collecting, stored_actions, undo

@@ -16,12 +16,12 @@ from django_graphile_worker.admin import audit
 from django_graphile_worker.admin.jobs.actions.reschedule_form import RescheduleForm
 from django_graphile_worker.admin.jobs.forms import CancelForm, FailForm
 from django_graphile_worker.registry import tasks
-from django_graphile_worker.sql.cancellations import Cancellation
+from django_graphile_worker.sql.control import Cancellation
 from django_graphile_worker.sql.inspection.job_search.criteria import State
 from django_graphile_worker.sql.job_actions import changes
 from django_graphile_worker.sql.job_actions.bulk_steps import Call
 from django_graphile_worker.sql.job_actions.changes import Change
-from django_graphile_worker.sql.result_keeping import keeping
+from django_graphile_worker.sql.results import keeping
 from django_graphile_worker.text import storable_text
 
 FormData = dict[str, Any]

@@ -30,10 +30,10 @@ from django_graphile_worker.models import Job, PastAttempt
 from django_graphile_worker.payloads import RawPayload, decode_leniently
 from django_graphile_worker.redaction import redact_text
 from django_graphile_worker.results.reading import Result
+from django_graphile_worker.sql.control import Pause
 from django_graphile_worker.sql.inspection import job_detail, job_endings
 from django_graphile_worker.sql.inspection.job_search import search
 from django_graphile_worker.sql.inspection.job_search.criteria import Criteria, State
-from django_graphile_worker.sql.pauses import Pause
 
 MOST_ENTRIES = 20
 

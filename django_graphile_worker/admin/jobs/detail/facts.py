@@ -16,9 +16,9 @@ from django_graphile_worker.admin.search.search_query import SearchTerm
 from django_graphile_worker.job_flags import EXPIRY_PREFIX, as_time, own_expiry, schedule_in, without_run_flags
 from django_graphile_worker.redaction import redact_text
 from django_graphile_worker.registry import DEFAULT_LABEL, split_identifier
+from django_graphile_worker.sql.control import Pause, PauseKind
 from django_graphile_worker.sql.inspection.job_detail import MOST_AHEAD, JobDetail
 from django_graphile_worker.sql.inspection.job_search.criteria import State
-from django_graphile_worker.sql.pauses import Pause, PauseKind
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,11 @@ from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.formatting import Cell, Column
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.results import Result, ResultStatus, result, wait_for_result
-from django_graphile_worker.sql.history import HistoryOutcome
 from django_graphile_worker.sql.inspection.history_search import past_attempts
 from django_graphile_worker.sql.inspection.history_search.criteria import HistoryCriteria
 from django_graphile_worker.sql.inspection.history_search.past_attempts import PastAttempt
 from django_graphile_worker.sql.progress import Progress
+from django_graphile_worker.sql.results import HistoryOutcome
 from django_graphile_worker.text import escaped, readable_duration
 
 

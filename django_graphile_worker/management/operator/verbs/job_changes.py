@@ -26,7 +26,7 @@ from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.sql.inspection.error_groups import error_groups
 from django_graphile_worker.sql.inspection.job_search import search
 from django_graphile_worker.sql.inspection.job_search.criteria import Criteria
-from django_graphile_worker.sql.migrations_ledger import refuse_breaking_migration
+from django_graphile_worker.sql.install.catalog import refuse_breaking_migration
 
 
 class ChangeByIds(Verb):

@@ -13,7 +13,7 @@ from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.formatting import counted
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.operations.repair import Repaired, repair
-from django_graphile_worker.sql import grants
+from django_graphile_worker.sql.install import privileges
 
 
 class Cleanup(Verb):
@@ -103,13 +103,13 @@ class Grants(Verb):
         parser.add_argument("role", metavar="ROLE", help="The name of the role.")
         parser.add_argument(
             "--kind",
-            choices=list(grants.FILES),
+            choices=list(privileges.GRANT_FILES),
             default="adder",
             help="Choose the purpose of the role (default: adder).",
         )
 
     def run(self, console: Console, options: Options) -> None:
-        text = grants.script(options["kind"], options["role"], schema=console.settings.schema)
+        text = privileges.grants_script(options["kind"], options["role"], schema=console.settings.schema)
         if console.is_json:
             console.dump({"role": options["role"], "kind": options["kind"], "sql": text})
         else:

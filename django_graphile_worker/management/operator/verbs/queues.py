@@ -15,7 +15,7 @@ from django_graphile_worker.management.operator.arguments import did_you_mean
 from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.formatting import Cell, Column
 from django_graphile_worker.management.operator.verb import Options, Verb
-from django_graphile_worker.sql import pauses
+from django_graphile_worker.sql import control
 from django_graphile_worker.sql.inspection import queue_depths
 from django_graphile_worker.sql.inspection.queue_depths import QueueDepth
 from django_graphile_worker.text import shown
@@ -130,7 +130,7 @@ def target_of(options: Options) -> dict[str, Any]:
     return {kind: options[kind] for kind in ("queue", "task", "flag") if options[kind] is not None}
 
 
-def sentence(pause: pauses.Pause, now: datetime) -> str:
+def sentence(pause: control.Pause, now: datetime) -> str:
     """Return what is paused, until when, by whom and why."""
     until = "until it is resumed" if pause.until is None else f"until {formatting.both(pause.until, now)}"
     by = f", by {shown(pause.by)}" if pause.by else ""
@@ -138,7 +138,7 @@ def sentence(pause: pauses.Pause, now: datetime) -> str:
     return f"{pause.kind} {shown(pause.name)} {until}{by}{reason}"
 
 
-def as_dict(pause: pauses.Pause) -> dict[str, Any]:
+def as_dict(pause: control.Pause) -> dict[str, Any]:
     return {
         "kind": pause.kind.value,
         "name": pause.name,
@@ -242,8 +242,8 @@ class Resume(Verb):
 def _report(
     console: Console,
     target: dict[str, Any],
-    ended: Sequence[pauses.Pause],
-    paused: Sequence[pauses.Pause],
+    ended: Sequence[control.Pause],
+    paused: Sequence[control.Pause],
 ) -> None:
     for pause in ended:
         console.say(console.style.SUCCESS(f"Resumed: {pause.kind} {shown(pause.name)}."))

@@ -20,19 +20,18 @@ from django_graphile_worker.management.operator.formatting import Cell, Column, 
 from django_graphile_worker.management.operator.lookups import is_known, require_task, running_jobs, worker_state
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.management.operator.verbs import queues
-from django_graphile_worker.sql import pauses
-from django_graphile_worker.sql.events import WARNING
-from django_graphile_worker.sql.inspection import events, overview
-from django_graphile_worker.sql.inspection.events import EventCriteria, LoggedEvent
+from django_graphile_worker.sql import control, events
+from django_graphile_worker.sql.control import Pause
+from django_graphile_worker.sql.events import WARNING, EventCriteria, LoggedEvent
+from django_graphile_worker.sql.inspection import overview
 from django_graphile_worker.sql.inspection.job_search import counts
 from django_graphile_worker.sql.inspection.job_search.counts import Count, OldestReady
 from django_graphile_worker.sql.inspection.job_search.criteria import STATES, Criteria, State
 from django_graphile_worker.sql.inspection.lock_holders import Holder, holders
 from django_graphile_worker.sql.inspection.unpaused_jobs import oldest_unpaused
 from django_graphile_worker.sql.inspection.unserved_tasks import UnservedTask, unserved_tasks
+from django_graphile_worker.sql.install.catalog import refuse_breaking_migration
 from django_graphile_worker.sql.install.installer import foreign_functions
-from django_graphile_worker.sql.migrations_ledger import refuse_breaking_migration
-from django_graphile_worker.sql.pauses import Pause
 from django_graphile_worker.sql.statements import Cursor
 from django_graphile_worker.sql.statistics import statistics
 from django_graphile_worker.sql.statistics.statistics import ALL, MINUTE, TASK, Row
@@ -286,7 +285,7 @@ def read_status(console: Console, tasks: tuple[str, ...] = ()) -> QueueStatus:
     """Read the state of the queue, or only of the jobs of these tasks."""
     with console.reading() as (cursor, schema, now):
         oldest = counts.oldest_ready(cursor, schema=schema, tasks=tasks)
-        paused = pauses.active(cursor, schema=schema)
+        paused = control.active_pauses(cursor, schema=schema)
         others = [state for state in STATES if state is not State.READY]
         since = formatting.aware(now) - timedelta(minutes=RECENT)
         return QueueStatus(
@@ -397,7 +396,7 @@ class Events(Verb):
     def run(self, console: Console, options: Options) -> None:
         with console.reading() as (cursor, schema, now):
             criteria = _criteria(options, now)
-            found = events.find(cursor, criteria, schema=schema, limit=options["limit"] + 1)
+            found = events.find_events(cursor, criteria, schema=schema, limit=options["limit"] + 1)
         shown = found[: options["limit"]]
         with translation.override(None):
             if options["follow"]:
@@ -436,7 +435,7 @@ def _follow(console: Console, criteria: EventCriteria, shown: Sequence[LoggedEve
             # Events send no notification: the statements that write them must not cost more for a reader.
             time.sleep(FOLLOW_INTERVAL)
             with console.reading() as (cursor, schema, _):
-                found = events.find(cursor, criteria, schema=schema, limit=DEFAULT_LIMIT)
+                found = events.find_events(cursor, criteria, schema=schema, limit=DEFAULT_LIMIT)
     except KeyboardInterrupt:
         return
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django_graphile_worker.sql.history import HistoryOutcome
+from django_graphile_worker.sql.results import HistoryOutcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

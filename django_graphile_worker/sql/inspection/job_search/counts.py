@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from django_graphile_worker.sql.codecs import within_python_years as readable
-from django_graphile_worker.sql.conditions import NOT_TRIED
 from django_graphile_worker.sql.inspection.job_search import search
 from django_graphile_worker.sql.inspection.job_search.criteria import STATES, Criteria, State
 from django_graphile_worker.sql.inspection.job_search.index_walks import looked_at_by, renamed, walk
@@ -14,6 +13,7 @@ from django_graphile_worker.sql.inspection.job_search.orders import Walk
 from django_graphile_worker.sql.inspection.job_search.priority_walk import walk_by_priority
 from django_graphile_worker.sql.inspection.job_search.segments import segments
 from django_graphile_worker.sql.inspection.job_search.walk_choice import is_narrowed
+from django_graphile_worker.sql.jobs import NOT_TRIED
 from django_graphile_worker.sql.statements import statement
 
 # "5,000+" is as useful to a reader as the exact number.

@@ -8,14 +8,14 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Protocol
 
-from django_graphile_worker.sql import conditions
+from django_graphile_worker.sql import jobs
 
 
 class State(StrEnum):
     """The state of a job. Each job is in exactly one of the first six; the others combine them."""
 
     READY = "ready"
-    # Due, and waits for a limit: `sql.parked_jobs`.
+    # Due, and waits for a limit: `sql.jobs.JOIN_PARKED`.
     LIMITED = "limited"
     SCHEDULED = "scheduled"
     RUNNING = "running"
@@ -61,15 +61,15 @@ def state_of(job: HasState) -> State:
 
 
 CONDITIONS = {
-    State.READY: conditions.IS_READY,
-    State.LIMITED: conditions.IS_PARKED,
+    State.READY: jobs.IS_READY,
+    State.LIMITED: jobs.IS_PARKED,
     # That a scheduled job was not tried yet is in no index: where_looked_at() adds that condition.
-    State.SCHEDULED: conditions.IS_WAITING,
-    State.WAITING: conditions.IS_WAITING,
-    State.RUNNING: conditions.IS_LOCKED,
-    State.RETRYING: conditions.IS_RETRYING,
-    State.FAILED: conditions.IS_PERMANENTLY_FAILED,
-    State.FAILING: conditions.HAS_FAILED,
+    State.SCHEDULED: jobs.IS_WAITING,
+    State.WAITING: jobs.IS_WAITING,
+    State.RUNNING: jobs.IS_LOCKED,
+    State.RETRYING: jobs.IS_RETRYING,
+    State.FAILED: jobs.IS_PERMANENTLY_FAILED,
+    State.FAILING: jobs.HAS_FAILED,
     State.ANY: "true",
 }
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from django_graphile_worker.sql.conditions import NOT_TRIED
 from django_graphile_worker.sql.inspection.job_search.criteria import CONDITIONS, Criteria, State
 from django_graphile_worker.sql.inspection.job_search.level_walks import (
     LIMITS,
@@ -36,7 +35,7 @@ from django_graphile_worker.sql.inspection.job_search.walk_choice import (
     member_in,
     walkable_group,
 )
-from django_graphile_worker.sql.parked_jobs import TRUE_RUN_AT_OF_JOB
+from django_graphile_worker.sql.jobs import NOT_TRIED, TRUE_RUN_AT_OF_JOB
 
 
 def walk(criteria: Criteria, order: Order | None = None, *, has_place: bool = False, is_bounded: bool = False) -> Walk:

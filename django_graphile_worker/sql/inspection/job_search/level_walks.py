@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from django_graphile_worker.sql.conditions import IS_AVAILABLE_IN_QUEUE
 from django_graphile_worker.sql.inspection.job_search.criteria import Criteria
 from django_graphile_worker.sql.inspection.job_search.orders import Order, Walk
 from django_graphile_worker.sql.inspection.job_search.range_bounds import Body, bounded
 from django_graphile_worker.sql.inspection.job_search.walk_choice import MOST_QUEUES, has_few_queues
+from django_graphile_worker.sql.jobs import IS_AVAILABLE_IN_QUEUE
 
 # Two indexes hold the available jobs, one of them those in queues. The first column of each index is the task.
 PARTS = {

@@ -10,9 +10,9 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from django_graphile_worker.sql import conditions
+from django_graphile_worker.sql import jobs
 from django_graphile_worker.sql.inspection.job_search.criteria import CONDITIONS, Criteria, State, included_states
-from django_graphile_worker.sql.parked_jobs import TRUE_RUN_AT_OF_JOB
+from django_graphile_worker.sql.jobs import TRUE_RUN_AT_OF_JOB
 
 
 class Clauses:
@@ -104,7 +104,7 @@ def where_looked_at(criteria: Criteria, prefix: str = "") -> Clauses:
     """Return the conditions for which the row of each job has to be read, without those of the groups."""
     clauses = Clauses(prefix)
     if criteria.state is State.SCHEDULED:
-        clauses.add(conditions.NOT_TRIED)
+        clauses.add(jobs.NOT_TRIED)
     if criteria.states and not included_states(criteria.state) <= set(criteria.states):
         clauses.add(f"({' or '.join(_state(state) for state in criteria.states)})")
     if criteria.flags:
@@ -127,7 +127,7 @@ def where_looked_at(criteria: Criteria, prefix: str = "") -> Clauses:
 
 
 def _state(state: State) -> str:
-    condition = f"{conditions.IS_WAITING} and {conditions.NOT_TRIED}" if state is State.SCHEDULED else CONDITIONS[state]
+    condition = f"{jobs.IS_WAITING} and {jobs.NOT_TRIED}" if state is State.SCHEDULED else CONDITIONS[state]
     return f"({condition})"
 
 
@@ -185,7 +185,7 @@ def where_matched(criteria: Criteria, prefix: str = "") -> Clauses:
         else:
             clauses.add(f"coalesce({NAMES[name]} like {matching}, false)")
         if name == "exception":
-            clauses.add(f"({conditions.HAS_FAILED})")
+            clauses.add(f"({jobs.HAS_FAILED})")
     return clauses
 
 
@@ -214,7 +214,7 @@ def where_whole(criteria: Criteria, prefix: str) -> Clauses:
         clauses.add(f"coalesce(job.key = {clauses.names('keys', criteria.keys)}, false)")
     if criteria.error_names:
         # An error of a job that runs again is no longer its state.
-        clauses.add(f"({conditions.HAS_FAILED})")
+        clauses.add(f"({jobs.HAS_FAILED})")
     for each in (where_looked_at, where_named, where_matched, where_grouped):
         clauses.add_all(each(criteria, prefix))
     return clauses

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from django_graphile_worker.jobs import attempts_made
 from django_graphile_worker.sql.codecs import within_python_years as readable
-from django_graphile_worker.sql.conditions import IS_DUE, NOT_TRIED
 from django_graphile_worker.sql.inspection.job_search.criteria import Criteria, State, state_of
 from django_graphile_worker.sql.inspection.job_search.index_walks import looked_at_by, walk
 from django_graphile_worker.sql.inspection.job_search.orders import TYPES, Order, order_of
@@ -17,7 +16,7 @@ from django_graphile_worker.sql.inspection.job_search.row_conditions import ENDS
 from django_graphile_worker.sql.inspection.job_search.segmented_search import Found, SegmentedSearch
 from django_graphile_worker.sql.inspection.job_search.segments import segments
 from django_graphile_worker.sql.inspection.job_search.walk_choice import AVAILABLE
-from django_graphile_worker.sql.parked_jobs import JOIN_PARKED, TRUE_RUN_AT
+from django_graphile_worker.sql.jobs import IS_DUE, JOIN_PARKED, NOT_TRIED, TRUE_RUN_AT
 from django_graphile_worker.sql.progress import Progress
 from django_graphile_worker.sql.statements import statement
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from django_graphile_worker.job_flags import without_run_flags
-from django_graphile_worker.sql.conditions import HAS_FAILED
 from django_graphile_worker.sql.inspection.job_search.walk_choice import MOST_QUEUES
+from django_graphile_worker.sql.jobs import HAS_FAILED
 from django_graphile_worker.sql.statements import statement
 
 MOST_TASKS = 2_000

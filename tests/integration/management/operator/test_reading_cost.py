@@ -11,11 +11,11 @@ import pytest
 from django.conf import settings
 from django.db import connection
 
+from django_graphile_worker.sql.control import Pause, PauseKind
 from django_graphile_worker.sql.inspection import limits, lock_holders, queue_depths
 from django_graphile_worker.sql.inspection.job_search import counts, search
 from django_graphile_worker.sql.inspection.job_search.criteria import STATES, Criteria, State
 from django_graphile_worker.sql.inspection.unpaused_jobs import oldest_unpaused
-from django_graphile_worker.sql.pauses import Pause, PauseKind
 from tests.support.factories import make_failed_job, make_job, make_queue, make_task, minutes_ago
 from tests.support.operating import execute
 

@@ -21,7 +21,7 @@ from django_graphile_worker import (
     signals,
     task,
 )
-from django_graphile_worker.sql.history import HistoryOutcome
+from django_graphile_worker.sql.results import HistoryOutcome
 from tests.support.factories import make_job, minutes_ago
 from tests.support.rows import query
 from tests.support.stepped_worker import Build, run_all

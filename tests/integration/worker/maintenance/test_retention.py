@@ -191,12 +191,12 @@ def test_session_that_reads_the_history__keeps_no_job_from_ending(
 def test_role_that_may_not_make_days__is_reported_once_and_prunes_results(
     build: Build, worker_schema: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from django_graphile_worker.sql import history
+    from django_graphile_worker.sql import results
 
     def refuse(*args: Any, **kwargs: Any) -> None:
         raise errors.InsufficientPrivilege("permission denied for function")
 
-    monkeypatch.setattr(history, "make_partitions", refuse)
+    monkeypatch.setattr(results, "make_history_partitions", refuse)
     make_results(worker_schema, 1)
     reported: list[Any] = []
     worker = build(history=MONTH)

@@ -8,8 +8,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from django_graphile_worker.sql.claims import Claim, Claimed
-from django_graphile_worker.sql.fast_claim import FastClaimed
+from django_graphile_worker.sql.claims import Claim, Claimed, FastClaimed
 from django_graphile_worker.worker.fetching import fast_path
 from django_graphile_worker.worker.fetching.fast_path import (
     LONGEST_FAST_CLAIM,

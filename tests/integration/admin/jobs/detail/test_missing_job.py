@@ -10,8 +10,7 @@ import pytest
 from django.db import connection
 from django.test import Client
 
-from django_graphile_worker.sql.history import HistoryOutcome
-from django_graphile_worker.sql.results import ResultStatus
+from django_graphile_worker.sql.results import HistoryOutcome, ResultStatus
 from tests.integration.admin.conftest import MakeClient
 from tests.support import admin_pages as pages
 from tests.support.admin_pages import act, text

@@ -10,11 +10,11 @@ import pytest
 from django.conf import settings
 from django.db import connection
 
-from django_graphile_worker.sql.history import HistoryOutcome
 from django_graphile_worker.sql.inspection import limits
 from django_graphile_worker.sql.inspection.history_search import past_attempts
 from django_graphile_worker.sql.inspection.history_search.criteria import HistoryCriteria
 from django_graphile_worker.sql.inspection.history_search.past_attempts import find
+from django_graphile_worker.sql.results import HistoryOutcome
 from tests.support.factories import minutes_ago
 from tests.support.history import make_attempt
 
