@@ -193,14 +193,14 @@ class InProcessWorker(DatabaseWorker):
         self.caller_database.begin()
         self.executor = self._executor = RecordingExecutor(self)
         self._executor.start()
-        self._executor.warm_up()
+        django_connections.create_caches()
         # Connections that are open already belong to the test. Those that a job opens are watched, and closed at the
         # end.
         django_connections.this_thread.watched = []
         try:
             yield
         finally:
-            self._executor.close(0.0)
+            self._executor.event_loop.close(0.0)
             django_connections.thread_finished()
             django_connections.this_thread.watched = watched_before
 

@@ -187,18 +187,16 @@ class DatabaseWorker:
     def may_claim(self) -> bool:
         return self.directory.may_have_tasks and not self.is_stopping and self.heartbeat.holds_lease
 
-    def holds(self, claim: Claim) -> bool:
-        """Return True if this worker certainly still holds the claim.
+    def may_begin(self, claim: Claim) -> bool:
+        """Return True if the job of a claim may begin: it is still held, not cancelled and not paused.
 
         After the process was suspended, the lease may have expired without any part having noticed.
         """
-        return self.heartbeat.holds_lease and claim.token.startswith(self.worker_id)
-
-    def may_begin(self, claim: Claim) -> bool:
-        """Return True if the job of a claim may begin: it is still held, not cancelled and not paused."""
         if self.stops.unbegun and self.stops.is_requested(claim):
             return False
-        return self.holds(claim) and not (self.pauses.hold_any and self.pauses.holds(claim))
+        if not (self.heartbeat.holds_lease and claim.token.startswith(self.worker_id)):
+            return False
+        return not (self.pauses.hold_any and self.pauses.holds(claim))
 
     def refuse(self, claim: Claim) -> Outcome:
         """Return the outcome of a job that may not begin."""

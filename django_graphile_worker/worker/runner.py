@@ -21,6 +21,7 @@ from django_graphile_worker.registry import tasks as registered_tasks
 from django_graphile_worker.routing import Place
 from django_graphile_worker.sql.errors import not_installed, not_permitted, translated
 from django_graphile_worker.sql.install import privileges
+from django_graphile_worker.worker import django_connections
 from django_graphile_worker.worker.database.connection import POOLER_CONFUSION, Database
 from django_graphile_worker.worker.database_worker import DatabaseWorker
 from django_graphile_worker.worker.fetching.demand import SECOND_LOOK
@@ -120,7 +121,8 @@ class Runner:
         self._prepare_history()
         # The part that claims starts first, so that the first job does not wait for the others.
         worker.fetcher.start()
-        worker.executor.warm_up()
+        # While the first claim is under way.
+        django_connections.create_caches()
         worker.releaser.warm_up()
         worker.recovery.start(after=FIRST_RECOVERY)
         for service in (

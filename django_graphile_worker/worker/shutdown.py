@@ -78,11 +78,11 @@ class Shutdown:
         have_ended = pool.is_idle
         if not have_ended:
             # Only coroutines can be cancelled and get time to clean up; other tasks have had their grace period.
-            has_coroutines = executor.has_coroutines
+            has_coroutines = executor.event_loop.has_coroutines
             executor.cancel()
             self._wait_for_jobs(CLEANUP_TIMEOUT if has_coroutines else 0.0)
         # A coroutine that ignores its cancellation ends here: a job must not run on after it is returned.
-        executor.close(CLEANUP_TIMEOUT if have_ended and not self._is_forced() else 0.0)
+        executor.event_loop.close(CLEANUP_TIMEOUT if have_ended and not self._is_forced() else 0.0)
         if have_ended:
             pool.stop()
         return have_ended

@@ -342,7 +342,12 @@ def _report_no_more_jobs() -> None:
 def _start_without_lease() -> None:
     from django_graphile_worker.worker.database_worker import DatabaseWorker
 
-    DatabaseWorker.holds = lambda self, claim: True  # type: ignore[method-assign]
+    def may_begin(self: DatabaseWorker, claim: Any) -> bool:
+        if self.stops.unbegun and self.stops.is_requested(claim):
+            return False
+        return not (self.pauses.hold_any and self.pauses.holds(claim))
+
+    DatabaseWorker.may_begin = may_begin  # type: ignore[method-assign]
 
 
 @mistake("a cancellation between claim and start is lost")

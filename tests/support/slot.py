@@ -108,7 +108,7 @@ class Slot:
     def close(self) -> None:
         self.call(self.executor.thread_finished)
         self._thread.shutdown()
-        self.executor.close(1.0)
+        self.executor.event_loop.close(1.0)
 
 
 class SlotWithoutThread(Slot):

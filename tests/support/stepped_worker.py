@@ -50,7 +50,7 @@ class SteppedRunner(Runner):
         if worker.limited is not None:
             worker.limited.keeper.close()
         worker.claimer.close()
-        worker.executor.close(1.0)
+        worker.executor.event_loop.close(1.0)
 
 
 def build(registry: Registry, **overrides: Any) -> SteppedRunner:

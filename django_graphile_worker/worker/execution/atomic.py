@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from contextlib import AbstractContextManager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.db import InterfaceError, OperationalError, transaction
 
-from django_graphile_worker.conf import Settings
 from django_graphile_worker.logs.errors import log_exception
 from django_graphile_worker.sql.releases import complete_jobs, complete_recorded
 from django_graphile_worker.worker import fork_guard
 from django_graphile_worker.worker.execution.job_run import JobRun, LostAtomicClaimError
 from django_graphile_worker.worker.outcomes import Recorded
 from django_graphile_worker.worker.recording import Recording
+
+if TYPE_CHECKING:
+    # A circle: the invoker makes atomic invokes.
+    from django_graphile_worker.worker.execution.invoker import TaskInvoker
 
 logger = logging.getLogger("django_graphile_worker.worker")
 
@@ -25,18 +27,11 @@ _IN_DOUBT = (
 )
 
 
-def atomically(
-    invoke: Callable[[JobRun], Any],
-    finish_progress: Callable[[JobRun], None],
-    open_cursor: Callable[[], AbstractContextManager[Any]],
-    *,
-    using: str,
-    settings: Settings,
-) -> Callable[[JobRun], Any]:
+def atomically(invoke: Callable[[JobRun], Any], invoker: TaskInvoker) -> Callable[[JobRun], Any]:
     """Return the function that runs a job of an atomic task; ``invoke`` runs the task, with its middleware."""
 
     def invoke_atomically(run: JobRun) -> Any:
-        return _run(run, invoke_in_this_process, open_cursor, using=using, settings=settings)
+        return _run(run, invoke_in_this_process, invoker)
 
     def invoke_in_this_process(run: JobRun) -> Any:
         # A process that the task forked shares the connection: it must end before it completes the job or rolls
@@ -46,7 +41,7 @@ def atomically(
             result = invoke(run)
             if run.has_progress:
                 # Before the row of the job is deleted: the last report is stored only while the claim exists.
-                finish_progress(run)
+                invoker.finish_progress(run)
             return result
         except BaseException as raised:
             error = raised
@@ -58,14 +53,7 @@ def atomically(
     return invoke_atomically
 
 
-def _run(
-    run: JobRun,
-    invoke: Callable[[JobRun], Any],
-    open_cursor: Callable[[], AbstractContextManager[Any]],
-    *,
-    using: str,
-    settings: Settings,
-) -> Any:
+def _run(run: JobRun, invoke: Callable[[JobRun], Any], invoker: TaskInvoker) -> Any:
     """Run a job and delete its row in one transaction; return the result of the task."""
     is_completed, is_committed = False, False
     result: Any = None
@@ -75,14 +63,14 @@ def _run(
         is_committed = True
 
     try:
-        with transaction.atomic(using=using):
+        with transaction.atomic(using=invoker.using):
             # Django calls hooks in the order of their registration: this hook before the hooks of the task.
-            transaction.on_commit(note_commit, using=using)
+            transaction.on_commit(note_commit, using=invoker.using)
             result = invoke(run)
             if run.stopping is not None:
                 # A step that found the task at work must not interrupt the commit, or the hooks after it.
                 run.stopping.leave_task()
-            _complete(run, open_cursor, settings=settings)
+            _complete(run, invoker)
             is_completed = True
     except BaseException as error:
         if not is_committed:
@@ -95,9 +83,10 @@ def _run(
     return result
 
 
-def _complete(run: JobRun, open_cursor: Callable[[], AbstractContextManager[Any]], *, settings: Settings) -> None:
+def _complete(run: JobRun, invoker: TaskInvoker) -> None:
     """Delete the row and record the attempt, in the task's own transaction."""
-    with open_cursor() as cursor:
+    settings = invoker.settings
+    with invoker.open_cursor() as cursor:
         if settings.history is not None or run.value_text is not None:
             assert run.task is not None
             outcome = Recorded(run.claim, run.duration, None, run.started, run.task, run.value_text)

@@ -79,10 +79,6 @@ class Executor:
         fork_guard.watch()
         self._invoker.load_middleware()
 
-    def warm_up(self) -> None:
-        """Create what the first job needs. Called while the first claim is under way."""
-        django_connections.create_caches()
-
     def note_tasks(self, tasks: Mapping[int, Task[Any, Any]]) -> None:
         """Note which of these tasks need no thread, before their first jobs: a thread would be started for each job."""
         can_start = self._invoker.can_start
@@ -114,15 +110,6 @@ class Executor:
     def running(self) -> list[RunningJob]:
         """Return the jobs that run at this moment."""
         return [run.to_running_job() for run in list(self._running)]
-
-    @property
-    def has_coroutines(self) -> bool:
-        """Whether a coroutine runs at this moment."""
-        return self.event_loop.has_coroutines
-
-    def close(self, seconds: float) -> None:
-        """Stop the event loop. Coroutines that jobs left running have ``seconds`` to end."""
-        self.event_loop.close(seconds)
 
     def forget_running(self) -> None:
         """End the wait of every thread for a coroutine that will not continue. The running jobs have been returned."""
@@ -264,14 +251,15 @@ class Executor:
     # From the end of a task to the outcome of its job.
 
     def _succeeded(self, run: JobRun, result: Any) -> Outcome:
-        duration = monotonic() - run.started
-        self._send_success(run, duration=duration, log_success=self._settings.log_success)
-        if run.is_atomic:
-            return CompletedAtomically(run.claim, duration, result)
+        claim, task, duration = run.claim, run.task, monotonic() - run.started
+        # Without a task, the run has raised an error.
+        assert task is not None
+        self._report_success(run, task, duration)
+        if task.atomic:
+            return CompletedAtomically(claim, duration, result)
         if self._has_history or run.value_text is not None:
-            assert run.task is not None
-            return Recorded(run.claim, duration, result, run.started, run.task, run.value_text)
-        return Succeeded(run.claim, duration, result)
+            return Recorded(claim, duration, result, run.started, task, run.value_text)
+        return Succeeded(claim, duration, result)
 
     def _other_outcome(
         self, run: JobRun, result: Any, error: BaseException | None, leftovers: Sequence[Leftover]
@@ -354,14 +342,22 @@ class Executor:
         if signal.is_heard(**arguments):
             self._deliver(signal, run, **arguments)
 
-    def _send_success(self, run: JobRun, *, duration: float, log_success: bool) -> None:
+    def _report_success(self, run: JobRun, task: Task[Any, Any], duration: float) -> None:
         """Send ``job_succeeded``, unless nothing but the worker's own log receives it, which then writes its line.
 
         No code of the site runs in this case, so nothing has to be cleaned up after it.
         """
-        signal = signals.job_succeeded
-        if signal.is_heard(log_success=log_success) and not self._is_logged_directly(run, duration):
-            self._deliver(signal, run, duration=duration, log_success=log_success)
+        signal, log_success = signals.job_succeeded, self._settings.log_success
+        if not signal.is_heard(log_success=log_success):
+            return
+        if signal.has_only_conditional_receiver:
+            try:
+                if console.write_success(task.identifier, run.claim, duration, self._about):
+                    return
+            except BaseException:  # a stream that the site has replaced may raise anything
+                logger.exception("The line of a job could not be written.")
+                return
+        self._deliver(signal, run, duration=duration, log_success=log_success)
 
     def _deliver(self, signal: signals.Event, run: JobRun, **arguments: Any) -> None:
         try:
@@ -374,15 +370,6 @@ class Executor:
         fork_guard.end_child(self._generation)
         # What receivers left on the connections of this thread is cleaned up, and does not count against the job.
         django_connections.end()
-
-    def _is_logged_directly(self, run: JobRun, duration: float) -> bool:
-        try:
-            return signals.job_succeeded.has_only_conditional_receiver and console.write_success(
-                run.identifier, run.claim, duration, self._about
-            )
-        except BaseException:  # a stream that the site has replaced may raise anything
-            logger.exception("The line of a job could not be written.")
-            return True
 
 
 def _facts(run: JobRun) -> JobFacts:

@@ -47,7 +47,7 @@ class TaskInvoker:
 
     def __init__(self, worker: DatabaseWorker, *, event_loop: EventLoop, aborts: Aborts) -> None:
         self._worker = worker
-        self._settings = worker.settings
+        self.settings = worker.settings
         self.using = worker.place.using
         self.installation = worker.place.installation
         self.aborts = aborts
@@ -60,9 +60,9 @@ class TaskInvoker:
 
     def load_middleware(self) -> None:
         """Build a chain of middleware for plain tasks and for async tasks; may raise ConfigurationError."""
-        if not self._settings.middleware:
+        if not self.settings.middleware:
             return
-        factories = middleware.load(self._settings.middleware)
+        factories = middleware.load(self.settings.middleware)
         innermost = (Handler(call=self._call, is_async=False), Handler(call=self._acall, is_async=True))
         self._chains = {each.is_async: middleware.build(factories, each, self._event_loop) for each in innermost}
 
@@ -72,8 +72,8 @@ class TaskInvoker:
 
     def can_start(self, task: Task[Any, Any]) -> bool:
         """Return True if ``start()`` can start jobs of this task: a coroutine, around which nothing needs a thread."""
-        is_limited = task.time_limit(self._settings.timeout) is not None
-        return task.is_async and not (self._settings.middleware or task.atomic or is_limited)
+        is_limited = task.time_limit(self.settings.timeout) is not None
+        return task.is_async and not (self.settings.middleware or task.atomic or is_limited)
 
     def start(self, run: JobRun) -> None:
         """Start the coroutine of a job, and do not wait for it: the function of ``of()`` does that later."""
@@ -86,13 +86,15 @@ class TaskInvoker:
         if binding is None:
             binding = self.bindings[task] = bind(task.function)
         invoke = self._choose(task, binding)
-        seconds = task.time_limit(self._settings.timeout)
+        seconds = task.time_limit(self.settings.timeout)
         if seconds is not None:
             invoke = self._limited(invoke, seconds)
-        if task.result_seconds(self._settings.keep_results) is not None:
+        if task.result_seconds(self.settings.keep_results) is not None:
             invoke = self._with_kept_result(invoke)
-        self._invokes[task] = self._atomically(invoke) if task.atomic else invoke
-        return self._invokes[task]
+        if task.atomic:
+            invoke = atomically(invoke, self)
+        self._invokes[task] = invoke
+        return invoke
 
     def _choose(self, task: Task[Any, Any], binding: Binding) -> Invoke:
         if self._chains is not None:
@@ -174,7 +176,7 @@ class TaskInvoker:
     def _with_kept_result(self, invoke: Invoke) -> Invoke:
         def invoke_and_encode(run: JobRun) -> Any:
             result = invoke(run)
-            run.value_text = encode_result(run.identifier, result, max_size=self._settings.max_payload_size)
+            run.value_text = encode_result(run.identifier, result, max_size=self.settings.max_payload_size)
             return result
 
         return invoke_and_encode
@@ -182,9 +184,6 @@ class TaskInvoker:
     def open_cursor(self) -> AbstractContextManager[Any]:
         """Return a cursor in the transaction of an atomic task."""
         return connections[self.using].cursor()
-
-    def _atomically(self, invoke: Invoke) -> Invoke:
-        return atomically(invoke, self.finish_progress, self.open_cursor, using=self.using, settings=self._settings)
 
     # The innermost handlers, inside all middleware. Middleware may drop a result. So the awaitables in a result are
     # awaited here, and its failures are raised here, as if the task had raised them.

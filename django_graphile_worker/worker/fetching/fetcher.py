@@ -59,7 +59,7 @@ class Fetcher(Loop):
         if not self._has_started and not self.is_stopping:
             self._has_started = True
             self._is_over.clear()
-            self._pool.share(self._take_turn)
+            self._pool.turns.share(self._take_turn)
 
     @property
     def has_started(self) -> bool:
@@ -132,7 +132,7 @@ class Fetcher(Loop):
                 if self._delay is not None:
                     self._rest_was_called = self.rest(self._delay)
                 self._delay = self.round()
-                has_kept = self._pool.has_kept
+                has_kept = self._pool.turns.kept is not None
             return has_kept
         finally:
             if not has_kept:

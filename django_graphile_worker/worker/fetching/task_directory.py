@@ -46,8 +46,10 @@ class TaskDirectory:
         self._worker = worker
         self._database = worker.claim_database
         self._clock = clock
-        # Finds Django tasks, which may be in any module; None in a project without them.
+        # Finds Django tasks, which may be in any module, by the names that jobs brought into the database; None in a
+        # project without them.
         self._new_tasks = None if find_task is None else NewTasks(find_task, clock=clock)
+        self.finds_tasks = find_task is not None
         # By identifier. Replaced as a whole, as other threads read it.
         self.tasks = worker.tasks
         self._by_id: dict[int, Task[Any, Any]] = {}
@@ -71,11 +73,6 @@ class TaskDirectory:
     def may_have_tasks(self) -> bool:
         """Whether there may be jobs for this worker."""
         return bool(self.tasks) or self.finds_tasks
-
-    @property
-    def finds_tasks(self) -> bool:
-        """Whether tasks are found by the names that jobs brought into the database."""
-        return self._new_tasks is not None
 
     def review_soon(self) -> None:
         """Have the next claim look the names up again."""

@@ -16,7 +16,7 @@ from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.releases import HeldQueue
 from django_graphile_worker.worker.outcomes import EndedWithoutThread, Interrupted, Outcome
 from django_graphile_worker.worker.pool.line import Line, WorkUnit, size_of
-from django_graphile_worker.worker.pool.threads import CoroutineSlots, PoolThreads, Turn, Turns
+from django_graphile_worker.worker.pool.threads import CoroutineSlots, PoolThreads, Turns
 
 if TYPE_CHECKING:
     from django_graphile_worker.worker.database_worker import DatabaseWorker
@@ -54,7 +54,8 @@ class Pool:
         # What each thread runs. There is one more thread than jobs may run at once: a thread may run the fetcher.
         self._current: list[WorkUnit | None] = [None] * (self.concurrency + 1)
         self._threads = PoolThreads(self._work, most=self.concurrency)
-        self._turns = Turns(self._threads, self._current)
+        # The loop that the threads run in turns, beside the jobs.
+        self.turns = Turns(self._threads, self._current)
         # The jobs that run without a thread.
         self.coroutines = executor.event_loop.threads = CoroutineSlots(self._threads)
         self._totals = PoolTotals(self.concurrency + 1)
@@ -91,25 +92,16 @@ class Pool:
         """Have this many slots rest when their jobs have ended, although jobs wait."""
         self._surplus = slots
 
-    def share(self, turn: Turn) -> None:
-        """Have the threads run this loop in turns, beside the jobs; see ``fetch_turns``."""
-        self._turns.share(turn)
-
     def keep(self, unit: WorkUnit) -> bool:
         """Have the calling thread run this work unit after its turn; return False if it may not.
 
         Called in a turn, while ``vacant`` is not zero: then another thread can take the next turn.
         """
-        if not self._turns.reserve_next():
+        if not self.turns.reserve_next():
             return False
         self._totals.submit_one(unit)
-        self._turns.keep(unit)
+        self.turns.kept = unit
         return True
-
-    @property
-    def has_kept(self) -> bool:
-        """Has the thread that has the turn kept a work unit? If so, its turn must end."""
-        return self._turns.has_kept
 
     def call(self, slots: int) -> None:
         """Wake this many slots, but no more than jobs wait; for coroutines one slot, unless many have just started."""
@@ -261,7 +253,7 @@ class Pool:
     # What a thread of the pool does.
 
     def _work(self, place: int) -> None:
-        take, current, open_turns = self._waiting.popleft, self._current, self._turns.open
+        take, current, open_turns = self._waiting.popleft, self._current, self.turns.open
         coroutines, coroutine_tasks = self.coroutines, self._coroutine_tasks
         # The slots that this thread has freed for others: no thread was called for them.
         freed = 0
@@ -307,7 +299,7 @@ class Pool:
             self._worker.executor.thread_finished()
 
     def _has_work(self) -> bool:
-        return bool((self._line and self._has_room) or self._turns.open or self.coroutines.has_work or self._is_ending)
+        return bool((self._line and self._has_room) or self.turns.open or self.coroutines.has_work or self._is_ending)
 
     def _resume_or_rest(self, place: int, freed: int) -> int:
         """Resume runs that wait for a thread, or rest if slots are to rest; return as ``_resume_next()`` does."""
@@ -321,14 +313,14 @@ class Pool:
         """Return whether the calling thread must go on; if not, it rests. Called under the lock of the threads."""
         if self._is_ending:
             self._surplus = 0
-        is_needed = self._surplus < 1 or self._turns.open or self.coroutines.has_work
+        is_needed = self._surplus < 1 or self.turns.open or self.coroutines.has_work
         if not is_needed:
             self._surplus -= 1
         return bool(is_needed)
 
     def _take_turn(self, place: int) -> bool:
         """Take the turn, then run the work unit that the thread kept; return False when there are no more turns."""
-        goes_on = self._turns.take(place)
+        goes_on = self.turns.take(place)
         unit = self._current[place]
         if unit is not None and not self._start_kept(place, unit):
             self._run_in(place, unit)
@@ -537,7 +529,7 @@ class PoolTotals:
 
     def submit_one(self, unit: WorkUnit) -> None:
         self._submitted += len(unit.claims)
-        self._submitted_size += unit.size
+        self._submitted_size += size_of(unit.claims)
 
     def remove(self, units: Sequence[WorkUnit]) -> None:
         self._removed += sum(len(unit.claims) for unit in units)

@@ -169,7 +169,8 @@ class Turns:
         # The turn that no thread has taken yet.
         self.open: deque[Turn] = deque()
         self._thread_in_turn: int | None = None
-        self._kept: WorkUnit | None = None
+        # The work unit that the thread with the turn runs when it has passed on the turn; then its turn must end.
+        self.kept: WorkUnit | None = None
         # Whether a resting thread is reserved for the next turn.
         self._has_successor = False
 
@@ -191,15 +192,6 @@ class Turns:
         self._has_successor = self._threads.reserve()
         return self._has_successor or len(self._threads) >= self._threads.most
 
-    def keep(self, unit: WorkUnit) -> None:
-        """Have the calling thread run this work unit after it has passed on the turn."""
-        self._kept = unit
-
-    @property
-    def has_kept(self) -> bool:
-        """Has the thread that has the turn kept a work unit?"""
-        return self._kept is not None
-
     def take(self, place: int) -> bool:
         """Take the turn, and pass it on; return False if it was the last turn.
 
@@ -212,7 +204,7 @@ class Turns:
             return True
         self._thread_in_turn = threading.get_ident()
         goes_on = turn()
-        self._current[place], self._kept = self._kept, None
+        self._current[place], self.kept = self.kept, None
         # Read before the turn is open: from then on, a thread that has just ended a job may take the turn.
         has_successor, self._has_successor = self._has_successor, False
         if goes_on:

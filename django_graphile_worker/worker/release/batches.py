@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, TypeVar
 
@@ -109,7 +109,7 @@ class RejectedReleases:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._all: list[PendingReleases] = []
+        self.all: list[PendingReleases] = []
         self._is_hurried = False
         # How many statements have succeeded so far.
         self._successes = 0
@@ -129,27 +129,27 @@ class RejectedReleases:
         pending = PendingReleases(is_in_doubt=source.is_in_doubt, retry_at=self._clock() + delay)
         pending.put(item)
         pending.successes_before = self._successes
-        self._all.append(pending)
+        self.all.append(pending)
         return delay
 
     def note_success(self, pending: PendingReleases) -> None:
         """Note that a statement succeeded. If it released a rejected result, the others are sent again at once."""
         self._successes += 1
-        if self._all and pending in self._all:
-            for each in self._all:
+        if self.all and pending in self.all:
+            for each in self.all:
                 each.retry_at = min(each.retry_at, self._clock())
                 each.successes_before = None
 
     def due(self) -> list[PendingReleases]:
         now = self._clock()
-        return [pending for pending in self._all if pending.retry_at <= now]
+        return [pending for pending in self.all if pending.retry_at <= now]
 
     def until_next(self) -> float:
         """Return the seconds until the next result is due to be sent again. There must be a rejected result."""
-        return max(min(pending.retry_at for pending in self._all) - self._clock(), 0.0)
+        return max(min(pending.retry_at for pending in self.all) - self._clock(), 0.0)
 
     def remove_released(self) -> None:
-        self._all = [pending for pending in self._all if pending]
+        self.all = [pending for pending in self.all if pending]
 
     def hurry(self) -> None:
         """Send all rejected results again now, and with short delays from now on: a worker that stops waits for them.
@@ -157,13 +157,13 @@ class RejectedReleases:
         Called from another thread than the thread of the releaser.
         """
         self._is_hurried = True
-        for pending in list(self._all):
+        for pending in list(self.all):
             pending.retry_at = self._clock()
 
     @property
     def are_given_up(self) -> bool:
         """Whether the database has rejected each result LAST_TRIES times since the worker began to stop."""
-        rejected = [pending for pending in list(self._all) if pending]
+        rejected = [pending for pending in list(self.all) if pending]
         return bool(rejected) and all(
             self._last_rejections[_key(item)] >= LAST_TRIES
             for pending in rejected
@@ -172,7 +172,7 @@ class RejectedReleases:
         )
 
     def job_ids(self) -> list[int]:
-        return [outcome.claim.id for pending in list(self._all) for outcome in pending.outcomes()]
+        return [outcome.claim.id for pending in list(self.all) for outcome in pending.outcomes()]
 
     def _delay(self, source: PendingReleases, *, spent: float, is_definite: bool) -> float:
         if self._is_hurried:
@@ -181,13 +181,11 @@ class RejectedReleases:
         if before is None or self._successes == before:
             # No statement succeeded since the last rejection: the problem is the database, not this result.
             return REJECTED_DELAY
-        return min(max(REJECTED_DELAY, spent * len(self._all) / SHARE_OF_REJECTED), LONGEST_DELAY)
+        return min(max(REJECTED_DELAY, spent * len(self.all) / SHARE_OF_REJECTED), LONGEST_DELAY)
 
-    def __iter__(self) -> Iterator[PendingReleases]:
-        return iter(self._all)
-
-    def __len__(self) -> int:
-        return sum(map(len, self._all))
+    @property
+    def count(self) -> int:
+        return sum(map(len, self.all))
 
 
 class ReleaseBatcher:
@@ -202,11 +200,16 @@ class ReleaseBatcher:
 
     def release_jobs(self, pending: PendingReleases) -> None:
         """End the claims of all pending outcomes. The outcomes that stay in ``pending`` must be tried again."""
-        self._release(pending, pending.succeeded, self._complete)
+        if pending.succeeded:
+            self._release(pending, pending.succeeded, self._statements.complete)
         if pending.recorded:
             self._release(pending, pending.recorded, self._statements.complete_recorded, in_one_statement)
-        self._release(pending, pending.failed, self._fail)
-        self._return_interrupted(pending)
+        if pending.failed:
+            self._release(pending, pending.failed, self._fail)
+        if pending.interrupted:
+            before = len(pending.interrupted)
+            self._release(pending, pending.interrupted, self._statements.return_jobs)
+            self._worker.jobs_returned(before - len(pending.interrupted))
         if pending.cancelled:
             self._release(pending, pending.cancelled, self._statements.end_cancelled)
         if pending.expired:
@@ -214,8 +217,6 @@ class ReleaseBatcher:
 
     def release_queues(self, pending: PendingReleases, everything: Iterable[PendingReleases]) -> None:
         """Release the pending queues, except the queues that a job in ``everything`` still needs."""
-        if not pending.queues:
-            return
         free = move_queues_to_their_jobs(pending, everything)
         waiting = len(pending.queues) - free
         while len(pending.queues) > waiting:
@@ -228,9 +229,6 @@ class ReleaseBatcher:
                 del pending.queues[: len(batch)]
             if runnable:
                 self._worker.queues_freed(runnable)
-
-    def _complete(self, outcomes: Sequence[Outcome]) -> Collection[int]:
-        return self._statements.complete([outcome.claim for outcome in outcomes])
 
     def _fail(self, outcomes: Sequence[Failed]) -> Collection[int]:
         # First: the release of the queue follows the release of its job, and must find the lock of the pause.
@@ -252,12 +250,6 @@ class ReleaseBatcher:
     def _close_keys(self, closings: Sequence[KeyClosing]) -> None:
         if closings:
             self._statements.close_keys(closings)
-
-    def _return_interrupted(self, pending: PendingReleases) -> None:
-        before = len(pending.interrupted)
-        if before:
-            self._release(pending, pending.interrupted, self._statements.return_jobs)
-            self._worker.jobs_returned(before - len(pending.interrupted))
 
     def _release(
         self,
@@ -338,10 +330,11 @@ class ReleaseBatcher:
 
     def _report_released(self, outcomes: Sequence[Outcome]) -> None:
         """Report outcomes that the database has accepted: those of cancelled jobs as cancelled."""
-        claims = self._statements.take_cancelled()
+        claims = self._statements.cancelled
         if not claims:
             self._worker.jobs_released(outcomes)
             return
+        self._statements.cancelled = {}
         ended = [as_cancelled(outcome, claims.get(outcome.claim.id)) for outcome in outcomes]
         self._worker.jobs_released(ended)
         self._report_cancelled(ended)

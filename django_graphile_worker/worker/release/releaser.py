@@ -116,15 +116,13 @@ class Releaser(Service):
         self._is_resting = self._is_pausing = self._is_urgent = False
         self._collect()
         pause = self._next_pause()
-        # Rejected results are sent last, and only while no other result has arrived: each may take long.
-        for pending in (self._pending, *self._rejected.due()):
-            if pending is not self._pending and self._inbox:
-                break
-            if pending:
-                self._release(pending)
-        self._rejected.remove_released()
+        if self._pending:
+            self._release(self._pending)
+        if self._rejected.all:
+            self._release_rejected()
         if pause:
-            return self._pause(pause)
+            self._is_pausing = True
+            return 0.0 if self._is_urgent or self._is_hurried else pause
         if self._inbox:
             return 0.0
         return BUSY_ROW_DELAY if self._pending else self._rest()
@@ -142,7 +140,7 @@ class Releaser(Service):
 
     @property
     def pending_count(self) -> int:
-        return len(self._inbox) + len(self._pending) + len(self._rejected)
+        return len(self._inbox) + len(self._pending) + self._rejected.count
 
     @property
     def given_up_job_ids(self) -> list[int]:
@@ -170,17 +168,13 @@ class Releaser(Service):
             return 0.0
         return PAUSE if min(succeeded[0].duration, succeeded[-1].duration) >= SHORT_JOB else 0.0
 
-    def _pause(self, seconds: float) -> float:
-        self._is_pausing = True
-        return 0.0 if self._is_urgent or self._is_hurried else seconds
-
     def _rest(self) -> float:
         # Set the flag before checking the inbox; put() does the reverse. Whichever runs second sees the other, so no
         # wake-up is lost.
         self._is_resting = True
         if self._inbox:
             return 0.0
-        if self._rejected:
+        if self._rejected.count:
             return self._rejected.until_next()
         self._is_empty.set()
         return math.inf
@@ -204,11 +198,21 @@ class Releaser(Service):
             else:
                 self._pending.put(item)
 
+    def _release_rejected(self) -> None:
+        """Send rejected results again, but only while no other result has arrived: each may take long."""
+        for pending in self._rejected.due():
+            if self._inbox:
+                break
+            if pending:
+                self._release(pending)
+        self._rejected.remove_released()
+
     def _release(self, pending: PendingReleases) -> None:
         try:
             self._batcher.release_jobs(pending)
-            # After the jobs, because a job that was just rejected keeps its queue.
-            self._batcher.release_queues(pending, (self._pending, *self._rejected))
+            if pending.queues:
+                # After the jobs, because a job that was just rejected keeps its queue.
+                self._batcher.release_queues(pending, (self._pending, *self._rejected.all))
         except CONNECTION_TROUBLE:
             pending.is_in_doubt = True
             raise

@@ -15,7 +15,7 @@ from django_graphile_worker.sql.control import Pause
 from django_graphile_worker.sql.limits import KeyClosing, close_keys
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.database.prepared import BlockingCursor
-from django_graphile_worker.worker.outcomes import Cancelled, Expired, Failed, Interrupted, Recorded
+from django_graphile_worker.worker.outcomes import Cancelled, Expired, Failed, Interrupted, Recorded, Succeeded
 from django_graphile_worker.worker.recording import Recording
 
 if TYPE_CHECKING:
@@ -33,17 +33,18 @@ class ReleaseStatements:
         self._blocking_cursor = BlockingCursor(database)
         self._schema = database.schema
         self._recording = Recording(worker.settings)
-        # The claims that have ended as cancelled, by the ids of the jobs.
-        self._cancelled: dict[int, releases.CancelledClaim] = {}
+        # The claims that have ended as cancelled and were not reported yet, by the ids of the jobs.
+        self.cancelled: dict[int, releases.CancelledClaim] = {}
 
     def rehearse(self) -> None:
         """Open the connection, and have the session plan what ends most claims."""
         with self._database.cursor() as cursor:
             releases.rehearse(cursor, schema=self._schema)
 
-    def complete(self, ended: Sequence[Claim]) -> set[int]:
+    def complete(self, outcomes: Sequence[Succeeded]) -> set[int]:
+        """Complete jobs of which nothing is recorded."""
         with self._blocking_cursor.usable() as cursor:
-            return releases.complete_jobs(cursor, ended, schema=self._schema)
+            return releases.complete_jobs(cursor, [outcome.claim for outcome in outcomes], schema=self._schema)
 
     def complete_recorded(self, outcomes: Sequence[Recorded]) -> set[int]:
         """Complete jobs of which something is recorded."""
@@ -140,16 +141,11 @@ class ReleaseStatements:
     def close(self) -> None:
         self._database.close()
 
-    def take_cancelled(self) -> dict[int, releases.CancelledClaim]:
-        """Return, by the ids of the jobs, the claims that have ended as cancelled since the last call."""
-        taken, self._cancelled = self._cancelled, {}
-        return taken
-
     def _options(self) -> dict[str, Any]:
         return {"schema": self._schema, "now": self._worker.now(), "keeping": self._worker.result_keeping()}
 
     def _note_cancelled(self, claim: releases.CancelledClaim) -> None:
-        self._cancelled[claim.id] = claim
+        self.cancelled[claim.id] = claim
 
     def _waiting(self, queue_ids: Sequence[int], sender: str | None) -> set[int]:
         with self._database.cursor() as cursor:

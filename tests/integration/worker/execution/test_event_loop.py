@@ -166,7 +166,7 @@ def test_close__does_not_wait_for_a_coroutine_that_blocks_the_loop(transactional
         future = slot.start(blocks)
         assert blocked.wait(60)
         began = time.monotonic()
-        slot.executor.close(0.0)
+        slot.executor.event_loop.close(0.0)
         assert time.monotonic() - began < 60
         go_on.set()
         future.result(60)

@@ -84,7 +84,7 @@ def counted(worker: DatabaseWorker) -> Iterator[list[int]]:
     statements: Any = worker.releaser._batcher._statements
     complete, counts = statements.complete, []
 
-    def count(ended: list[Claim]) -> set[int]:
+    def count(ended: list[Succeeded]) -> set[int]:
         counts.append(len(ended))
         return set(complete(ended))
 
@@ -251,7 +251,7 @@ def test_shutdown__sends_rejected_results_again_soon(runner: Build, on_row: OnRo
     finish(worker, [job])
     with on_row("delete", "perform pg_sleep(300);"):
         worker.releaser.step()
-        for pending in worker.releaser._rejected:
+        for pending in worker.releaser._rejected.all:
             pending.retry_at += 60
         worker.releaser.hurry()
         assert worker.releaser._rejected.until_next() <= REJECTED_DELAY

@@ -10,14 +10,13 @@ from typing import Any, cast
 
 import pytest
 
-from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.worker.control import stops as module
 from django_graphile_worker.worker.control.stops import Deadlines, Stops
 from django_graphile_worker.worker.database_worker import DatabaseWorker
 from django_graphile_worker.worker.execution.job_run import JobRun, StopOfRun
 from django_graphile_worker.worker.outcomes import Cancelled, Stop
 from tests.conftest import WAIT_TIMEOUT
-from tests.support.slot import make_claim
+from tests.support.slot import WORKER_ID, make_claim
 
 CANCELLED = Stop(kind="cancelled", reason="no longer wanted", by="somebody")
 
@@ -31,8 +30,9 @@ class Worker(DatabaseWorker):
         # Not the constructor of the base class, which builds all parts.
         self.runs: list[JobRun] = []
         self.aborted: list[JobRun] = []
-        self.holds_lease = True
         self.settings = cast("Any", SimpleNamespace(stop_grace=1.0))
+        self.heartbeat = cast("Any", SimpleNamespace(holds_lease=True))
+        self.worker_id = WORKER_ID
         self.pauses = cast("Any", SimpleNamespace(hold_any=False))
         self.executor = cast(
             "Any",
@@ -41,9 +41,6 @@ class Worker(DatabaseWorker):
             ),
         )
         self.stops = Stops(self)
-
-    def holds(self, claim: Claim) -> bool:
-        return self.holds_lease
 
 
 @pytest.fixture
@@ -76,7 +73,7 @@ def test_a_later_claim_of_the_job__may_begin(worker: Worker, stops: Stops) -> No
 
 def test_a_lost_lease__keeps_claims_from_beginning_beside_requests(worker: Worker, stops: Stops) -> None:
     stops.request(1, "token", CANCELLED)
-    worker.holds_lease = False
+    worker.heartbeat = cast("Any", SimpleNamespace(holds_lease=False))
     assert not worker.may_begin(make_claim(id=2))
     assert stops.refuse(make_claim(id=2)) is None
 

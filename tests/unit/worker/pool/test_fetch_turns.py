@@ -30,7 +30,7 @@ class CountedThreads(PoolThreads):
 def kept_turn(turns: Turns) -> Callable[[], bool]:
     def turn() -> bool:
         assert turns.reserve_next()
-        turns.keep(WorkUnit([], None, 0.0))
+        turns.kept = WorkUnit([], None, 0.0)
         return True
 
     return turn

@@ -53,7 +53,7 @@ class Site(Calls):
         while True:
             assert self.has_orders.acquire(timeout=WAIT_TIMEOUT)
             if not self.orders.pop(0)():
-                return self.pool.has_kept
+                return self.pool.turns.kept is not None
 
     def order(self, order: Callable[[], bool]) -> None:
         self.orders.append(order)
@@ -91,7 +91,7 @@ def test_the_thread_that_fetched_a_job_runs_it_while_another_fetches(
     site: Callable[..., Site], wait_until: Wait
 ) -> None:
     here = site()
-    here.pool.share(here.fetch)
+    here.pool.turns.share(here.fetch)
     here.keep(1)
     wait_until(lambda: 1 in here.began and len(here.fetchers) == 2)
     assert here.began[1] == here.fetchers[0]
@@ -106,7 +106,7 @@ def test_the_thread_that_fetched_a_job_runs_it_while_another_fetches(
 def test_two_threads_are_enough_for_one_job_after_the_other(site: Callable[..., Site], wait_until: Wait) -> None:
     here = site(10)
     here.may_end.set()
-    here.pool.share(here.fetch)
+    here.pool.turns.share(here.fetch)
     for number in range(1, 6):
         here.keep(number)
         wait_until(lambda number=number: here.pool.totals()[0] == number and here.pool.is_idle)
@@ -128,7 +128,7 @@ def test_a_thread_that_was_called_for_a_job_is_not_counted_upon_for_the_turn(
         assert may_wake.wait(WAIT_TIMEOUT)
 
     monkeypatch.setattr(threads, "rest", rest_long)
-    here.pool.share(here.fetch)
+    here.pool.turns.share(here.fetch)
     # Two threads: one fetches, the other rests.
     here.submit(1)
     wait_until(lambda: 1 in here.began)
@@ -160,7 +160,7 @@ def test_waiting_size__is_of_jobs_that_have_not_begun(site: Callable[..., Site],
 
 def test_no_more_jobs_run_than_may(site: Callable[..., Site], wait_until: Wait) -> None:
     here = site(2)
-    here.pool.share(here.fetch)
+    here.pool.turns.share(here.fetch)
     here.keep(1)
     here.submit(2, 3, 4)
     wait_until(lambda: len(here.began) == 2 and here.pool.backlog == 2)
@@ -177,7 +177,7 @@ def test_no_more_jobs_run_than_may(site: Callable[..., Site], wait_until: Wait) 
 def test_only_the_thread_that_has_the_turn_keeps_what_it_fetched(site: Callable[..., Site]) -> None:
     here = site()
     assert not here.pool.keep(unit(1))
-    here.pool.share(here.fetch)
+    here.pool.turns.share(here.fetch)
     assert not here.pool.keep(unit(2))
     assert here.pool.is_idle
 
@@ -190,7 +190,7 @@ def test_a_kept_job_makes_its_slot_busy_before_the_next_is_fetched(site: Callabl
         vacant.append(here.pool.vacant)
         return here.fetch()
 
-    here.pool.share(fetch)
+    here.pool.turns.share(fetch)
     here.keep(1)
     wait_until(lambda: len(vacant) == 2)
     assert vacant == [1, 0]
@@ -198,7 +198,7 @@ def test_a_kept_job_makes_its_slot_busy_before_the_next_is_fetched(site: Callabl
 
 def test_the_thread_of_the_last_turn_runs_no_jobs(site: Callable[..., Site], wait_until: Wait) -> None:
     here = site(1)
-    here.pool.share(here.fetch)
+    here.pool.turns.share(here.fetch)
     here.submit(1, 2)
     wait_until(lambda: len(here.began) == 1)
     here.order(lambda: False)
@@ -231,7 +231,7 @@ def test_any_work_is_taken_up_though_threads_are_few(site: Callable[..., Site], 
     """A fetcher that keeps what it fetches, beside slots that come and go: no job is left waiting."""
     here = site(3)
     here.may_end.set()
-    here.pool.share(here.fetch)
+    here.pool.turns.share(here.fetch)
     for number in range(0, 300, 3):
         here.submit(number, number + 1)
         here.keep(number + 2)
@@ -470,7 +470,7 @@ def test_slot_to_rest__takes_an_open_turn(wait_until: Wait) -> None:
     here.submit(1, 2, 3, 4, callers=3)
     wait_until(lambda: len(here.began) == 3)
     here.pool.rest(1)
-    here.pool._turns.open.append(take_turn)
+    here.pool.turns.open.append(take_turn)
     here.end(1, 2, 3, 4)
     wait_until(lambda: turns == [1] and here.pool.is_idle)
     here.pool.stop()

@@ -23,7 +23,7 @@ class Trial:
         if pending is not None:
             pending.queues.clear()
             self.rejected.remove_released()
-        return list(self.rejected)[-1]
+        return self.rejected.all[-1]
 
     def accept(self, pending: PendingReleases | None = None) -> None:
         self.rejected.note_success(pending or PendingReleases())

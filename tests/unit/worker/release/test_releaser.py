@@ -24,16 +24,13 @@ class Statements:
 
     def __init__(self) -> None:
         self.sizes: list[int] = []
+        self.cancelled: dict[int, Any] = {}
 
-    def complete(self, claims: list[Any]) -> set[int]:
-        self.sizes.append(len(claims))
-        return {claim.id for claim in claims}
+    def complete(self, outcomes: list[Any]) -> set[int]:
+        self.sizes.append(len(outcomes))
+        return {outcome.claim.id for outcome in outcomes}
 
-    def return_jobs(self, outcomes: list[Any]) -> set[int]:
-        return self.complete([outcome.claim for outcome in outcomes])
-
-    def take_cancelled(self) -> dict[int, Any]:
-        return {}
+    return_jobs = complete
 
     def rehearse(self) -> None:
         self.sizes.append(0)
@@ -162,10 +159,10 @@ def test_pause__follows_jobs_that_are_not_short(releaser: Releaser, durations: l
 
 
 def test_short_jobs__follow_without_a_pause(releaser: Releaser, statements: Statements) -> None:
-    def complete(claims: list[Any]) -> set[int]:
-        if claims[0].id == 1:
+    def complete(outcomes: list[Any]) -> set[int]:
+        if outcomes[0].claim.id == 1:
             releaser.put(ended(2, 0.0))
-        return {claim.id for claim in claims}
+        return {outcome.claim.id for outcome in outcomes}
 
     statements.complete = complete  # type: ignore[method-assign]
     releaser.put(ended(1, 0.0))
@@ -220,9 +217,9 @@ def test_returned_jobs__end_the_pause(releaser: Releaser) -> None:
 def test_what_is_awaited_and_arrives_during_a_statement__prevents_the_pause(
     releaser: Releaser, statements: Statements, arrive: Callable[[Releaser], None]
 ) -> None:
-    def complete(claims: list[Any]) -> set[int]:
+    def complete(outcomes: list[Any]) -> set[int]:
         arrive(releaser)
-        return {claim.id for claim in claims}
+        return {outcome.claim.id for outcome in outcomes}
 
     statements.complete = complete  # type: ignore[method-assign]
     releaser.put(ended(1))
