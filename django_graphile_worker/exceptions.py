@@ -136,7 +136,7 @@ class LeftoverStateError(GraphileWorkerError):
     """A task returned and left a transaction open, or its session with another role."""
 
 
-class RetryLater(GraphileWorkerError):  # noqa: N818 - it names an outcome, not a mistake
+class RetryLater(GraphileWorkerError):  # noqa: N818 - it names an outcome, not an error
     """Raised by a task: fail this attempt, and run the job again after ``delay``.
 
     With ``pause_queue`` the queue of the job is paused until then: none of its jobs starts before.
@@ -175,7 +175,7 @@ def _until(time: datetime) -> timedelta:
     return max(time - datetime.now(UTC), timedelta(0))
 
 
-class PermanentFailure(GraphileWorkerError):  # noqa: N818 - it names an outcome, not a mistake
+class PermanentFailure(GraphileWorkerError):  # noqa: N818 - it names an outcome, not an error
     """Raised by a task: fail the job permanently, however many attempts are left."""
 
     def __init__(self, reason: str = "") -> None:

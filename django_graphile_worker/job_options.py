@@ -283,7 +283,7 @@ class JobOption:
     sql_type: str | None = None
     # An option that is stored as a flag of the job: the flag for a value and the time at which the job is due.
     flag: Callable[[Any, datetime], str] | None = None
-    # The attribute of a Job that tells the option; None if nothing of the job does.
+    # The attribute of a Job that has the option; None if none has it.
     attribute: str | None = None
     # The attribute of a Job from which a duration is counted.
     counted_from: str | None = None

@@ -259,7 +259,7 @@ def _way_out(value: Any) -> str:
     if isinstance(value, set | frozenset):
         return " (pass a list)"
     if isinstance(value, bytes | bytearray | memoryview):
-        return " (pass text, or the address of a file)"
+        return " (pass text, or the URL of a file)"
     return ""
 
 
@@ -276,7 +276,7 @@ def _too_large(payload: Any, size: int, max_size: int) -> PayloadError:
     path = _heaviest(PayloadPart(payload)).path()
     return PayloadError(
         f"payload: expected at most {max_size} bytes of JSON, got {size}, most of them at {_shortened(path)}. "
-        'Keep large data elsewhere and pass its address, or raise GRAPHILE_WORKER["MAX_PAYLOAD_SIZE"].',
+        'Keep large data elsewhere and pass its URL, or raise GRAPHILE_WORKER["MAX_PAYLOAD_SIZE"].',
         path=path,
     )
 

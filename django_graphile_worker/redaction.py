@@ -9,7 +9,7 @@ from django_graphile_worker import conf
 from django_graphile_worker.payloads import RawPayload
 
 HIDDEN = "••••••"
-MOST_LEVELS = 200
+MAX_LEVELS = 200
 # How many characters before `)=(` may be names of columns.
 LONGEST_COLUMNS = 2_000
 
@@ -45,7 +45,7 @@ def is_secret(key: object) -> bool:
 
 def redact(value: Any, level: int = 0) -> Any:
     """Return the value with everything below a secret key hidden."""
-    if isinstance(value, RawPayload) or level > MOST_LEVELS:
+    if isinstance(value, RawPayload) or level > MAX_LEVELS:
         return HIDDEN
     if isinstance(value, dict):
         return {key: HIDDEN if is_secret(key) else redact(item, level + 1) for key, item in value.items()}

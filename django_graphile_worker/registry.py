@@ -66,7 +66,7 @@ Model = TypeVar("Model", bound=_Dataclass | _PydanticModel | _MsgspecStruct)
 
 
 class RunReports(Protocol):
-    """What a worker tells about the runs of a Django task."""
+    """What a worker reports of the runs of a Django task."""
 
     def is_end_heard(self, *, succeeded: bool) -> bool:
         """Return whether ``finish()`` has anything to do."""
@@ -93,7 +93,7 @@ class Task(Generic[P, R, Payload]):
     __name__: str
     __qualname__: str
 
-    # The labels that workers run if they are not told others; empty for all. Only Django tasks have labels.
+    # The labels that workers run if they are given no others; empty for all. Only Django tasks have labels.
     default_labels: tuple[str, ...] = ()
     # Reports runs to the framework of Django Tasks; None for all other tasks.
     events: RunReports | None = None
@@ -174,12 +174,12 @@ class Task(Generic[P, R, Payload]):
     def add_job(
         self: Task[P, R, list[Model]], payload: Sequence[Model | Mapping[str, Any]], **options: Unpack[JobOptions]
     ) -> Job: ...
-    def add_job(self, payload: Any = None, *mistaken: Any, **options: Any) -> Job:
+    def add_job(self, payload: Any = None, *others: Any, **options: Any) -> Job:
         """Add a job for this task, with the task's defaults. The options are those of ``add_job()``."""
         # Late import: the API imports this module.
         from django_graphile_worker.api.add import add_job
 
-        return add_job(self, payload, *mistaken, **options)
+        return add_job(self, payload, *others, **options)
 
     @overload
     async def aadd_job(self, payload: Payload | None = None, **options: Unpack[JobOptions]) -> Job: ...
@@ -193,12 +193,12 @@ class Task(Generic[P, R, Payload]):
     async def aadd_job(
         self: Task[P, R, list[Model]], payload: Sequence[Model | Mapping[str, Any]], **options: Unpack[JobOptions]
     ) -> Job: ...
-    async def aadd_job(self, payload: Any = None, *mistaken: Any, **options: Any) -> Job:
+    async def aadd_job(self, payload: Any = None, *others: Any, **options: Any) -> Job:
         """Asynchronous variant of ``add_job()``."""
         # Late import: the API imports this module.
         from django_graphile_worker.api.add import aadd_job
 
-        return await aadd_job(self, payload, *mistaken, **options)
+        return await aadd_job(self, payload, *others, **options)
 
     def result_seconds(self, default: float | None) -> float | None:
         """Return for how many seconds results are kept, None if they are not; the default is the setting."""

@@ -103,7 +103,7 @@ job_cancelled = Event("worker_id", "database", "job", "duration", "reason", "can
 cancellation_missed = Event("worker_id", "database", "job_id", "reason", "cancelled_by")
 # The task succeeded, but left its session changed (SET, a lock, a temporary table): its connection was closed.
 leftover_state_found = Event("worker_id", "database", "job", "leftovers")
-# A run was told to stop and did not: it ended without its thread, which may run on until its process ends.
+# A run was asked to stop and did not: it ended without its thread, which may run on until its process ends.
 thread_left_behind = Event("worker_id", "database", "job", "duration")
 job_released = Event("worker_id", "database", "job", "outcome")
 # The worker's claim on the job had ended before its result was written, so the result is not written.

@@ -1,4 +1,4 @@
-"""The addresses of the views: ``path("jobs/", include("django_graphile_worker.urls"))``."""
+"""The URLs of the views: ``path("jobs/", include("django_graphile_worker.urls"))``."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The progress of a job as JSON, and as a small page that a browser without scripts loads again and again.
 
-A request is permitted by the signed token in its address, or by the function of the project that the setting
+A request is permitted by the signed token in its URL, or by the function of the project that the setting
 ``PROGRESS_PERMISSION`` names. Neither the payload of the job nor what its task returned is sent.
 """
 
@@ -39,7 +39,7 @@ def job_progress(request: HttpRequest, job_id: int) -> HttpResponse:
     permission = conf.current().progress_permission
     if permission is None:
         error = (
-            "Expected the token of a job in the address, got its id: ids are accepted only if "
+            "Expected the token of a job in the URL, got its id: ids are accepted only if "
             'GRAPHILE_WORKER["PROGRESS_PERMISSION"] names a function that decides who may see which job.'
         )
         return JsonResponse({"error": error}, status=403)

@@ -22,7 +22,7 @@ from django_graphile_worker.suggestions import did_you_mean
 # How far a time may be from the delay that a test expects. A run_at is counted from the time of the last change.
 TOLERANCE = timedelta(seconds=1)
 MAX_SHOWN = 5
-# The options that a job tells, by the names that add_job() has for them.
+# The options that a job has as attributes, by the names that add_job() has for them.
 _KNOWN_OPTIONS = {name: option for name, option in OPTIONS.items() if option.attribute is not None}
 
 

@@ -71,7 +71,7 @@ def run_after_transaction(place: Place) -> None:
     else:
         savepoint = connection.savepoint_ids[depth - 1]
         if savepoint is None:
-            # A block without a savepoint inside a TestCase: nothing tells when it ends.
+            # A block without a savepoint inside a TestCase: nothing reports its end.
             _run_waiting()
         else:
             SavepointHooks.of(connection).add(savepoint, _run_waiting)

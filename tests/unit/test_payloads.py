@@ -161,7 +161,7 @@ BAD_PAYLOADS = [
         Receipt(order=1, extra={"b": [b"x"]}),
         "$.extra.b[0]",
         (
-            "payload: expected a value that JSON can hold, got bytes (pass text, or the address of a file) "
+            "payload: expected a value that JSON can hold, got bytes (pass text, or the URL of a file) "
             "at $.extra.b[0]."
         ),
     ),
@@ -194,7 +194,7 @@ BAD_PAYLOADS = [
     (
         {"when": [b"x"]},
         "$.when[0]",
-        "payload: expected a value that JSON can hold, got bytes (pass text, or the address of a file) at $.when[0].",
+        "payload: expected a value that JSON can hold, got bytes (pass text, or the URL of a file) at $.when[0].",
     ),
     (
         {"at": datetime.time(1, tzinfo=datetime.UTC)},
@@ -257,7 +257,7 @@ def test_a_payload_that_is_too_large_is_refused_with_its_heaviest_part() -> None
         payloads.encode(payload, max_size=500)
     assert str(refused.value) == (
         "payload: expected at most 500 bytes of JSON, got 1064, most of them at $.files[0].content. Keep large "
-        'data elsewhere and pass its address, or raise GRAPHILE_WORKER["MAX_PAYLOAD_SIZE"].'
+        'data elsewhere and pass its URL, or raise GRAPHILE_WORKER["MAX_PAYLOAD_SIZE"].'
     )
     assert refused.value.path == "$.files[0].content"
 
