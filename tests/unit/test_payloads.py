@@ -160,10 +160,7 @@ BAD_PAYLOADS = [
     (
         Receipt(order=1, extra={"b": [b"x"]}),
         "$.extra.b[0]",
-        (
-            "payload: expected a value that JSON can hold, got bytes (pass text, or the URL of a file) "
-            "at $.extra.b[0]."
-        ),
+        ("payload: expected a value that JSON can hold, got bytes (pass text, or the URL of a file) at $.extra.b[0]."),
     ),
     ({"kind": Receipt}, "$.kind", "payload: expected a value that JSON can hold, got type at $.kind."),
     ({"kind": Model}, "$.kind", "payload: expected a value that JSON can hold, got ModelMetaclass at $.kind."),

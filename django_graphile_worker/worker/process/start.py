@@ -16,7 +16,6 @@ from django.db import connections
 
 from django_graphile_worker import __version__, conf
 from django_graphile_worker.exceptions import GraphileWorkerError
-from django_graphile_worker.gc_pause import collect_less_often
 from django_graphile_worker.logs.console import set_up_logging, write_log
 from django_graphile_worker.registry import tasks as registered_tasks
 from django_graphile_worker.worker.process import reloader
@@ -26,6 +25,7 @@ from django_graphile_worker.worker.process.signal_handlers import handled_signal
 from django_graphile_worker.worker.process.supervisor import Supervisor
 from django_graphile_worker.worker.process.worker_process import (
     build_runners,
+    collect_less_often,
     end_process,
     in_a_sentence,
     run_until_drained,

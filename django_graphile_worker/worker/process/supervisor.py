@@ -23,10 +23,9 @@ from typing import Any
 import django
 
 from django_graphile_worker.exceptions import BreakingMigrationError, GraphileWorkerError
-from django_graphile_worker.gc_pause import collect_less_often
 from django_graphile_worker.text import readable_duration
 from django_graphile_worker.worker.process.signal_handlers import DUMP_SIGNAL, handled_signals, is_free
-from django_graphile_worker.worker.process.worker_process import end_process, exit_code
+from django_graphile_worker.worker.process.worker_process import collect_less_often, end_process, exit_code
 from django_graphile_worker.worker.stop_request import StopState
 
 logger = logging.getLogger("django_graphile_worker.worker")
