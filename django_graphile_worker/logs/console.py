@@ -29,18 +29,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from queue import SimpleQueue
 from select import PIPE_BUF
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Generic, TextIO, TypeVar
+from typing import Any, Generic, TextIO, TypeVar
 
 from django.utils.termcolors import make_style
 
+from django_graphile_worker.jobs import Job
 from django_graphile_worker.logs.errors import indented, trace
-from django_graphile_worker.logs.lines import place_key, run_template, served_databases
+from django_graphile_worker.logs.lines import JobFacts, place_key, run_template, served_databases
+from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.text import readable_duration, shown
-
-if TYPE_CHECKING:
-    from django_graphile_worker.jobs import Job
-    from django_graphile_worker.logs.lines import JobFacts
-    from django_graphile_worker.sql.claims import Claim
 
 Line = TypeVar("Line")
 

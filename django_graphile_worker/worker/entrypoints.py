@@ -8,21 +8,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from os import PathLike
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict, Unpack
 
 from django.core.exceptions import SynchronousOnlyOperation
 from django.db import Error, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_graphile_worker.exceptions import ConfigurationError, GraphileWorkerError, InvalidTypeError, SettingMistake
 from django_graphile_worker.routing import Place, places_to_serve
 from django_graphile_worker.worker.process.worker_process import build_runners, run_with_signals, shut_down, start_all
 from django_graphile_worker.worker.runner import Runner
 from django_graphile_worker.worker.stop_request import REFUSED, StopRequest, StopState, state_of
-
-if TYPE_CHECKING:
-    from typing import Unpack
-
-    from django.db.backends.base.base import BaseDatabaseWrapper
 
 # Settings that a worker started by code cannot use, and what to do instead.
 DATABASE = {"database": "expected databases=[...], the list of aliases to serve."}

@@ -6,15 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from django_graphile_worker.job_flags import as_time
 from django_graphile_worker.jobs import usual_backoff
+from django_graphile_worker.registry import Task
 from django_graphile_worker.sql.claims import Claim
-
-if TYPE_CHECKING:
-    from django_graphile_worker.registry import Task
-    from django_graphile_worker.sql.limits import KeyClosing
+from django_graphile_worker.sql.limits import KeyClosing
 
 
 @dataclass(frozen=True, slots=True)

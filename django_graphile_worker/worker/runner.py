@@ -9,12 +9,13 @@ import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from datetime import timedelta
 
 import psycopg
 from django.db import connections
 
 from django_graphile_worker import signals
+from django_graphile_worker.crontab import CronItem
 from django_graphile_worker.exceptions import GraphileWorkerError, SchemaError
 from django_graphile_worker.registry import Registry
 from django_graphile_worker.registry import tasks as registered_tasks
@@ -29,11 +30,6 @@ from django_graphile_worker.worker.service import Service
 from django_graphile_worker.worker.shutdown import CLEANUP_TIMEOUT, LOOK_INTERVAL, Shutdown
 from django_graphile_worker.worker.stop_request import Ending
 from django_graphile_worker.worker.task_selection import selected_tasks, task_finder, unmatched_patterns
-
-if TYPE_CHECKING:
-    from datetime import timedelta
-
-    from django_graphile_worker.crontab import CronItem
 
 # How often in a row a draining worker fails to claim before it gives up: with the delays of service.Loop, after 10 to
 # 20 seconds, and longer if the database answers slowly.

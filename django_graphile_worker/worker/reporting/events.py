@@ -20,15 +20,15 @@ from django.dispatch import Signal
 from django_graphile_worker import signals
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.sql.claims import Claim
+from django_graphile_worker.sql.control import CancelledJob, Pause
 from django_graphile_worker.sql.events import NewEvent, add
+from django_graphile_worker.sql.recovery import Exhausted, Recovered, Unlocked
 from django_graphile_worker.worker import django_connections
+from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.outcomes import Cancelled, Expired, Failed, Interrupted, Outcome
 from django_graphile_worker.worker.service import Service
 
 if TYPE_CHECKING:
-    from django_graphile_worker.sql.control import CancelledJob, Pause
-    from django_graphile_worker.sql.recovery import Exhausted, Recovered, Unlocked
-    from django_graphile_worker.worker.database.connection import Database
     from django_graphile_worker.worker.database_worker import DatabaseWorker
 
 # Seconds between two checks whether an outage is over.

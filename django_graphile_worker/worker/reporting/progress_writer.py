@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from django_graphile_worker.sql import progress as sql_progress
 from django_graphile_worker.sql.claims import Claim
+from django_graphile_worker.sql.progress import Progress
 from django_graphile_worker.worker.service import Service
 
 if TYPE_CHECKING:
-    from django_graphile_worker.sql.progress import Progress
     from django_graphile_worker.worker.database_worker import DatabaseWorker
 
 # Seconds between two writes for one job.

@@ -18,6 +18,7 @@ from django_graphile_worker.payloads import key_step
 from django_graphile_worker.redaction import is_secret
 
 if TYPE_CHECKING:
+    # A circle: the converters call this module.
     from django_graphile_worker.worker.typed_payloads.converters import Converter
 
 MAX_PROBLEMS = 5
