@@ -18,7 +18,7 @@ from django_graphile_worker import setting_types
 from django_graphile_worker.exceptions import ConfigurationError, SettingMistake
 from django_graphile_worker.job_options import DEFAULT_MAX_ATTEMPTS, LARGEST_MAX_ATTEMPTS
 from django_graphile_worker.setting_types import Convert, ForbiddenFlags
-from django_graphile_worker.suggestions import did_you_mean
+from django_graphile_worker.text import did_you_mean
 
 SETTING = "GRAPHILE_WORKER"
 # A statement that hangs must leave time for a second statement before the lease expires.

@@ -21,7 +21,7 @@ from django_graphile_worker.job_options import (
     Unique,
     known_identifier,
 )
-from django_graphile_worker.suggestions import JOB_OPTIONS, did_you_mean
+from django_graphile_worker.text import JOB_OPTIONS, did_you_mean
 
 KEY_AND_UNIQUE = "A job has either a job_key or unique. A key of its own: unique='...'."
 # A job that must not be retried has ``attempts = max_attempts`` in the database, as in graphile-worker, however often

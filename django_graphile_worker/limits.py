@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Protocol
 
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError, PayloadError
 from django_graphile_worker.job_options import storable_text, whole_number
-from django_graphile_worker.suggestions import did_you_mean
+from django_graphile_worker.text import did_you_mean
 
 Key = str | Callable[..., Any]
 

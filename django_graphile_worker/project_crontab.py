@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django_graphile_worker import conf, registry
+from django_graphile_worker.crontab import CronItem, Draft
+from django_graphile_worker.crontab.parser import PlacedItem
 from django_graphile_worker.exceptions import ConfigurationError
 from django_graphile_worker.job_options import valid_job_key
 
-if TYPE_CHECKING:
-    from django_graphile_worker.crontab import CronItem, Draft
-    from django_graphile_worker.crontab.parser import PlacedItem
-
 # The defaults of a task that apply to its schedules as they apply to ``task.add_job()``.
 DEFAULTS = ("queue_name", "max_attempts", "priority", "flags", "job_key_mode")
-MOST_CACHED = 100
+MAX_CACHED = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,14 +72,11 @@ def _cached(sources: Sources) -> Draft | None:
 def _read_and_cache(sources: Sources) -> Draft:
     draft = _read(sources)
     kept = [entry for entry in _cache if not sources.replaces(entry[0])]
-    _cache[:] = [*kept, (sources, draft)][-MOST_CACHED:]
+    _cache[:] = [*kept, (sources, draft)][-MAX_CACHED:]
     return draft
 
 
 def _read(sources: Sources) -> Draft:
-    # Late import: loading the crontab parser takes 12 ms, and a worker without a crontab does not need it.
-    from django_graphile_worker.crontab import Draft
-
     draft = Draft()
     _add_setting(draft, sources.crontab)
     if sources.content is not None:

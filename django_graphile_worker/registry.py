@@ -18,7 +18,7 @@ from django_graphile_worker.jobs import Job, JobDefaults
 from django_graphile_worker.limits import Key, Limit, TaskLimit, task_limits
 from django_graphile_worker.setting_types import MAX_DURATION, MIN_TIMEOUT, is_exception_class
 from django_graphile_worker.signatures import innermost, is_async_function, is_generator_function, source_of
-from django_graphile_worker.suggestions import TASK_ATTRIBUTES, TASK_OPTIONS, did_you_mean
+from django_graphile_worker.text import TASK_ATTRIBUTES, TASK_OPTIONS, did_you_mean
 
 # How long a task with keep_result=True keeps its results if the setting KEEP_RESULTS is None.
 DEFAULT_RESULT_SECONDS = 86_400.0
@@ -41,6 +41,7 @@ MAX_CODENAME_LENGTH = 100
 _CODENAME_PREFIX = "schedule:"
 
 if TYPE_CHECKING:
+    # Nothing requires this package at run time.
     import typing_extensions
 
     # The type of the first parameter. It has a default, so that Task[[Receipt], None] is valid.

@@ -6,18 +6,16 @@ import itertools
 import json
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from django_graphile_worker import conf
 from django_graphile_worker.crontab import CronItem
 from django_graphile_worker.crontab.items import flags_of_run
 from django_graphile_worker.job_flags import RUNS_KEPT, schedule_flag
 from django_graphile_worker.job_options import valid_job_key
+from django_graphile_worker.registry import Task
 from django_graphile_worker.schedules.times import Definition, times_after
 from django_graphile_worker.sql.schedules.firing import TickJob
-
-if TYPE_CHECKING:
-    from django_graphile_worker.registry import Task
 
 RECORD_OF_SINGLE_RUN = timedelta(days=30)
 

@@ -28,7 +28,7 @@ from django_graphile_worker.routing import Place, place_of
 from django_graphile_worker.sql import jobs as sql_jobs
 from django_graphile_worker.sql.adding import Entry, add_batch, add_batch_blindly, batches
 from django_graphile_worker.sql.adding import add_job as add_one
-from django_graphile_worker.suggestions import did_you_mean
+from django_graphile_worker.text import did_you_mean
 
 logger = logging.getLogger("django_graphile_worker.jobs")
 

@@ -21,7 +21,7 @@ from django_graphile_worker.sql.limits import (
     store_override,
 )
 from django_graphile_worker.sql.statements import Cursor
-from django_graphile_worker.suggestions import did_you_mean
+from django_graphile_worker.text import did_you_mean
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,8 +18,7 @@ from django_graphile_worker.routing import Place, place_of
 from django_graphile_worker.sql import control as sql_pauses
 from django_graphile_worker.sql.control import Pause, PauseKind
 from django_graphile_worker.sql.inspection import names
-from django_graphile_worker.suggestions import did_you_mean
-from django_graphile_worker.text import storable_text
+from django_graphile_worker.text import did_you_mean, storable_text
 
 
 def pause(

@@ -18,7 +18,7 @@ from django_graphile_worker.exceptions import ConfigurationError, InvalidJobErro
 from django_graphile_worker.job_options import valid_identifier, valid_max_attempts, valid_queue_name
 from django_graphile_worker.registry import DEFAULT_LABEL
 from django_graphile_worker.routing import APP_LABEL, Place, place_of
-from django_graphile_worker.suggestions import did_you_mean
+from django_graphile_worker.text import did_you_mean
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ from django_graphile_worker.registry import (
     valid_schedulable,
     valid_timeout,
 )
-from django_graphile_worker.suggestions import did_you_mean
+from django_graphile_worker.text import did_you_mean
 
 P = ParamSpec("P")
 R = TypeVar("R")

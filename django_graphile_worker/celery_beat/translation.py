@@ -27,7 +27,7 @@ from django_graphile_worker.crontab.patterns import (
 from django_graphile_worker.exceptions import ConfigurationError
 from django_graphile_worker.schedules.times import Definition, next_time
 from django_graphile_worker.schedules.words import SHORTEST_INTERVAL, interval_text
-from django_graphile_worker.suggestions import did_you_mean
+from django_graphile_worker.text import did_you_mean
 
 
 class Unsupported(Exception):  # noqa: N818 - it names a result of the import, not a mistake

@@ -24,7 +24,7 @@ from django_graphile_worker.sql.inspection.other_workers import other_workers
 from django_graphile_worker.sql.install import catalog, indexes, installer, privileges
 from django_graphile_worker.sql.install.catalog import LEDGER, refuse_breaking_migration
 from django_graphile_worker.sql.schedules import listing
-from django_graphile_worker.suggestions import did_you_mean
+from django_graphile_worker.text import did_you_mean
 
 REQUIRED_RELATIONS = {"_private_jobs", "_private_job_queues", "_private_tasks", "_private_known_crontabs", "jobs"}
 # Tables that only this package has. Without them, the migrations that create the indexes have not run.

@@ -16,7 +16,7 @@ from django_graphile_worker.limits import TaskLimit
 from django_graphile_worker.project_crontab import draft_schedule, is_any_written
 from django_graphile_worker.registry import Task
 from django_graphile_worker.routing import Place
-from django_graphile_worker.suggestions import did_you_mean
+from django_graphile_worker.text import did_you_mean
 
 # A limit, and a task that has it.
 Use = tuple[Task[Any, Any], TaskLimit]

@@ -34,7 +34,7 @@ from django_graphile_worker.job_options import (
     valid_priority,
     valid_queue_name,
 )
-from django_graphile_worker.suggestions import closest
+from django_graphile_worker.text import closest
 
 _WORD = re.compile(r"\S+")
 _TASK = re.compile(rf"[_a-zA-Z][_a-zA-Z0-9:/-]{{0,{MAX_IDENTIFIER_LENGTH - 1}}}")

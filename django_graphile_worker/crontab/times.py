@@ -16,7 +16,7 @@ from datetime import MAXYEAR, UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from django_graphile_worker.crontab.patterns import Pattern
-from django_graphile_worker.suggestions import closest
+from django_graphile_worker.text import closest
 
 # The longest unit of graphile-worker is a week. Years are an addition of this package: each has 365 days.
 _UNITS = {

@@ -22,8 +22,7 @@ from django_graphile_worker.logs import console
 from django_graphile_worker.logs.errors import error_text, log_exception
 from django_graphile_worker.logs.lines import JobFacts, job_attributes, place_key, run_template, with_place, write
 from django_graphile_worker.registry import tasks
-from django_graphile_worker.suggestions import did_you_mean
-from django_graphile_worker.text import readable_duration, shown
+from django_graphile_worker.text import did_you_mean, readable_duration, shown
 
 _jobs = logging.getLogger("django_graphile_worker.jobs")
 _worker = logging.getLogger("django_graphile_worker.worker")

@@ -21,8 +21,7 @@ from django_graphile_worker.job_options import (
 )
 from django_graphile_worker.schedules.times import MOMENT, Definition, next_time, zone_of
 from django_graphile_worker.schedules.words import EXPECTED_INTERVAL, SHORTEST_INTERVAL, parse_interval
-from django_graphile_worker.suggestions import did_you_mean
-from django_graphile_worker.text import quoted
+from django_graphile_worker.text import did_you_mean, quoted
 
 # The key of mistakes that concern several fields; it is Django's, NON_FIELD_ERRORS.
 SEVERAL_FIELDS = "__all__"

@@ -3,7 +3,7 @@
 May import every other folder, except ``admin`` and ``management``; nothing imports it in production. Start reading in
 ``drain.py``, which has ``run_jobs()``. It runs jobs with a worker without threads
 (``in_process_worker.py``) on the connection of the test (``connections.py``), at the time of the test's clock
-(``simulated_time``). ``assertions`` compares what is in the queue.
+(``timelines.py``). ``assertions`` compares what is in the queue.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from django_graphile_worker.exceptions import InvalidTypeError
 from django_graphile_worker.job_options import OPTIONS, JobOption, SpecOptions
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.sql import jobs as sql_jobs
-from django_graphile_worker.suggestions import did_you_mean
+from django_graphile_worker.text import did_you_mean
 
 # How far a time may be from the delay that a test expects. A run_at is counted from the time of the last change.
 TOLERANCE = timedelta(seconds=1)

@@ -15,7 +15,7 @@ from django_graphile_worker.routing import Place, place_of
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.testing import simulated_clock
 from django_graphile_worker.testing.in_process_worker import InProcessWorker, RanJob, running_job
-from django_graphile_worker.testing.simulated_time.timelines import ClockTime, PresentTime, Timeline
+from django_graphile_worker.testing.timelines import ClockTime, PresentTime, Timeline
 from django_graphile_worker.worker import django_connections
 
 OnError = Literal["raise", "record"]

@@ -17,7 +17,7 @@ from django_graphile_worker.routing import Place
 from django_graphile_worker.testing import simulated_clock
 from django_graphile_worker.testing.drain import MAX_JOBS, Drain
 from django_graphile_worker.testing.in_process_worker import RanJob, running_job
-from django_graphile_worker.testing.simulated_time.timelines import PresentTime, StandingTime, Timeline
+from django_graphile_worker.testing.timelines import PresentTime, StandingTime, Timeline
 from django_graphile_worker.text import shown
 from django_graphile_worker.worker import django_connections
 

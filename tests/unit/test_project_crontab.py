@@ -192,7 +192,7 @@ def test_a_crontab_is_read_once_for_each_settings(tmp_path: Path, monkeypatch: p
 
 
 def test_the_cache_of_crontabs_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(project_crontab, "MOST_CACHED", 3)
+    monkeypatch.setattr(project_crontab, "MAX_CACHED", 3)
     for minute in range(5):
         project_crontab.collect(settings(CRONTAB=f"{minute} * * * * report"))
     assert [sources.crontab for sources, _ in project_crontab._cache] == [

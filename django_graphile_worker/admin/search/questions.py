@@ -14,7 +14,7 @@ from django_graphile_worker.admin.search.job_search import SearchQuery
 from django_graphile_worker.admin.search.name_lookup import DatabaseNames
 from django_graphile_worker.admin.search.search_query import SearchTerm
 from django_graphile_worker.sql.inspection.job_search.criteria import like_pattern
-from django_graphile_worker.suggestions import close_matches
+from django_graphile_worker.text import close_matches
 
 MOST_CLOSE = 5
 # Each takes up to a tenth of a second where there are thousands of names, which anybody who adds jobs can make.

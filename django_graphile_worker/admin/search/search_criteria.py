@@ -17,7 +17,7 @@ from django_graphile_worker.crontab.times import parse_time_phrase
 from django_graphile_worker.job_options import LARGEST_MAX_ATTEMPTS, LARGEST_PRIORITY, SMALLEST_PRIORITY
 from django_graphile_worker.redaction import redact_text
 from django_graphile_worker.sql.inspection.job_search.criteria import STATES, Bounds, Criteria, State, like_pattern
-from django_graphile_worker.suggestions import closest
+from django_graphile_worker.text import closest
 
 LARGEST_ID = 2**63 - 1
 # A pattern with many wildcards takes long to compare.

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from django.utils.translation import gettext as _
 
-from django_graphile_worker.suggestions import closest
+from django_graphile_worker.text import closest
 
 LONGEST_QUERY = 2_000
 MOST_TERMS = 30

@@ -13,10 +13,10 @@ from django.core.management.base import CommandError
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
-from django_graphile_worker import suggestions
 from django_graphile_worker.crontab.parser import Json5Error, parse_json5
 from django_graphile_worker.crontab.times import EXPECTED_TIME_PHRASE, parse_time_phrase
 from django_graphile_worker.job_options import JobOption, Kind
+from django_graphile_worker.text import did_you_mean as suggestion
 from django_graphile_worker.text import quoted
 
 LARGEST_ID = 2**63 - 1
@@ -138,5 +138,5 @@ def payload(text: str | None) -> Any:
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return a suggestion for a mistyped name, to append to a sentence; empty when there is none."""
-    hint = suggestions.did_you_mean(name, known)
+    hint = suggestion(name, known)
     return f" {hint}" if hint else ""

@@ -25,7 +25,7 @@ from django.utils.dateparse import parse_duration
 from django_graphile_worker.exceptions import PayloadError
 from django_graphile_worker.payloads import key_step
 from django_graphile_worker.redaction import is_secret
-from django_graphile_worker.suggestions import did_you_mean
+from django_graphile_worker.text import did_you_mean
 from django_graphile_worker.worker.typed_payloads.third_party_models import converter_for_model, is_model
 
 # A converter takes a value and the path to it, like $.items[3].name; it raises PayloadError.

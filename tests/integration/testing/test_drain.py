@@ -38,8 +38,7 @@ from django_graphile_worker import (
 from django_graphile_worker.exceptions import GraphileWorkerError, InvalidTypeError, PayloadError
 from django_graphile_worker.results import ResultStatus
 from django_graphile_worker.sql.statements import table
-from django_graphile_worker.testing import arun_jobs, clock, jobs, run_jobs
-from django_graphile_worker.testing.simulated_time import timelines
+from django_graphile_worker.testing import arun_jobs, clock, jobs, run_jobs, timelines
 from tests.support.factories import make_job
 from tests.support.own_schema import SCHEMA
 from tests.support.stepped_worker import own_tasks

@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy
 from django_graphile_worker.admin.jobs.forms import PayloadField, RunAtField, time_zone_help
 from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.job_options import OPTIONS, JobOption, Kind
-from django_graphile_worker.suggestions import closest
+from django_graphile_worker.text import closest
 
 
 class FlagsField(forms.CharField):

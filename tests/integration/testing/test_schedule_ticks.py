@@ -13,7 +13,7 @@ from django.test import TestCase, TransactionTestCase
 from django_graphile_worker import signals
 from django_graphile_worker.models import Job, Schedule
 from django_graphile_worker.testing import clock, run_jobs
-from tests.integration.testing.simulated_time.test_cron_ticks import Ticks
+from tests.integration.testing.test_cron_ticks import Ticks
 from tests.support.stepped_worker import own_tasks
 
 START = datetime(2030, 1, 1, tzinfo=UTC)

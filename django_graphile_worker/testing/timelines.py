@@ -1,24 +1,30 @@
-"""The time that passes while ``run_jobs()`` runs jobs: that of the machines, or that of the clock of a test."""
+"""The time that passes while ``run_jobs()`` runs jobs: that of the machines, or that of the clock of a test.
+
+``ClockTime`` moves the clock from job to job, and ``Ticks`` fires recurring tasks on the way.
+"""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from django_graphile_worker import conf, project_crontab, registry, simulation
 from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.routing import Place
+from django_graphile_worker.sql.inspection.limits import change_settings
+from django_graphile_worker.sql.schedules import changes, from_code
 from django_graphile_worker.sql.schedules.from_code import database_now
 from django_graphile_worker.testing.connections import CallerDatabase
 from django_graphile_worker.testing.simulated_clock import Clock
-from django_graphile_worker.testing.simulated_time.ticks import Ticks
 from django_graphile_worker.worker.reporting.events import WorkerEvents
+from django_graphile_worker.worker.scheduling.scheduler import Scheduler
 
 MOMENT = timedelta(microseconds=1)
 # How often in a row time may pass by less than a second, until a job is found that runs.
-MOST_MOMENTS = 1_000
-
-
+MAX_MOMENTS = 1_000
 # Seconds after which the clock of a database is read again.
 MEASURED_FOR = 60.0
 # By database: its time, and when it was read. Not time.monotonic(), which libraries that freeze the time replace, and
@@ -126,7 +132,7 @@ class ClockTime:
     def _refuse_to_creep(self, step: timedelta) -> None:
         """Raise if time passes in moments only, because a job is due that cannot be claimed."""
         self._moments = self._moments + 1 if step < timedelta(seconds=1) else 0
-        if self._moments > MOST_MOMENTS:
+        if self._moments > MAX_MOMENTS:
             raise GraphileWorkerError(
                 f"run_jobs(): expected the jobs that are due at {self._clock.shown.isoformat()} to be free, got a job "
                 "that another transaction has locked. Let the other transaction end first."
@@ -138,6 +144,93 @@ class ClockTime:
         self._clock.shown = self._clock.target
         if self._ticks is not None:
             self._ticks.restore_settings()
+
+
+class TickWorker:
+    """What the scheduler asks of its worker, with the clock of a test.
+
+    It lives as long as the clock, and is also the source of cursors: each call of ``run_jobs()`` has a worker of its
+    own, whose connection and signals it uses in turn.
+    """
+
+    def __init__(self, place: Place, now: Callable[[], datetime]) -> None:
+        is_default = place.installation == conf.DEFAULT
+        self.settings = place.settings
+        self.registry = registry.tasks
+        self.cron_items = project_crontab.collect(place.settings, with_tasks=is_default)
+        self.every = registry.tasks.every() if is_default else {}
+        self.events = self
+        self.now = now
+
+    def use(self, database: CallerDatabase, events: WorkerEvents) -> None:
+        self._database = database
+        self._events = events
+
+    def database(self, part: str) -> TickWorker:
+        return self
+
+    def cursor(self) -> AbstractContextManager[Any]:
+        return self._database.cursor()
+
+    def close(self) -> None:
+        """Leave the connection open: it belongs to the test."""
+
+    def send(self, signal: Any, **arguments: Any) -> None:
+        self._events.send(signal, **arguments)
+
+    def database_trouble(self, action: str, error: BaseException, retry_in: float) -> None:
+        """Let the test fail with the error of a schedule, which a worker would only report."""
+        raise error
+
+
+class Ticks:
+    """The schedules and the crontab of one place."""
+
+    def __init__(self, place: Place, now: Callable[[], datetime]) -> None:
+        self._worker = TickWorker(place, now)
+        # What firing has changed until the end of the transaction of the test. In autocommit mode it ends with each
+        # statement.
+        self._changed_settings: dict[str, str] | None = None
+        worker: Any = self._worker
+        self._scheduler = Scheduler(worker)
+        # No minute must be a round of its own because a function of the project is asked.
+        self._scheduler.items.look_ahead = timedelta(days=1)
+
+    def use(self, database: CallerDatabase, events: WorkerEvents) -> None:
+        """Use the connection and the signals of another worker from now on."""
+        self._database = database
+        self._worker.use(database, events)
+
+    def begin_at(self, start: datetime, until: datetime) -> None:
+        """Let what was made or fired at any other time begin at the start of the clock."""
+        with self._database.cursor() as cursor:
+            changes.begin_at(cursor, start, until, schema=self._database.schema)
+            if self._scheduler.items:
+                from_code.forget_later(cursor, schema=self._database.schema, now=start)
+
+    def fire(self) -> None:
+        """Fire what is due at the time of the clock, and what was missed before."""
+        if self._changed_settings is None and self._database.is_in_transaction:
+            with self._database.cursor() as cursor:
+                self._changed_settings = change_settings(cursor, {"lock_timeout": "0"})
+        simulation.has_new_schedules = False
+        while self._scheduler.fire_due() == 0:
+            pass
+
+    def next_tick(self, after: datetime, until: datetime) -> datetime | None:
+        """Return the first time after a time, and not after another, at which something is due."""
+        if simulation.has_new_schedules:
+            # A job has written schedules.
+            self.fire()
+        ticks = (self._scheduler.next_at, self._scheduler.items.next_at)
+        return min((tick for tick in ticks if tick is not None and after < tick <= until), default=None)
+
+    def restore_settings(self) -> None:
+        """Restore what firing has changed in the transaction of the test."""
+        settings, self._changed_settings = self._changed_settings, None
+        if settings is not None:
+            with self._database.cursor() as cursor:
+                change_settings(cursor, settings)
 
 
 Timeline = PresentTime | StandingTime | ClockTime
