@@ -14,9 +14,9 @@ from django_graphile_worker import conf
 from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.routing import APP_LABEL, queue_alias
 from django_graphile_worker.sql.errors import sqlstate, translated
-from django_graphile_worker.sql.inspection import limits
+from django_graphile_worker.sql.inspection import statement_limits
 from django_graphile_worker.sql.install import catalog
-from django_graphile_worker.sql.job_actions import collecting
+from django_graphile_worker.sql.job_actions import bulk_steps
 
 QUERY_CANCELED = "57014"
 LOCK_NOT_AVAILABLE = "55P03"
@@ -110,12 +110,12 @@ def _limited(
     try:
         with transaction.atomic(using=alias), connection.cursor() as cursor:
             if has_one_snapshot and is_outermost:
-                collecting.use_one_snapshot(cursor)
-            before = limits.limit_statements(cursor, timeout=timeout, lock_timeout=lock_timeout)
+                bulk_steps.use_one_snapshot(cursor)
+            before = statement_limits.limit_statements(cursor, timeout=timeout, lock_timeout=lock_timeout)
             yield Session(cursor, schema)
             # The limits end with the transaction. Inside a transaction of the caller they would outlast the page.
             if not is_outermost:
-                limits.change_settings(cursor, before)
+                statement_limits.change_settings(cursor, before)
     except OperationalError as error:
         if sqlstate(error) not in (QUERY_CANCELED, LOCK_NOT_AVAILABLE):
             raise

@@ -35,10 +35,10 @@ class ErrorGroupAdmin(PageAdmin):
             "state": State.FAILING.value,
             "act_url": self.url(request, "job", "act"),
             "back": self.url(request, "errorgroup"),
-            "has_more": len(groups) >= error_groups.MOST_GROUPS,
-            "most": error_groups.MOST_GROUPS,
+            "has_more": len(groups) >= error_groups.MAX_GROUPS,
+            "most": error_groups.MAX_GROUPS,
             "is_restricted": visible_ids is not None,
-            "most_examined": formatting.number(error_groups.MOST_LOOKED_AT),
+            "most_examined": formatting.number(error_groups.MAX_EXAMINED),
         }
         return self.render(request, "errors.html", context)
 

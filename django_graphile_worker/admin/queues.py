@@ -20,7 +20,7 @@ from django_graphile_worker.sql.inspection import queue_depths
 PAGE_SIZE = 50
 ACTIVE, HELD, ALL = "active", "held", "all"
 # The last page of active queues: no more of them are put in order.
-LAST_PAGE = 2 * queue_depths.MOST_ACTIVE // PAGE_SIZE
+LAST_PAGE = 2 * queue_depths.MAX_ACTIVE // PAGE_SIZE
 
 
 class JobQueueAdmin(UnlockAdmin):
@@ -79,9 +79,9 @@ class JobQueueAdmin(UnlockAdmin):
         others = max(found.total - found.active, 0) if found.queues or number == 1 else 0
         return {
             "queues": self._rows(request, found.queues),
-            "hidden": formatting.capped_number(others, queue_depths.MOST_QUEUES) if others else "",
+            "hidden": formatting.capped_number(others, queue_depths.MAX_QUEUES) if others else "",
             "hidden_number": others,
-            "is_cut_off": found.active >= queue_depths.MOST_ACTIVE,
+            "is_cut_off": found.active >= queue_depths.MAX_ACTIVE,
             "next_url": self.url(request, "jobqueue", page=number + 1) if has_next else "",
             "previous_url": self.url(request, "jobqueue", page=number - 1) if number > 1 else "",
             "first_url": self.url(request, "jobqueue") if number > 1 else "",
@@ -113,7 +113,7 @@ class JobQueueAdmin(UnlockAdmin):
         running_id = queue.running_id if queue.running_id in visible else None
         return {
             "name": queue.queue_name,
-            "number": formatting.capped_number(queue.number, queue_depths.MOST_COUNTED),
+            "number": formatting.capped_number(queue.number, queue_depths.MAX_COUNTED),
             "is_empty": not queue.number,
             "oldest": formatting.relative_time(queue.oldest),
             "worker_id": None if queue.is_paused else queue.locked_by,

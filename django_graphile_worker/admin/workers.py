@@ -18,7 +18,7 @@ from django_graphile_worker.admin.search.search_query import SearchTerm
 from django_graphile_worker.admin.shown_progress import shown_progress
 from django_graphile_worker.admin.unlock import UnlockAdmin
 from django_graphile_worker.models import Job
-from django_graphile_worker.sql.inspection import held_jobs, lock_holders
+from django_graphile_worker.sql.inspection import lock_holders
 from django_graphile_worker.sql.inspection.job_search.criteria import State
 
 MOST_RUNNING = 20
@@ -61,7 +61,7 @@ class WorkerAdmin(UnlockAdmin):
         visible_ids = self.visible_ids(request, alias)
         with databases.reading(alias) as (cursor, schema):
             holders = lock_holders.holders(cursor, schema=schema)
-            held = held_jobs.held_jobs(cursor, schema=schema, most=MOST_RUNNING, within=visible_ids)
+            held = lock_holders.held_jobs(cursor, schema=schema, most=MOST_RUNNING, within=visible_ids)
         cards = [self._card(request, holder, held.get(holder.id, [])) for holder in holders]
         context = {
             "workers": [card for card in cards if card.status != "unregistered"],
@@ -75,7 +75,7 @@ class WorkerAdmin(UnlockAdmin):
     def unlock_view(self, request: HttpRequest) -> HttpResponse:
         return self.unlock(request, self.url_or_index(request, "worker"))
 
-    def _card(self, request: HttpRequest, holder: lock_holders.Holder, jobs: list[held_jobs.HeldJob]) -> WorkerCard:
+    def _card(self, request: HttpRequest, holder: lock_holders.Holder, jobs: list[lock_holders.HeldJob]) -> WorkerCard:
         metadata = holder.metadata
         concurrency = metadata.get("concurrency")
         slots = concurrency if isinstance(concurrency, int) and concurrency > 0 else None
@@ -115,7 +115,7 @@ class WorkerAdmin(UnlockAdmin):
             return ""
         return self.url(request, "job", state=State.RUNNING.value, q=str(SearchTerm("worker", holder.id)))
 
-    def _running_job(self, request: HttpRequest, job: held_jobs.HeldJob) -> dict[str, Any]:
+    def _running_job(self, request: HttpRequest, job: lock_holders.HeldJob) -> dict[str, Any]:
         sees_payloads = self.has_app_permission(request, "view_payload")
         return {
             "id": job.id,

@@ -18,7 +18,7 @@ from django_graphile_worker.sql import cleanup as sql_cleanup
 from django_graphile_worker.sql import workers
 from django_graphile_worker.sql.cleanup import CleanupResult, Watermark
 from django_graphile_worker.sql.errors import sqlstate
-from django_graphile_worker.sql.inspection import limits
+from django_graphile_worker.sql.inspection import statement_limits
 
 T = TypeVar("T")
 
@@ -141,10 +141,10 @@ def _act_under_lock(queue: QueueConnection, act: Callable[[], T]) -> T:
     with transaction.atomic(using=queue.alias):
         if is_outermost:
             sql_cleanup.begin_read_committed(queue.cursor)
-        before = limits.change_settings(queue.cursor, sql_cleanup.SETTINGS)
+        before = statement_limits.change_settings(queue.cursor, sql_cleanup.SETTINGS)
         sql_cleanup.lock_jobs(queue.cursor, schema=queue.schema)
         result = act()
-        limits.change_settings(queue.cursor, before)
+        statement_limits.change_settings(queue.cursor, before)
     return result
 
 

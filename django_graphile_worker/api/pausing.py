@@ -17,7 +17,7 @@ from django_graphile_worker.jobs import TaskLike
 from django_graphile_worker.routing import Place, place_of
 from django_graphile_worker.sql import control as sql_pauses
 from django_graphile_worker.sql.control import Pause, PauseKind
-from django_graphile_worker.sql.inspection import names
+from django_graphile_worker.sql.inspection import known_names
 from django_graphile_worker.text import did_you_mean, storable_text
 
 
@@ -133,9 +133,9 @@ def _refuse_unknown(connection: QueueConnection, kind: PauseKind, name: str) -> 
         return
     connection.refuse_hidden_tables()
     if kind is PauseKind.QUEUE:
-        known = set(names.some_queues(cursor, schema=schema))
+        known = set(known_names.some_queues(cursor, schema=schema))
     else:
-        known = {*names.known_tasks(cursor, schema=schema), *registry.tasks.identifiers()}
+        known = {*known_names.known_tasks(cursor, schema=schema), *registry.tasks.identifiers()}
     hint = did_you_mean(name, known)
     unknown = UnknownQueueError if kind is PauseKind.QUEUE else UnknownTaskError
     raise unknown(

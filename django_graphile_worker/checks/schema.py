@@ -20,7 +20,7 @@ from django_graphile_worker.models.schedules import find_task
 from django_graphile_worker.schedules.validation import mistakes_in
 from django_graphile_worker.sql import workers
 from django_graphile_worker.sql.errors import not_installed, not_permitted
-from django_graphile_worker.sql.inspection.other_workers import other_workers
+from django_graphile_worker.sql.inspection.lock_holders import other_workers
 from django_graphile_worker.sql.install import catalog, indexes, installer, privileges
 from django_graphile_worker.sql.install.catalog import LEDGER, refuse_breaking_migration
 from django_graphile_worker.sql.schedules import listing

@@ -24,7 +24,7 @@ STALE_LOCK_SECONDS = 4 * 3600
 # From this number of worker deaths during a job on, the attempt counts.
 POISON_LIMIT = 3
 # How many jobs one call recovers by default; the caller calls again for the rest.
-MOST_RECOVERED = 2000
+MAX_RECOVERED = 2000
 # The interval of heartbeats, in seconds, if neither the worker's row nor the caller states it.
 DEFAULT_HEARTBEAT = 10.0
 
@@ -215,7 +215,7 @@ def recover_claims(
     worker_ids: Sequence[str],
     *,
     schema: str,
-    limit: int = MOST_RECOVERED,
+    limit: int = MAX_RECOVERED,
     now: datetime | None = None,
     keeping: ResultKeeping = NOTHING_KEPT,
     by: str | None = None,
@@ -246,7 +246,7 @@ def recover(
     *,
     schema: str,
     timeout: float,
-    limit: int = MOST_RECOVERED,
+    limit: int = MAX_RECOVERED,
     now: datetime | None = None,
     keeping: ResultKeeping = NOTHING_KEPT,
     by: str | None = None,

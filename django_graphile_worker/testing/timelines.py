@@ -14,7 +14,7 @@ from typing import Any
 from django_graphile_worker import conf, project_crontab, registry, simulation
 from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.routing import Place
-from django_graphile_worker.sql.inspection.limits import change_settings
+from django_graphile_worker.sql.inspection.statement_limits import change_settings
 from django_graphile_worker.sql.schedules import changes, from_code
 from django_graphile_worker.sql.schedules.from_code import database_now
 from django_graphile_worker.testing.connections import CallerDatabase

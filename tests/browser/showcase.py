@@ -15,7 +15,7 @@ from django.db import connection, transaction
 
 from django_graphile_worker import Limit, task
 from django_graphile_worker.crontab import occurrences, parse_crontab
-from django_graphile_worker.sql.statistics.statistics import BUCKETS, Row
+from django_graphile_worker.sql.statistics import BUCKETS, Row
 from tests.browser import showcase_schedules
 from tests.browser.showcase_crontab import CRONTAB
 from tests.support.factories import make_failed_job, make_job, make_queue, make_task, minutes_ago

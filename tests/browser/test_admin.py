@@ -13,7 +13,7 @@ from playwright.sync_api import expect
 
 from django_graphile_worker.admin.jobs.actions import bulk_progress, confirmation
 from django_graphile_worker.models import Job
-from django_graphile_worker.sql.job_actions import collecting
+from django_graphile_worker.sql.job_actions import bulk_steps
 from tests.support.factories import make_failed_job, make_job, minutes_ago
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -204,7 +204,7 @@ def test_mistyped_search__offers_no_action_on_all(open_page: OpenPage) -> None:
 
 
 def test_action_on_many_jobs__continues_by_itself(open_page: OpenPage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(collecting, "STEP", 4)
+    monkeypatch.setattr(bulk_steps, "STEP", 4)
     clock = iter(range(10**6))
     monkeypatch.setattr(bulk_progress, "LONGEST_REQUEST", 1.5)
     monkeypatch.setattr(bulk_progress, "monotonic", lambda: next(clock))

@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 
 from django_graphile_worker.admin.jobs.actions import bulk_progress
 from django_graphile_worker.models import Job
-from django_graphile_worker.sql.job_actions import bulk_steps, collecting
+from django_graphile_worker.sql.job_actions import bulk_steps
 from tests.browser.test_admin import DESKTOP
 from tests.support.factories import make_job
 from tests.support.operating import execute
@@ -24,7 +24,7 @@ OpenPage = Callable[..., Any]
 def test_stop__during_a_step_says_what_the_step_has_changed_too(
     open_page: OpenPage, monkeypatch: pytest.MonkeyPatch, wait_until: Any
 ) -> None:
-    monkeypatch.setattr(collecting, "STEP", 4)
+    monkeypatch.setattr(bulk_steps, "STEP", 4)
     for _ in range(20):
         make_job("fresh")
     page = open_page("job/?state=ready&q=task:fresh", viewport=DESKTOP)

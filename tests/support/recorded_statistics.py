@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from django_graphile_worker.sql.statistics import statistics
-from django_graphile_worker.sql.statistics.statistics import DURATIONS, PLACES, TASK, WAITS, Row
+from django_graphile_worker.sql import statistics
+from django_graphile_worker.sql.statistics import DURATIONS, PLACES, TASK, WAITS, Row
 
 WORKER_ID = "django-worker-tests"
 

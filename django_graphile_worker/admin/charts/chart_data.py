@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from django_graphile_worker.sql.statistics.statistics import ALL, DAY, HOUR, MINUTE, TEN_MINUTES, Row, summed
+from django_graphile_worker.sql.statistics import ALL, DAY, HOUR, MINUTE, TEN_MINUTES, Row, summed
 
 # The end of the first bucket of a histogram, in seconds; each following bucket spans half an octave.
 FIRST_BOUND = 2.0**-11

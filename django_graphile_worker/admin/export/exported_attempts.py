@@ -7,8 +7,8 @@ from typing import Any
 
 from django_graphile_worker.admin import databases
 from django_graphile_worker.redaction import redact_text
-from django_graphile_worker.sql.inspection.history_search import past_attempts
-from django_graphile_worker.sql.inspection.history_search.criteria import HistoryCriteria
+from django_graphile_worker.sql.inspection import past_attempts
+from django_graphile_worker.sql.inspection.past_attempts import HistoryCriteria
 from django_graphile_worker.sql.results import HistoryOutcome
 
 STEP = 500
@@ -34,7 +34,7 @@ def read_attempts(alias: str, criteria: HistoryCriteria, *, sees_payloads: bool)
     token: str | None = None
     while True:
         with databases.reading(alias) as (cursor, schema):
-            page = past_attempts.find(cursor, criteria, schema=schema, limit=STEP, after=token)
+            page = past_attempts.find_attempts(cursor, criteria, schema=schema, limit=STEP, after=token)
         yield [_row(row, sees_payloads=sees_payloads) for row in page.rows]
         token = page.next_token
         if token is None:

@@ -9,11 +9,11 @@ from typing import Any
 from django_graphile_worker.admin import databases
 from django_graphile_worker.payloads import RawPayload, decode_leniently
 from django_graphile_worker.redaction import HIDDEN, redact, redact_text
-from django_graphile_worker.sql.inspection import payload_texts
+from django_graphile_worker.sql.inspection import job_detail
 from django_graphile_worker.sql.inspection.job_search import search
 from django_graphile_worker.sql.inspection.job_search.criteria import Criteria
 from django_graphile_worker.sql.inspection.job_search.orders import Order
-from django_graphile_worker.sql.job_actions.collecting import beginning
+from django_graphile_worker.sql.job_actions.bulk_steps import beginning
 
 STEP = 500
 COLUMNS = (
@@ -58,7 +58,7 @@ def read_jobs(
         with databases.reading(alias) as (cursor, schema):
             found = search.find(cursor, criteria, schema=schema, limit=STEP, after=token, order=order)
             rows = search.rows(cursor, found.ids, schema=schema)
-            payloads = payload_texts.whole_texts(cursor, found.ids, schema=schema) if sees_payloads else {}
+            payloads = job_detail.whole_payloads(cursor, found.ids, schema=schema) if sees_payloads else {}
         yield [_row(row, payloads, sees_payloads=sees_payloads) for row in rows]
         token = found.next_token
         if token is None:

@@ -22,8 +22,8 @@ from django_graphile_worker.admin.search.search_criteria import job_id as parse_
 from django_graphile_worker.admin.search.search_query import SearchTerm, join_terms
 from django_graphile_worker.payloads import RawPayload, decode_leniently
 from django_graphile_worker.redaction import HIDDEN, redact_text
-from django_graphile_worker.sql.inspection.history_search import past_attempts
-from django_graphile_worker.sql.inspection.history_search.past_attempts import PastAttempt
+from django_graphile_worker.sql.inspection import past_attempts
+from django_graphile_worker.sql.inspection.past_attempts import PastAttempt
 from django_graphile_worker.sql.results import HistoryOutcome
 
 PAGE_SIZE = 50
@@ -58,7 +58,7 @@ class PastAttemptAdmin(PageAdmin):
         criteria = of_day(query.criteria, day)
         with databases.reading(alias) as (cursor, schema):
             after = request.GET.get("after")
-            page = past_attempts.find(cursor, criteria, schema=schema, limit=PAGE_SIZE, after=after)
+            page = past_attempts.find_attempts(cursor, criteria, schema=schema, limit=PAGE_SIZE, after=after)
         next_url = self.url(request, "pastattempt", q=text, day=day, after=page.next_token) if page.next_token else ""
         return {
             "rows": [self._row(request, row) for row in page.rows],
@@ -68,7 +68,7 @@ class PastAttemptAdmin(PageAdmin):
             "json_url": self._export_url(request, query, q=text, day=day, format="json"),
             "is_cut_off": page.is_cut_off,
             "is_day_cut_off": page.is_day_cut_off,
-            "most_examined": formatting.number(past_attempts.MOST_EXAMINED),
+            "most_examined": formatting.number(past_attempts.MAX_EXAMINED),
         }
 
     def _export_url(self, request: HttpRequest, query: HistoryQuery, **parameters: str) -> str:
@@ -112,7 +112,7 @@ class PastAttemptAdmin(PageAdmin):
             "rows": [self._row(request, row) | self._details(request, row) for row in attempts],
             "job_url": self.url(request, "job", "change", job_id),
             "list_url": self.url(request, "pastattempt"),
-            "most": past_attempts.MOST_ATTEMPTS if len(attempts) >= past_attempts.MOST_ATTEMPTS else 0,
+            "most": past_attempts.MAX_ATTEMPTS_SHOWN if len(attempts) >= past_attempts.MAX_ATTEMPTS_SHOWN else 0,
         }
         return self.render(request, "job_history.html", context, status=200 if attempts else 404)
 

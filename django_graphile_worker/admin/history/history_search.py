@@ -21,7 +21,7 @@ from django_graphile_worker.admin.search.search_query import (
     exceeded_limits,
     is_condition,
 )
-from django_graphile_worker.sql.inspection.history_search.criteria import HistoryCriteria
+from django_graphile_worker.sql.inspection.past_attempts import HistoryCriteria
 from django_graphile_worker.sql.results import HistoryOutcome
 
 NO_CRITERIA = HistoryCriteria()

@@ -40,7 +40,7 @@ from django_graphile_worker.job_options import SMALLEST_PRIORITY
 from django_graphile_worker.models import Job
 from django_graphile_worker.sql.inspection.job_search import search
 from django_graphile_worker.sql.inspection.job_search.criteria import State
-from django_graphile_worker.sql.job_actions import bulk_steps, collecting, undo
+from django_graphile_worker.sql.job_actions import bulk_steps, undo
 from django_graphile_worker.sql.job_actions.bulk_steps import PendingStep, StepResult
 
 EXAMPLES = 10
@@ -146,10 +146,10 @@ class JobActionsAdmin(JobListAdmin):
             "hidden_fields": [*hidden, *([("progress", progress.action_id)] if selection.is_all else [])],
             "act_url": self.url(request, "job", "act"),
             "back_url": self._back_url(request),
-            "has_steps": asked.total > collecting.STEP,
-            "step": formatting.number(collecting.STEP),
+            "has_steps": asked.total > bulk_steps.STEP,
+            "step": formatting.number(bulk_steps.STEP),
             "has_undo": asked.has_undo,
-            "most_undone": formatting.number(undo.MOST_UNDONE),
+            "most_undone": formatting.number(undo.MAX_UNDONE),
         }
         return self.render(request, "confirm.html", context)
 

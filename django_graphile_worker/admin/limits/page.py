@@ -126,7 +126,7 @@ class LimitKeyAdmin(PageAdmin):
             "limit": key.limit_name,
             "numbers": numbers,
             "reason": _reason(key),
-            "running": formatting.capped_number(key.running, limited_keys.MOST_COUNTED),
+            "running": formatting.capped_number(key.running, limited_keys.MAX_COUNTED),
             "running_jobs": [
                 {
                     "id": job.id,
@@ -138,7 +138,7 @@ class LimitKeyAdmin(PageAdmin):
             ],
             # The text of a key contains values of the payload, so only users that see payloads can search for it.
             "waiting_url": self._key_url(request, key) if sees_payloads and key.waiting else "",
-            "waiting": formatting.capped_number(key.waiting, limited_keys.MOST_COUNTED),
+            "waiting": formatting.capped_number(key.waiting, limited_keys.MAX_COUNTED),
             "tasks": [(task, self._waiting_url(request, task)) for task in key.tasks],
             "since": formatting.relative_time(key.blocked_at) if key.blocked_at else "",
             "oldest": formatting.relative_time(key.oldest_run_at) if key.oldest_run_at else "",

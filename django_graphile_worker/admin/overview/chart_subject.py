@@ -11,8 +11,8 @@ from django.http import HttpRequest
 from django.utils.translation import gettext as _
 
 from django_graphile_worker.admin.charts.chart_data import Span
-from django_graphile_worker.sql.statistics import statistics
-from django_graphile_worker.sql.statistics.statistics import ALL, QUEUE, TASK, WORKER, NamedRows
+from django_graphile_worker.sql import statistics
+from django_graphile_worker.sql.statistics import ALL, QUEUE, TASK, WORKER, NamedRows
 
 KINDS = (TASK, QUEUE, WORKER)
 # The parameter of the form that selects the subject. Links have the kind as their parameter: ?queue=eu.

@@ -14,8 +14,7 @@ from django_graphile_worker.admin.charts.chart import Chart, make_chart, rate, w
 from django_graphile_worker.admin.charts.chart_axes import Period, periods
 from django_graphile_worker.admin.charts.chart_data import Span, percentile, rows_by_period, total
 from django_graphile_worker.admin.charts.drawing import Series
-from django_graphile_worker.sql.statistics.backlog_samples import SamplesOfPeriod
-from django_graphile_worker.sql.statistics.statistics import NamedRows, Row
+from django_graphile_worker.sql.statistics import NamedRows, Row, SamplesOfPeriod
 
 Rows = Sequence[Row | None]
 

@@ -39,15 +39,13 @@ from django_graphile_worker.admin.overview.schedule_figures import (
 from django_graphile_worker.admin.overview.task_pages import requested_page, task_page_context
 from django_graphile_worker.admin.pages import PageAdmin, explain_database_errors
 from django_graphile_worker.admin.search.search_query import SearchTerm, waiting_in_queue
-from django_graphile_worker.sql import control, events
+from django_graphile_worker.sql import control, events, statistics
 from django_graphile_worker.sql.inspection import lock_holders, overview, queue_depths
 from django_graphile_worker.sql.inspection.job_search.counts import Count, OldestReady, count_states, oldest_ready
 from django_graphile_worker.sql.inspection.job_search.criteria import Criteria, State
-from django_graphile_worker.sql.inspection.unpaused_jobs import oldest_unpaused
+from django_graphile_worker.sql.inspection.overview import oldest_unpaused
 from django_graphile_worker.sql.schedules.from_code import KnownCrontab, known_crontabs
-from django_graphile_worker.sql.statistics import backlog_samples, statistics
-from django_graphile_worker.sql.statistics.backlog_samples import Sample
-from django_graphile_worker.sql.statistics.statistics import TASK
+from django_graphile_worker.sql.statistics import TASK, Sample
 
 # An older sample says little about the jobs of now.
 NEWEST_SAMPLE_SECONDS = 180.0
@@ -150,7 +148,7 @@ class OverviewAdmin(PageAdmin):
     def _queue_row(self, request: HttpRequest, queue: queue_depths.QueueDepth) -> dict[str, Any]:
         return {
             "name": queue.queue_name,
-            "number": formatting.capped_number(queue.number, queue_depths.MOST_COUNTED),
+            "number": formatting.capped_number(queue.number, queue_depths.MAX_COUNTED),
             # A queue whose jobs are all due later has no job that waits.
             "oldest": formatting.duration(queue.oldest_seconds if (queue.oldest_seconds or 0.0) > 0.0 else None),
             "is_paused": queue.is_paused,
@@ -168,9 +166,9 @@ def _read(alias: str, span: Span, subject: Subject, now: datetime, task_page: tu
         samples = (
             None
             if subject.kind
-            else backlog_samples.read(cursor, schema=schema, period=span.period, since=span.since(now))
+            else statistics.read_samples(cursor, schema=schema, period=span.period, since=span.since(now))
         )
-        latest = backlog_samples.latest(cursor, schema=schema, newer_than=NEWEST_SAMPLE_SECONDS)
+        latest = statistics.latest_sample(cursor, schema=schema, newer_than=NEWEST_SAMPLE_SECONDS)
         counts = count_states(cursor, Criteria(), schema=schema)
         return OverviewFigures(
             counts,
@@ -191,7 +189,7 @@ def _read(alias: str, span: Span, subject: Subject, now: datetime, task_page: tu
 def _estimate(cursor: Any, counts: Mapping[State, Count], schema: str) -> Sample | None:
     """Return an estimate if a number was not counted to its end, for a site that no worker has sampled."""
     if any(counts[state].is_more for state in COLUMNS):
-        return backlog_samples.estimate(cursor, schema=schema)
+        return statistics.estimate_backlog(cursor, schema=schema)
     return None
 
 

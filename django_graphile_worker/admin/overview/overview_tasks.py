@@ -22,12 +22,11 @@ from django_graphile_worker.admin.overview.task_pages import TaskPage
 from django_graphile_worker.admin.pages import PageAdmin
 from django_graphile_worker.admin.search.search_query import SearchTerm, join_terms
 from django_graphile_worker.models import PastAttempt
+from django_graphile_worker.sql import statistics
 from django_graphile_worker.sql.inspection.job_search.criteria import State
-from django_graphile_worker.sql.inspection.overview import MOST_COUNTED, TaskBacklog, backlog_ages, task_backlogs
+from django_graphile_worker.sql.inspection.overview import MAX_COUNTED, TaskBacklog, backlog_ages, task_backlogs
 from django_graphile_worker.sql.results import HistoryOutcome
-from django_graphile_worker.sql.statistics import statistics
-from django_graphile_worker.sql.statistics.backlog_samples import Sample
-from django_graphile_worker.sql.statistics.statistics import Row, TaskRuns
+from django_graphile_worker.sql.statistics import Row, Sample, TaskRuns
 
 NO_RUNS = TaskRuns({}, 0)
 
@@ -175,9 +174,9 @@ def _numbers(name: str, backlog: TaskBacklog | None, sample: Sample | None) -> l
 
 
 def _number(counted: int, sampled: int, *, is_estimate: bool) -> str:
-    if counted > MOST_COUNTED and sampled > MOST_COUNTED:
+    if counted > MAX_COUNTED and sampled > MAX_COUNTED:
         return about(sampled, is_estimate=is_estimate)
-    return formatting.capped_number(counted, MOST_COUNTED)
+    return formatting.capped_number(counted, MAX_COUNTED)
 
 
 def _expired_url(page: PageAdmin, request: HttpRequest, name: str) -> str:

@@ -17,7 +17,7 @@ from django_graphile_worker.admin.pages import PageAdmin
 from django_graphile_worker.sql.inspection.job_search.counts import Count, OldestReady
 from django_graphile_worker.sql.inspection.job_search.criteria import State
 from django_graphile_worker.sql.inspection.lock_holders import Holder
-from django_graphile_worker.sql.statistics.backlog_samples import Sample
+from django_graphile_worker.sql.statistics import Sample
 
 # If the oldest ready job has waited for longer than this, its tile is highlighted.
 LATE_SECONDS = 60

@@ -14,10 +14,9 @@ from django_graphile_worker.admin.search.conditions import descriptions
 from django_graphile_worker.admin.search.name_lookup import DatabaseNames
 from django_graphile_worker.admin.search.search_query import LONGEST_QUERY, SearchTerm
 from django_graphile_worker.registry import label_of
-from django_graphile_worker.sql.inspection import lock_holders
+from django_graphile_worker.sql.inspection import known_names, lock_holders
 from django_graphile_worker.sql.inspection.job_search.counts import Count, count_list, count_states
 from django_graphile_worker.sql.inspection.job_search.criteria import STATES, Criteria, State, like_pattern
-from django_graphile_worker.sql.inspection.known_names import matching
 
 MOST = 8
 # Of each kind of names, if no condition is typed.
@@ -65,7 +64,7 @@ class Completion:
         if self.names.visible is not None:
             return best(self.names.visible.tasks, value)
         pattern = like_pattern(value.lower(), is_part=True)
-        found = matching.matching_tasks(self.cursor, [pattern], schema=self.schema, folds_case=True)
+        found = known_names.matching_tasks(self.cursor, [pattern], schema=self.schema, folds_case=True)
         return best(found.names, value)
 
     def _queue(self, value: str) -> list[Completed]:
@@ -73,7 +72,7 @@ class Completion:
             found = best(self.names.visible.queues, value)
         else:
             pattern = like_pattern(value.lower(), is_part=True)
-            look = matching.matching_queues(self.cursor, [pattern], schema=self.schema, folds_case=True)
+            look = known_names.matching_queues(self.cursor, [pattern], schema=self.schema, folds_case=True)
             found = best(look.names, value)
         return self._of_names("queue", found, lambda name: Criteria(queues=(name,)))
 
@@ -96,7 +95,7 @@ class Completion:
     def _key(self, value: str) -> list[Completed]:
         if self.names.visible is not None:
             return [Completed(_text("key", name)) for name in best(self.names.visible.keys, value)]
-        look = matching.matching_keys(self.cursor, [like_pattern(value) + "%"], schema=self.schema)
+        look = known_names.matching_keys(self.cursor, [like_pattern(value) + "%"], schema=self.schema)
         return [Completed(_text("key", name)) for name in sorted(look.names)[:MOST]]
 
     def _worker(self, value: str) -> list[Completed]:

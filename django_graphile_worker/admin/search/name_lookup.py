@@ -11,13 +11,11 @@ from functools import cached_property
 from django_graphile_worker.admin.databases import Session
 from django_graphile_worker.redaction import redact_text
 from django_graphile_worker.registry import label_of
-from django_graphile_worker.sql.inspection import names
+from django_graphile_worker.sql.inspection import known_names
 from django_graphile_worker.sql.inspection.job_search.criteria import Subquery, like_pattern
-from django_graphile_worker.sql.inspection.known_names import matching
-from django_graphile_worker.sql.inspection.known_names.matching import Look
-from django_graphile_worker.sql.inspection.known_names.visible import VisibleNames, visible_names
+from django_graphile_worker.sql.inspection.known_names import Names, VisibleNames, visible_names
 
-NO_LOOK = Look((), True)
+NO_LOOK = Names((), True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +37,7 @@ class NameLookup:
     def __init__(self, *, sees_payloads: bool = True) -> None:
         self.sees_payloads = sees_payloads
 
-    def match(self, kind: str, patterns: Sequence[str]) -> Look:
+    def match(self, kind: str, patterns: Sequence[str]) -> Names:
         """Return the tasks, queues or keys that match one of the texts for LIKE."""
         return NO_LOOK
 
@@ -54,7 +52,7 @@ class NameLookup:
         """Return the ids of registered workers whose hosts match one of the values."""
         return []
 
-    def exceptions(self, values: Sequence[str]) -> Look:
+    def exceptions(self, values: Sequence[str]) -> Names:
         """Return the names of errors whose last parts are one of the values, or that match its wildcards."""
         return NO_LOOK
 
@@ -67,11 +65,11 @@ class DatabaseNames(NameLookup):
         self.cursor, self.schema = session
         self.within = within
 
-    def match(self, kind: str, patterns: Sequence[str]) -> Look:
+    def match(self, kind: str, patterns: Sequence[str]) -> Names:
         look = {
-            "task": matching.matching_tasks,
-            "queue": matching.matching_queues,
-            "key": matching.matching_keys,
+            "task": known_names.matching_tasks,
+            "queue": known_names.matching_queues,
+            "key": known_names.matching_keys,
         }[kind]
         return look(self.cursor, patterns, schema=self.schema)
 
@@ -81,9 +79,9 @@ class DatabaseNames(NameLookup):
             return _words_of_visible(self.visible, word)
         options = {"schema": self.schema, "folds_case": True}
         return WordMatches(
-            tasks=matching.matching_tasks(self.cursor, [pattern], **options).names,  # type: ignore[arg-type]
-            queues=matching.matching_queues(self.cursor, [pattern], **options).names,  # type: ignore[arg-type]
-            keys=matching.matching_keys(self.cursor, [pattern], **options).names,  # type: ignore[arg-type]
+            tasks=known_names.matching_tasks(self.cursor, [pattern], **options).names,  # type: ignore[arg-type]
+            queues=known_names.matching_queues(self.cursor, [pattern], **options).names,  # type: ignore[arg-type]
+            keys=known_names.matching_keys(self.cursor, [pattern], **options).names,  # type: ignore[arg-type]
             flags=tuple(_matching(self.flags, word)),
         )
 
@@ -93,40 +91,40 @@ class DatabaseNames(NameLookup):
 
     @cached_property
     def flags(self) -> list[str]:
-        return matching.known_flags(self.cursor, schema=self.schema)
+        return known_names.known_flags(self.cursor, schema=self.schema)
 
     @cached_property
     def tasks(self) -> list[str]:
         """The tasks that a user may know of, up to a limit."""
         if self.visible is not None:
             return sorted(self.visible.tasks)
-        return names.known_tasks(self.cursor, schema=self.schema)
+        return known_names.known_tasks(self.cursor, schema=self.schema)
 
     @cached_property
     def queues(self) -> list[str]:
         """Some of the queues that a user may know of."""
-        return sorted(self.visible.queues) if self.visible else names.some_queues(self.cursor, schema=self.schema)
+        return sorted(self.visible.queues) if self.visible else known_names.some_queues(self.cursor, schema=self.schema)
 
     def tasks_with_labels(self, labels: Sequence[str]) -> tuple[str, ...]:
-        tasks = names.known_tasks(self.cursor, schema=self.schema)
+        tasks = known_names.known_tasks(self.cursor, schema=self.schema)
         return tuple(task for task in tasks if any(_fits(label_of(task), label) for label in labels))
 
     def workers(self, values: Sequence[str]) -> list[str]:
-        registered = matching.registered_workers(self.cursor, schema=self.schema)
+        registered = known_names.registered_workers(self.cursor, schema=self.schema)
         return [worker for worker, host in registered if host and any(_fits(host, value) for value in values)]
 
     @cached_property
-    def error_names(self) -> Look:
+    def error_names(self) -> Names:
         """The names of errors that the user may see: a name with a hidden value is left out."""
-        look = matching.known_error_names(self.cursor, schema=self.schema)
+        look = known_names.known_error_names(self.cursor, schema=self.schema)
         if self.sees_payloads:
             return look
-        return Look(tuple(name for name in look.names if redact_text(name) == name), look.is_complete)
+        return Names(tuple(name for name in look.names if redact_text(name) == name), look.is_complete)
 
-    def exceptions(self, values: Sequence[str]) -> Look:
+    def exceptions(self, values: Sequence[str]) -> Names:
         names, is_complete = self.error_names
         found = (name for name in names if any(_is_of_error(name, value) for value in values))
-        return Look(tuple(found), is_complete)
+        return Names(tuple(found), is_complete)
 
 
 def _words_of_visible(visible: VisibleNames, word: str) -> WordMatches:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.core.management.base import CommandError
+from django.core.management.base import CommandError, CommandParser
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
@@ -101,6 +101,18 @@ not_negative: Callable[[str], int] = _option("number", _not_negative)
 seconds: Callable[[str], float] = _option("seconds", _seconds)
 period: Callable[[str], timedelta] = _option("period", _period)
 run_at: Callable[[str], datetime | timedelta] = _option("time", _run_at)
+
+
+def add_limit(parser: CommandParser, noun: str, *, default: int) -> None:
+    """Add the option that limits a list."""
+    parser.add_argument(
+        "--limit", type=positive, default=default, metavar="N", help=f"List at most N {noun} (default: {default})."
+    )
+
+
+def add_by(parser: CommandParser) -> None:
+    """Add the option that names who makes a change."""
+    parser.add_argument("--by", metavar="NAME", help="The name to record (default: the user of this process).")
 
 
 def of_option(option: JobOption) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from django_graphile_worker.api.connection import open_queue
 from django_graphile_worker.management.operator import formatting
 from django_graphile_worker.routing import place_of
 from django_graphile_worker.sql.errors import sqlstate
-from django_graphile_worker.sql.inspection import limits
+from django_graphile_worker.sql.inspection import statement_limits
 from django_graphile_worker.sql.schedules import from_code
 from django_graphile_worker.sql.statements import Cursor
 from django_graphile_worker.text import escaped
@@ -93,9 +93,9 @@ class Console:
             queue.refuse_hidden_tables()
             try:
                 with transaction.atomic(using=queue.alias):
-                    before = limits.limit_statements(queue.cursor, timeout=seconds)
+                    before = statement_limits.limit_statements(queue.cursor, timeout=seconds)
                     yield Reading(queue.cursor, queue.schema, from_code.database_now(queue.cursor))
-                    limits.change_settings(queue.cursor, before)
+                    statement_limits.change_settings(queue.cursor, before)
             except OperationalError as error:
                 if sqlstate(error) != QUERY_CANCELED:
                     raise

@@ -247,7 +247,7 @@ create table :SCHEMA._private_statistics (
   kind text collate "C" not null constraint statistics_kind_check check (kind in ('all', 'task', 'queue', 'worker')),
   started_at timestamptz not null,
   name text collate "C" not null,
-  -- What is counted, by its place; sql/statistics/statistics.py has the same list. The array ends with the last number
+  -- What is counted, by its place; sql/statistics.py has the same list. The array ends with the last number
   -- that is not zero.
   --   1        runs that succeeded
   --   2        runs that failed, of jobs with attempts left

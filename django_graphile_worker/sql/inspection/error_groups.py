@@ -12,9 +12,9 @@ from django_graphile_worker.sql.inspection.job_search.orders import order_of
 from django_graphile_worker.sql.jobs import HAS_FAILED
 from django_graphile_worker.sql.statements import statement
 
-MOST_GROUPS = 100
+MAX_GROUPS = 100
 # How many jobs are counted in all groups together; the fewer groups there are, the higher each group is counted.
-MOST_COUNTED = 30_000
+MAX_COUNTED = 30_000
 
 # The jobs of a group. The index has two halves: the jobs that will be retried, and the permanently failed jobs.
 _JOBS = f"""from :SCHEMA._private_jobs as job
@@ -99,7 +99,7 @@ class ErrorGroup(NamedTuple):
 
 
 def error_groups(
-    cursor: Any, *, schema: str, most_groups: int = MOST_GROUPS, most: int = MOST_COUNTED
+    cursor: Any, *, schema: str, most_groups: int = MAX_GROUPS, most: int = MAX_COUNTED
 ) -> Sequence[ErrorGroup]:
     """Return the groups of failed jobs, the largest first."""
     cursor.execute(statement(GROUPS, schema), {"most_groups": most_groups, "most": most})
@@ -107,11 +107,11 @@ def error_groups(
 
 
 # For a user that may not see all jobs: how many of the latest failed jobs are read.
-MOST_LOOKED_AT = 1_000
+MAX_EXAMINED = 1_000
 
 
 def error_groups_within(
-    cursor: Any, within: Subquery, *, schema: str, most_groups: int = MOST_GROUPS, most: int = MOST_LOOKED_AT
+    cursor: Any, within: Subquery, *, schema: str, most_groups: int = MAX_GROUPS, most: int = MAX_EXAMINED
 ) -> Sequence[ErrorGroup]:
     """Return the groups of the failed jobs that a user may see, among the ``most`` latest failed jobs."""
     criteria = Criteria(state=State.FAILING, within=within)

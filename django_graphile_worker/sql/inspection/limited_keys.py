@@ -11,9 +11,9 @@ from django_graphile_worker.sql.codecs import within_python_years as readable
 from django_graphile_worker.sql.statements import statement
 
 # How many of the lanes and jobs that wait for a key, and of the jobs that run, are looked at.
-MOST_LANES = 200
-MOST_COUNTED = 1_000
-MOST_SHOWN = 5
+MAX_LANES = 200
+MAX_COUNTED = 1_000
+MAX_SHOWN = 5
 
 # The index of blocked lanes begins with the key: each step goes to the next key, however many lanes wait for it.
 _NEXT_KEY = """select lane.blocked_by from :SCHEMA._private_limit_lanes as lane
@@ -47,26 +47,26 @@ cross join lateral (
             select task.identifier from :SCHEMA._private_tasks as task where task.id = lane.task_id) as task_identifier
         from :SCHEMA._private_limit_lanes as lane
         where lane.state = 2 and lane.blocked_by = known.id
-        order by lane.task_id, lane.priority, lane.turn, lane.id limit {MOST_LANES}) as lane) as lanes
+        order by lane.task_id, lane.priority, lane.turn, lane.id limit {MAX_LANES}) as lane) as lanes
 cross join lateral (
     select count(*) as number, min(job.run_at) as run_at
     from (
         select parked.run_at from unnest(lanes.ids) as lane(id)
         cross join lateral (
             select parked.run_at from :SCHEMA._private_limited_jobs as parked where parked.lane_id = lane.id
-            order by parked.priority, parked.run_at, parked.job_id limit {MOST_COUNTED + 1}) as parked
-        limit {MOST_COUNTED + 1}) as job) as jobs
+            order by parked.priority, parked.run_at, parked.job_id limit {MAX_COUNTED + 1}) as parked
+        limit {MAX_COUNTED + 1}) as job) as jobs
 cross join lateral (
     -- A place counts only while its job is claimed with the same token.
     select count(*) as number, json_agg(json_build_object(
         'id', place.job_id, 'task', place.task_identifier, 'since', extract(epoch from place.taken_at))
-        order by place.taken_at) filter (where place.place <= {MOST_SHOWN}) as jobs
+        order by place.taken_at) filter (where place.place <= {MAX_SHOWN}) as jobs
     from (
         select place.job_id, place.taken_at, row_number() over () as place, (
             select task.identifier from :SCHEMA._private_tasks as task where task.id = job.task_id) as task_identifier
         from :SCHEMA._private_limit_places as place
         join :SCHEMA._private_jobs as job on job.id = place.job_id and job.locked_by = place.token
-        where place.key_id = known.id limit {MOST_COUNTED + 1}) as place) as running
+        where place.key_id = known.id limit {MAX_COUNTED + 1}) as place) as running
 order by waiting.id"""
 
 WAITING_KEYS = f"/* gw:limited-keys */ with recursive {BLOCKING}{_KEYS}"

@@ -1,4 +1,4 @@
-"""The holders of locks on jobs and queues: registered workers, and workers that are not registered."""
+"""Workers and what they hold: registered workers, other holders of locks, and their jobs and queues."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from typing import Any, NamedTuple
 
 from django_graphile_worker.sql.codecs import json_object
 from django_graphile_worker.sql.codecs import within_python_years as readable
+from django_graphile_worker.sql.inspection.job_search.criteria import Subquery
+from django_graphile_worker.sql.jobs import IS_LOCKED
+from django_graphile_worker.sql.progress import Progress
 from django_graphile_worker.sql.statements import statement
-from django_graphile_worker.sql.workers import RUST_TIMEOUT, is_lease_over, locked_by_worker
+from django_graphile_worker.sql.workers import RUST_TIMEOUT, WORKER_PREFIX, is_lease_over, locked_by_worker
 
-MOST_WORKERS = 500
-MOST_LOCKS = 20_000
+MAX_WORKERS = 500
+MAX_LOCKS = 20_000
 
 HOLDERS = f"""/* gw:holders */
 with job_lock as materialized (
@@ -34,14 +37,14 @@ lock as (
 worker as (
     select id, started_at, last_heartbeat_at, metadata, timeout_seconds from :SCHEMA._private_workers
     where %(names)s::text[] is null or id = any (%(names)s::text[])
-    order by last_heartbeat_at desc limit {MOST_WORKERS})
+    order by last_heartbeat_at desc limit {MAX_WORKERS})
 select coalesce(worker.id, lock.worker_id, ''), {readable("worker.started_at")}, {readable("worker.last_heartbeat_at")},
     extract(epoch from now() - worker.last_heartbeat_at)::float8, worker.metadata::text,
     coalesce(lock.jobs, 0), coalesce(lock.queues, 0), {readable("lock.oldest_lock")},
     extract(epoch from now() - lock.oldest_lock)::float8, worker.timeout_seconds
 from worker full join lock on lock.worker_id = worker.id
 order by worker.started_at desc nulls last, 1
-limit {2 * MOST_WORKERS}"""
+limit {2 * MAX_WORKERS}"""
 
 
 class Holder(NamedTuple):
@@ -78,7 +81,7 @@ class Holder(NamedTuple):
 
 
 def holders(
-    cursor: Any, names: Sequence[str] | None = None, *, schema: str, most_locks: int = MOST_LOCKS
+    cursor: Any, names: Sequence[str] | None = None, *, schema: str, most_locks: int = MAX_LOCKS
 ) -> list[Holder]:
     """Return all registered workers and holders of locks, or the holders with these names."""
     named = None if names is None else list(names)
@@ -110,3 +113,77 @@ def held_by(cursor: Any, holder: str, *, schema: str, most: int = 200) -> list[H
     """Return the jobs and queues that a worker holds."""
     cursor.execute(statement(HELD, schema), {"holder": holder, "most": most})
     return [Held._make(row) for row in cursor.fetchall()]
+
+
+# The names and the progress are read only for the jobs that are shown.
+HELD_JOBS = f"""/* gw:held-jobs */
+with held as materialized (
+    select job.id, job.task_id, job.attempts, job.locked_at, :SCHEMA._private_worker_of(job.locked_by) as worker_id
+    from :SCHEMA._private_jobs as job where {IS_LOCKED} and {{visible}}
+    order by job.locked_at limit {MAX_LOCKS}),
+numbered as (
+    select held.*, row_number() over (partition by held.worker_id order by held.locked_at, held.id) as number
+    from held)
+select numbered.worker_id, numbered.id, task.identifier, {readable("numbered.locked_at")},
+    progress.done, progress.total, progress.message, {readable("progress.updated_at")}
+from numbered
+left join :SCHEMA._private_tasks as task on task.id = numbered.task_id
+left join :SCHEMA._private_progress as progress
+    on progress.job_id = numbered.id and progress.attempt >= numbered.attempts
+where numbered.number <= %(most)s::int
+order by numbered.locked_at, numbered.id"""
+
+
+class HeldJob(NamedTuple):
+    """A job that a worker holds."""
+
+    worker_id: str
+    id: int
+    task_identifier: str | None
+    locked_at: Any
+    done: float | None
+    total: float | None
+    message: str | None
+    progress_at: Any
+
+    @property
+    def progress(self) -> Progress | None:
+        """How far the attempt has got; None if it has reported nothing."""
+        if self.done is None:
+            return None
+        return Progress(done=self.done, total=self.total, message=self.message or "", updated_at=self.progress_at)
+
+
+def held_jobs(cursor: Any, *, schema: str, most: int, within: Subquery | None = None) -> dict[str, list[HeldJob]]:
+    """Return the jobs that each worker holds, up to ``most`` of each, longest held first; ``within`` restricts them."""
+    condition, parameters = ("true", {}) if within is None else within.named()
+    visible = condition if within is None else f"job.id in ({condition})"
+    cursor.execute(statement(HELD_JOBS.format(visible=visible), schema), {"most": most, **parameters})
+    by_worker: dict[str, list[HeldJob]] = {}
+    for row in cursor.fetchall():
+        job = HeldJob._make(row)
+        by_worker.setdefault(job.worker_id or "", []).append(job)
+    return by_worker
+
+
+# Node's worker leaves its name in the jobs that it holds. While it waits, its session shows the text of its LISTEN,
+# which no worker of this package sends.
+OTHER_WORKERS = f"""/* gw:other_workers */
+    select worker.name from (
+        select distinct :SCHEMA._private_worker_of(job.locked_by) as name from (
+            select job.locked_by from :SCHEMA._private_jobs as job where {IS_LOCKED}
+            order by job.locked_at limit {MAX_LOCKS}) as job
+        union all
+        select 'session ' || activity.pid::text from pg_catalog.pg_stat_activity as activity
+        where activity.datname = pg_catalog.current_database()
+            and activity.query like 'LISTEN "jobs:insert"; LISTEN "worker:migrate"%%'
+    ) as worker
+    where worker.name not like '{WORKER_PREFIX}%%'
+        and not exists (select from :SCHEMA._private_workers as known where known.id = worker.name)
+    order by worker.name limit 5"""
+
+
+def other_workers(cursor: Any, *, schema: str) -> list[str]:
+    """Return up to five workers that are not registered: the holders of jobs, and sessions of graphile-worker."""
+    cursor.execute(statement(OTHER_WORKERS, schema))
+    return [name for (name,) in cursor.fetchall()]

@@ -1,16 +1,24 @@
-"""Figures of the dashboard that are not in the statistics: the backlog of each task, and the database's health."""
+"""Figures of the dashboard that are not in the statistics: the backlog of each task, and the database's health.
+
+Also tasks that no live worker runs although jobs wait for them, and the oldest ready job that no pause keeps waiting.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from django_graphile_worker.sql.codecs import within_python_years as readable
+from django_graphile_worker.sql.control import Pause, PauseKind
+from django_graphile_worker.sql.inspection.job_search.counts import OldestReady
+from django_graphile_worker.sql.inspection.job_search.criteria import Criteria, State
+from django_graphile_worker.sql.inspection.job_search.index_walks import walk
 from django_graphile_worker.sql.inspection.job_search.level_walks import MOST_LEVELS, MOST_TASKS, PARTS
-from django_graphile_worker.sql.jobs import IS_DUE, IS_PERMANENTLY_FAILED, IS_RETRYING
+from django_graphile_worker.sql.jobs import IS_ALIVE, IS_DUE, IS_PERMANENTLY_FAILED, IS_READY, IS_RETRYING
 from django_graphile_worker.sql.statements import qualified, statement
 
 # How many jobs of each kind are counted for each task.
-MOST_COUNTED = 200
+MAX_COUNTED = 200
 
 
 def _levels(condition: str) -> str:
@@ -98,7 +106,7 @@ def backlog_ages(cursor: Any, *, schema: str) -> list[TaskBacklog]:
 def task_backlogs(cursor: Any, ages: Iterable[TaskBacklog], *, schema: str) -> list[TaskBacklog]:
     """Return how many jobs wait for each of the tasks whose ages were read."""
     known = {each.task_identifier: each for each in ages}
-    cursor.execute(statement(COUNTS, schema), {"tasks": list(known), "most": MOST_COUNTED + 1})
+    cursor.execute(statement(COUNTS, schema), {"tasks": list(known), "most": MAX_COUNTED + 1})
     return [
         known[name]._replace(ready=ready, retrying=retrying, failed=failed)
         for name, ready, retrying, failed in cursor.fetchall()
@@ -148,3 +156,88 @@ def health(cursor: Any, *, schema: str) -> Health:
     """Return the health of the database."""
     cursor.execute(statement(HEALTH, schema))
     return Health._make(cursor.fetchone())
+
+
+MAX_NAMED = 20
+# For each task, one job is looked up in an index. The limit keeps that fast if a program has filled the table with
+# names.
+MAX_TASKS_EXAMINED = 10_000
+
+_FIRST_JOB = " union all ".join(
+    f"(select job.id from :SCHEMA._private_jobs as job where job.task_id = task.id and {condition}"
+    " order by job.priority, job.run_at, job.id limit 1)"
+    for condition in PARTS.values()
+)
+
+# A live worker that does not list its tasks may run any task; then the statement returns nothing.
+UNSERVED = f"""/* gw:unserved-tasks */
+with alive as materialized (
+    select worker.metadata -> 'tasks' as tasks from :SCHEMA._private_workers as worker
+    where {IS_ALIVE}),
+served as materialized (
+    select distinct pg_catalog.jsonb_array_elements_text(tasks) as identifier from alive
+    where pg_catalog.jsonb_typeof(tasks) = 'array')
+select task.identifier, first_job.id
+from (
+    select task.id, task.identifier from :SCHEMA._private_tasks as task
+    where task.identifier not in (select served.identifier from served)
+        and exists (select from alive)
+        and not exists (select from alive where pg_catalog.jsonb_typeof(tasks) is distinct from 'array')
+    order by task.id desc limit {MAX_TASKS_EXAMINED}) as task
+cross join lateral (select min_job.id from ({_FIRST_JOB}) as min_job limit 1) as first_job
+order by first_job.id limit %(most)s"""
+
+
+class UnservedTask(NamedTuple):
+    """A task, and the first job that waits for it."""
+
+    identifier: str
+    job_id: int
+
+
+def unserved_tasks(cursor: Any, *, schema: str, timeout: float, most: int = MAX_NAMED) -> list[UnservedTask]:
+    """Return the tasks of waiting jobs that no live worker runs; none while no worker is alive."""
+    cursor.execute(statement(UNSERVED, schema), {"timeout": timeout, "most": most})
+    return [UnservedTask._make(row) for row in cursor.fetchall()]
+
+
+# No index passes over the jobs of a paused queue or flag. So many jobs of a task and priority are examined at most: a
+# job behind more paused jobs than that is not found.
+MAX_EXAMINED = 10_000
+
+_PAUSED_IDS = """paused_task as materialized (
+    select task.id from :SCHEMA._private_tasks as task where task.identifier = any (%(paused_tasks)s::text[])),
+paused_queue as materialized (
+    select queue.id from :SCHEMA._private_job_queues as queue
+    where queue.queue_name = any (%(paused_queues)s::text[]))"""
+
+
+def _oldest_of_part(part: int) -> str:
+    """Return the select of the oldest job of each task and priority; each part of the jobs has an index of its own."""
+    return f"""select found.run_at, found.id, range.task_id from range cross join lateral (
+        select examined.run_at, examined.id from (
+            select job.run_at, job.id, job.job_queue_id, job.flags from :SCHEMA._private_jobs as job
+            where {PARTS[part]} and {IS_READY} and job.task_id = range.task_id and job.priority = range.priority
+            order by job.priority, job.run_at, job.id limit {MAX_EXAMINED}) as examined
+        where (examined.job_queue_id is null
+                or examined.job_queue_id not in (select paused_queue.id from paused_queue))
+            and (examined.flags ?| %(paused_flags)s::text[]) is not true
+        order by examined.run_at, examined.id limit 1) as found
+    where range.part = {part} and range.task_id not in (select paused_task.id from paused_task)"""
+
+
+def oldest_unpaused(
+    cursor: Any, pauses: Sequence[Pause], *, schema: str, tasks: tuple[str, ...] = ()
+) -> OldestReady | None:
+    """Return the job that has been ready for the longest time, of all jobs that are not paused."""
+    way = walk(Criteria(state=State.READY, tasks=tasks))
+    text = f"""/* gw:oldest-unpaused */
+    with recursive {way.ctes}, {_PAUSED_IDS}
+    select {readable("oldest.run_at")}, oldest.id, coalesce((
+        select task.identifier from :SCHEMA._private_tasks as task where task.id = oldest.task_id), '')
+    from ({" union all ".join(map(_oldest_of_part, PARTS))}) as oldest
+    order by oldest.run_at, oldest.id limit 1"""
+    paused = {f"paused_{kind}s": [each.name for each in pauses if each.kind is kind] for kind in PauseKind}
+    cursor.execute(statement(text, schema), way.parameters | paused)
+    row = cursor.fetchone()
+    return None if row is None else OldestReady._make(row)

@@ -9,8 +9,8 @@ from django_graphile_worker.sql.jobs import IS_AVAILABLE_IN_QUEUE, TRUE_RUN_AT_O
 from django_graphile_worker.sql.statements import statement
 from django_graphile_worker.sql.workers import RUST_TIMEOUT
 
-MOST_COUNTED = 1_000
-MOST_TASKS = 2_000
+MAX_COUNTED = 1_000
+MAX_TASKS = 2_000
 
 # The default of ``timeout``: the seconds without a heartbeat after which a worker that states none counts as lost.
 TIMEOUT = 60.0
@@ -102,7 +102,7 @@ order by queue.locked_at nulls last, queue.queue_name"""
 # The queues of the jobs that run next, and held queues.
 BUSIEST = f"""/* gw:busiest-queues */
 with next_job as materialized (
-    select job.job_queue_id from (select id from :SCHEMA._private_tasks order by id limit {MOST_TASKS}) as task
+    select job.job_queue_id from (select id from :SCHEMA._private_tasks order by id limit {MAX_TASKS}) as task
     cross join lateral (
         select job.job_queue_id from :SCHEMA._private_jobs as job
         where job.task_id = task.id and job.is_available and job.job_queue_id > 0
@@ -121,8 +121,8 @@ limit %(limit)s"""
 
 
 # How many queues with jobs, and how many held queues, are put in order; how many jobs of each decide the order.
-MOST_ACTIVE = 1_000
-MOST_RANKED = 50
+MAX_ACTIVE = 1_000
+MAX_RANKED = 50
 
 # Queues that a lost worker holds come first, then those with most jobs. The walk goes from one queue to the next.
 ACTIVE = f"""/* gw:active-queues */
@@ -135,9 +135,9 @@ with recursive waiting (id) as (
         order by job.job_queue_id, job.task_id, job.priority, job.run_at, job.id limit 1)
     from waiting where waiting.id is not null
 ), candidate as materialized (
-    (select id from waiting where id is not null limit {MOST_ACTIVE})
+    (select id from waiting where id is not null limit {MAX_ACTIVE})
     union
-    (select id from :SCHEMA._private_job_queues where locked_at is not null order by locked_at limit {MOST_ACTIVE})
+    (select id from :SCHEMA._private_job_queues where locked_at is not null order by locked_at limit {MAX_ACTIVE})
 ), ranked as materialized (
     select queue.id, queue.queue_name, queue.locked_at, queue.locked_by, counted.number,
         coalesce(({_HOLDER_STATE}) = 'lost', false) as is_lost
@@ -147,7 +147,7 @@ with recursive waiting (id) as (
     cross join lateral (
         select count(*) as number from (
             select from :SCHEMA._private_jobs as job where {IS_AVAILABLE_IN_QUEUE} and job.job_queue_id = queue.id
-            limit {MOST_RANKED}) as job) as counted
+            limit {MAX_RANKED}) as job) as counted
 ), chosen as materialized (
     select ranked.*, row_number() over (order by is_lost desc, number desc, locked_at, queue_name) as place,
         count(*) over () as active
@@ -157,9 +157,9 @@ with recursive waiting (id) as (
 order by queue.place"""
 
 # Up to one more than this many queues are counted.
-MOST_QUEUES = 10_000
+MAX_QUEUES = 10_000
 COUNT = f"""/* gw:count-queues */
-select count(*) from (select from :SCHEMA._private_job_queues limit {MOST_QUEUES + 1}) as queue"""
+select count(*) from (select from :SCHEMA._private_job_queues limit {MAX_QUEUES + 1}) as queue"""
 
 
 class QueueDepth(NamedTuple):
@@ -204,7 +204,7 @@ def queues(
         "search": search,
         "only_held": only_held,
         "limit": limit,
-        "most": MOST_COUNTED + 1,
+        "most": MAX_COUNTED + 1,
         "timeout": timeout,
     }
     cursor.execute(statement(PAGE_BEFORE if before else PAGE, schema), parameters)
@@ -218,7 +218,7 @@ def held_first(
     limit: int,
     name: str | None = None,
     only_held: bool = False,
-    most: int = MOST_COUNTED,
+    most: int = MAX_COUNTED,
     timeout: float = TIMEOUT,
 ) -> list[QueueDepth]:
     """Return queues, or the queue with this name; held queues come first."""
@@ -229,7 +229,7 @@ def held_first(
 
 def busiest_queues(cursor: Any, *, schema: str, limit: int = 10, timeout: float = TIMEOUT) -> list[QueueDepth]:
     """Return some of the queues with the most waiting jobs."""
-    parameters = {"limit": limit, "most": MOST_COUNTED + 1, "timeout": timeout}
+    parameters = {"limit": limit, "most": MAX_COUNTED + 1, "timeout": timeout}
     cursor.execute(statement(BUSIEST, schema), parameters)
     return [QueueDepth._make(row) for row in cursor.fetchall()]
 
@@ -247,7 +247,7 @@ class ActiveQueues(NamedTuple):
 
 def active_queues(cursor: Any, *, schema: str, limit: int, offset: int = 0, timeout: float = TIMEOUT) -> ActiveQueues:
     """Return queues that are held or have jobs: those of lost workers first, then those with most jobs."""
-    parameters = {"limit": limit, "offset": offset, "most": MOST_COUNTED + 1, "timeout": timeout}
+    parameters = {"limit": limit, "offset": offset, "most": MAX_COUNTED + 1, "timeout": timeout}
     cursor.execute(statement(ACTIVE, schema), parameters)
     rows = cursor.fetchall()
     cursor.execute(statement(COUNT, schema))

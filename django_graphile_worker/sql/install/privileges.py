@@ -61,7 +61,7 @@ GRANT_FILES = MappingProxyType(
     }
 )
 # PostgreSQL cuts longer names, and the cut name could be the name of another policy.
-LONGEST_NAME = 63
+MAX_NAME_LENGTH = 63
 _EVERY_ROW = re.compile(r":EVERY_ROW\((?P<verb>\w+), (?P<command>\w+)\)\n")
 _TOKEN = re.compile(r":(?P<quote>'?)(?:(?P<role>ROLE)|POLICY\((?P<policy>\w+)\))(?P=quote)")
 
@@ -91,5 +91,5 @@ def _dollars(role: str) -> str:
 
 def _policy(role: str, what: str) -> str:
     """Return the name of a policy of this role alone."""
-    room = LONGEST_NAME - len(what) - 1
+    room = MAX_NAME_LENGTH - len(what) - 1
     return f"{role.encode()[:room].decode(errors='ignore')}_{what}"

@@ -1,14 +1,20 @@
-"""Changes the jobs that an action has collected, in steps.
+"""Actions on many jobs: collects the jobs that match a search, and changes them in steps.
+
+The caller collects in one transaction with one snapshot. So every job that matches at its beginning is collected, once,
+whatever becomes of it while the steps change the jobs before it.
 
 Each step is one transaction of the caller: rows are locked only during a step, claims skip only the locked rows of a
 step, and finished steps stay committed. A step says what became of each of its jobs. Jobs that a worker was running are
-visited once more after all others.
+visited once more after all others. The transaction of each step also writes what the action has done so far, so that is
+true for every request that continues or stops the action, also if the answer of another request was lost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -16,15 +22,214 @@ from django_graphile_worker.sql import control
 from django_graphile_worker.sql.codecs import within_python_years as readable
 from django_graphile_worker.sql.control import IS_ACTIVE_PAUSE, Cancellation, Fate, Pause
 from django_graphile_worker.sql.inspection.job_search import search
-from django_graphile_worker.sql.inspection.job_search.criteria import Criteria, State
+from django_graphile_worker.sql.inspection.job_search.criteria import STATES, Criteria, State
+from django_graphile_worker.sql.inspection.job_search.level_walks import LIMITS
 from django_graphile_worker.sql.inspection.job_search.orders import order_of
 from django_graphile_worker.sql.job_actions.changes import ARGUMENTS, FAIL, FUNCTION, Change
-from django_graphile_worker.sql.job_actions.collecting import NO_LIMITS
 from django_graphile_worker.sql.results import NOTHING_KEPT, HistoryOutcome, ResultKeeping
 from django_graphile_worker.sql.statements import CALLED, IS_RECORDED, RECORD_OPERATOR, qualified, statement
 
+OWN = "where id = %(action_id)s::pg_catalog.uuid and action = %(action)s::text and made_by = %(made_by)s::text"
+STEPS = ":SCHEMA._private_action_steps where action_id = %(action_id)s::pg_catalog.uuid"
+
+BEGIN_ACTION = """/* gw:begin-action */
+insert into :SCHEMA._private_actions (id, action, made_by, progress)
+values (%(action_id)s::pg_catalog.uuid, %(action)s::text, %(made_by)s::text, %(progress)s::jsonb)"""
+READ_ACTION = f"/* gw:read-action */ select progress, stopped_at is not null from :SCHEMA._private_actions {OWN}"
+WRITE_ACTION = f"/* gw:write-action */ update :SCHEMA._private_actions set progress = %(progress)s::jsonb {OWN}"
+STOP_ACTION = f"/* gw:stop-action */ update :SCHEMA._private_actions set stopped_at = coalesce(stopped_at, now()) {OWN}"
+# A step locks its row until it is committed.
+AWAIT_STEP = f"/* gw:await-step */ select from {STEPS} for update"
+FORGET_PENDING = f"/* gw:forget-pending */ delete from {STEPS} and done_at is null"
+
+
+class Owner(NamedTuple):
+    """An action, and the user that performs it."""
+
+    action_id: UUID
+    action: str
+    made_by: str
+
+
+class StoredAction(NamedTuple):
+    """What an action has done so far, and whether its user has stopped it."""
+
+    progress: Mapping[str, Any]
+    is_stopped: bool
+
+
+def begin_action(cursor: Any, owner: Owner, progress: Mapping[str, Any], *, schema: str) -> None:
+    cursor.execute(statement(BEGIN_ACTION, schema), {**owner._asdict(), "progress": json.dumps(progress)})
+
+
+def read_action(cursor: Any, owner: Owner, *, schema: str) -> StoredAction | None:
+    """Return the action; None if this user has not begun it, or it is too old."""
+    cursor.execute(statement(READ_ACTION, schema), owner._asdict())
+    row = cursor.fetchone()
+    if row is None:
+        return None
+    progress, is_stopped = row
+    return StoredAction(json.loads(progress) if isinstance(progress, str) else progress, is_stopped)
+
+
+def write_action(cursor: Any, owner: Owner, progress: Mapping[str, Any], *, schema: str) -> None:
+    cursor.execute(statement(WRITE_ACTION, schema), {**owner._asdict(), "progress": json.dumps(progress)})
+
+
+def stop_action(cursor: Any, owner: Owner, *, schema: str) -> None:
+    """Let no further step begin, once the caller has committed."""
+    cursor.execute(statement(STOP_ACTION, schema), owner._asdict())
+
+
+def wait_for_step(cursor: Any, action_id: UUID, *, schema: str) -> None:
+    """Wait until the step that is running is committed, and forget the steps that are not done."""
+    cursor.execute(statement(AWAIT_STEP, schema), {"action_id": action_id})
+    cursor.execute(statement(FORGET_PENDING, schema), {"action_id": action_id})
+
+
+# How many jobs a step changes.
+STEP = 10_000
+# How many jobs a statement reads.
+MAX_READ = 200_000
+# A page may leave out tasks beyond a limit; an action on all jobs must not, so its limits are null.
+NO_LIMITS = dict.fromkeys(LIMITS)
+
+TASKS = """/* gw:tasks */
+select id, identifier from :SCHEMA._private_tasks
+where %(tasks)s::text[] is null or identifier = any (%(tasks)s::text[]) order by id"""
+
+NOW = "/* gw:now */ select now()"
+ONE_SNAPSHOT = "/* gw:one-snapshot */ set transaction isolation level repeatable read"
+
+# The rows are inserted only if the statement has read all jobs of a part that must be read as a whole.
+COLLECT = """/* gw:collect */
+with recursive {ctes},
+numbered as (
+    select matched.id, (row_number() over (order by {order}) - 1) / %(size)s::int as chunk from matched
+    where not %(is_whole)s::bool or (select count(*) from candidate) < %(most)s::int),
+inserted as (
+    insert into :SCHEMA._private_action_steps (action_id, number, action, made_by, job_ids)
+    select %(action_id)s::pg_catalog.uuid, %(first)s::int + numbered.chunk, %(action)s::text, %(made_by)s::text,
+        array_agg(numbered.id)
+    from numbered group by numbered.chunk
+    returning cardinality(job_ids) as number)
+select (select count(*) from inserted), (select coalesce(sum(inserted.number), 0) from inserted),
+    (select count(*) from candidate), ({last})"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Some of the jobs, which one index has in order."""
+
+    criteria: Criteria
+    # The number of its state and the id of its task, by which a later call continues.
+    number: tuple[int, int] = (0, 0)
+    # Whether it has the jobs of the following parts of its state: if there are few jobs, they are not needed.
+    is_whole: bool = False
+
+
+class Place(NamedTuple):
+    """Where collecting continues: in which part, and after which job. Callers store it as a list."""
+
+    number: tuple[int, int]
+    token: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collected:
+    """How many steps and jobs were collected, and where to continue if the time was over."""
+
+    steps: int = 0
+    jobs: int = 0
+    next_place: Place | None = None
+
+
+def beginning(cursor: Any) -> datetime:
+    """Return the time of the beginning of an action."""
+    cursor.execute(qualified(NOW))
+    moment_of_beginning: datetime = cursor.fetchone()[0]
+    return moment_of_beginning
+
+
+def use_one_snapshot(cursor: Any) -> None:
+    """Let all statements of the transaction, which has just begun, see the same rows."""
+    cursor.execute(ONE_SNAPSHOT)
+
+
+def parts(cursor: Any, criteria: Criteria, states: Sequence[State], *, schema: str) -> list[Part]:
+    """Divide the jobs in these states that meet the criteria into parts; of mixed states if all are wanted."""
+    is_named = bool(criteria.tasks or criteria.queues)
+    is_mixed = criteria.state is State.ANY
+    if criteria.ids or criteria.keys or (is_mixed and not is_named and len(states) == len(STATES)):
+        return [Part(criteria=criteria)]
+    cursor.execute(statement(TASKS, schema), {"tasks": list(criteria.tasks) or None})
+    tasks = cursor.fetchall()
+    wanted = [state for state in STATES if state in states] if is_mixed else [criteria.state]
+    return [part for number, state in enumerate(wanted) for part in _of_state(criteria, state, number, tasks)]
+
+
+def _of_state(criteria: Criteria, state: State, number: int, tasks: Sequence[Any]) -> list[Part]:
+    of_state = replace(criteria, state=state)
+    whole = Part(criteria=of_state, number=(number, -1), is_whole=state is not State.RUNNING)
+    if state is State.RUNNING:
+        return [whole]
+    each = [Part(criteria=replace(of_state, tasks=(name,)), number=(number, task_id)) for task_id, name in tasks]
+    return [whole, *each]
+
+
+def collect(
+    cursor: Any,
+    owner: Owner,
+    remaining: Sequence[Part],
+    *,
+    schema: str,
+    first: int,
+    is_over: Callable[[], bool],
+    place: Place | None = None,
+) -> Collected:
+    """Store the jobs of the parts from the place on as steps, the first of which has the number ``first``."""
+    steps = jobs = 0
+    complete = -1
+    for part in remaining:
+        if (place is not None and part.number < place.number) or part.number[0] == complete:
+            continue
+        token = place.token if place is not None and part.number == place.number else None
+        while True:
+            if steps and is_over():
+                return Collected(steps=steps, jobs=jobs, next_place=Place(part.number, token))
+            found = _read_part(cursor, owner, part, token, schema=schema, first=first + steps)
+            steps, jobs, token = steps + found.steps, jobs + found.jobs, found.last_token
+            if part.is_whole or token is None:
+                break
+        if part.is_whole and token is None:
+            # It had all jobs of its state.
+            complete = part.number[0]
+    return Collected(steps=steps, jobs=jobs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PartRead:
+    """How many steps and jobs a statement has stored, and after which job the next one begins."""
+
+    steps: int
+    jobs: int
+    last_token: str | None
+
+
+def _read_part(cursor: Any, owner: Owner, part: Part, token: str | None, *, schema: str, first: int) -> _PartRead:
+    order = order_of(part.criteria)
+    most = STEP if part.is_whole else MAX_READ
+    ctes, parameters = search.matching(part.criteria, order, most=most, after=token)
+    last = f"select {order.token('candidate')} from candidate order by {order.reversed().by('candidate')} limit 1"
+    text = COLLECT.format(ctes=ctes, order=order.by("matched"), last=last)
+    own = {"size": STEP, "is_whole": part.is_whole, "first": first, **owner._asdict()}
+    cursor.execute(statement(text, schema), {**parameters, **NO_LIMITS, **own})
+    steps, jobs, examined, last_token = cursor.fetchone()
+    return _PartRead(steps=steps, jobs=int(jobs), last_token=last_token if examined >= most else None)
+
+
 # How many ids a step names.
-MOST_NAMED = 1_000
+MAX_NAMED = 1_000
 # Added to the number of a step, it is the number of the step that visits jobs again, which comes after all others.
 REPEATED = 1_000_000_000
 

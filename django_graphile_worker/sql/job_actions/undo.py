@@ -9,7 +9,7 @@ from uuid import UUID
 from django_graphile_worker.sql.statements import Cursor, statement
 
 # How many jobs the action may have changed that can be undone.
-MOST_UNDONE = 10_000
+MAX_UNDONE = 10_000
 # Seconds for which an action can be undone.
 UNDO_SECONDS = 3_600.0
 # Seconds after which an action that was not finished can no longer be continued.

@@ -7,9 +7,8 @@ import random
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from django_graphile_worker.sql import events, progress, recovery, workers
+from django_graphile_worker.sql import events, progress, recovery, statistics, workers
 from django_graphile_worker.sql.install.indexes import lacking_indexes
-from django_graphile_worker.sql.statistics import backlog_samples, statistics
 from django_graphile_worker.worker.maintenance.heartbeat import lease_clock
 from django_graphile_worker.worker.service import Service, jittered
 
@@ -201,8 +200,8 @@ class Recovery(Service):
                 by=self._worker.worker_id,
             )
             recovery.forget_ended(cursor, schema=schema)
-            for kept in (statistics, backlog_samples):
-                kept.prune(cursor, schema=schema, older_than=settings.statistics_retention)
+            statistics.prune(cursor, schema=schema, older_than=settings.statistics_retention)
+            statistics.prune_samples(cursor, schema=schema, older_than=settings.statistics_retention)
             events.prune(cursor, schema=schema, older_than=settings.events_retention)
             self._progress_after = progress.forget_ended(cursor, schema=schema, after=self._progress_after)
         if unlocked.cancelled:

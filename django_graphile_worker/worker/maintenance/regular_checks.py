@@ -9,10 +9,10 @@ import psycopg
 from psycopg import errors
 
 from django_graphile_worker.exceptions import BreakingMigrationError
+from django_graphile_worker.sql import statistics
 from django_graphile_worker.sql.events import ERROR, NewEvent
-from django_graphile_worker.sql.inspection.unserved_tasks import unserved_tasks
+from django_graphile_worker.sql.inspection.overview import unserved_tasks
 from django_graphile_worker.sql.install.catalog import breaking_migration
-from django_graphile_worker.sql.statistics import backlog_samples
 from django_graphile_worker.worker.database.connection import Database, limited_transaction
 from django_graphile_worker.worker.service import Service, jittered
 
@@ -137,9 +137,9 @@ class BacklogSampler:
         schema, now = database.schema, self._worker.now()
         try:
             with database.cursor() as cursor:
-                if not backlog_samples.is_sampled(cursor, schema=schema, now=now):
+                if not statistics.is_sampled(cursor, schema=schema, now=now):
                     with limited_transaction(cursor.connection, min(LONGEST_SAMPLE, database.deadline)):
-                        backlog_samples.sample(cursor, schema=schema, now=now)
+                        statistics.sample_backlog(cursor, schema=schema, now=now)
             # Until the next minute there is nothing to ask the database, however far its clock is from this one.
             self._next_at = time.monotonic() + 60.0 - time.time() % 60.0
         except psycopg.Error as error:

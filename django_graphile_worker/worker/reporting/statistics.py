@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING
 
+from django_graphile_worker.sql import statistics
 from django_graphile_worker.sql.claims import Claim
-from django_graphile_worker.sql.statistics import statistics
-from django_graphile_worker.sql.statistics.statistics import (
+from django_graphile_worker.sql.statistics import (
     DURATIONS,
     FAILED,
     INTERRUPTED,

@@ -12,7 +12,7 @@ from django.test import Client
 
 from django_graphile_worker.admin.jobs.actions import bulk_progress
 from django_graphile_worker.models import Job, SavedView
-from django_graphile_worker.sql.job_actions import collecting
+from django_graphile_worker.sql.job_actions import bulk_steps
 from tests.integration.admin.conftest import MakeClient
 from tests.integration.admin.test_security import HOSTILE, forbidden_markup
 from tests.support import admin_pages as pages
@@ -125,7 +125,7 @@ def test_views_of_others__are_not_changed(client_with: MakeClient) -> None:
 
 
 def test_progress__is_of_its_user_and_action(client_with: MakeClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(collecting, "STEP", 1)
+    monkeypatch.setattr(bulk_steps, "STEP", 1)
     monkeypatch.setattr(bulk_progress, "LONGEST_REQUEST", 0.0)
     for _ in range(3):
         make_job("send", run_at=minutes_ago(-9))

@@ -13,7 +13,7 @@ from django.db import connection
 from django.test import Client
 
 from django_graphile_worker.admin.jobs.job_list.list_view import TABS
-from django_graphile_worker.sql.inspection import limits
+from django_graphile_worker.sql.inspection import statement_limits
 from django_graphile_worker.sql.inspection.job_search import criteria, orders, search, sorts
 from django_graphile_worker.sql.inspection.job_search.criteria import Criteria, State
 from django_graphile_worker.sql.inspection.job_search.index_walks import looked_at_by
@@ -166,7 +166,7 @@ class TestALongTable:
 
     def test_pages_lock_no_jobs(self) -> None:
         assert not re.search("for (no key )?(update|share)", search.ROWS + "".join(criteria.CONDITIONS.values()))
-        assert limits.SETTINGS["enable_seqscan"] == "off"
+        assert statement_limits.SETTINGS["enable_seqscan"] == "off"
 
 
 FILL_RANGES = f"""insert into "{SCHEMA}"._private_jobs (task_id, job_queue_id, priority, run_at, payload, flags)

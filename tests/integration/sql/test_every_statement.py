@@ -19,10 +19,9 @@ from django_graphile_worker import JobKeyMode, JobSpec, add_job, add_jobs, sql
 from django_graphile_worker.admin.visible_jobs import NO_IDS
 from django_graphile_worker.sql import session
 from django_graphile_worker.sql.control import Pause, PauseKind
-from django_graphile_worker.sql.inspection import error_groups, unpaused_jobs
+from django_graphile_worker.sql.inspection import error_groups, known_names, overview
 from django_graphile_worker.sql.inspection.job_search import counts, match_counts
 from django_graphile_worker.sql.inspection.job_search.criteria import Criteria
-from django_graphile_worker.sql.inspection.known_names import matching, visible
 from django_graphile_worker.sql.job_actions import bulk_steps
 from django_graphile_worker.sql.schedules import listing
 from django_graphile_worker.sql.statements import statement
@@ -190,12 +189,12 @@ def use_everything(client: Client) -> None:
         client.post(pages.ACT, fields, follow=True)
     with connection.cursor() as cursor:
         for folds_case in (False, True):
-            for look in (matching.matching_tasks, matching.matching_queues, matching.matching_keys):
+            for look in (known_names.matching_tasks, known_names.matching_queues, known_names.matching_keys):
                 look(cursor, ["a%"], schema=SCHEMA, folds_case=folds_case)
-        visible.visible_names(cursor, NO_IDS, schema=SCHEMA)
+        known_names.visible_names(cursor, NO_IDS, schema=SCHEMA)
         error_groups.error_groups_within(cursor, NO_IDS, schema=SCHEMA)
         paused = [Pause(kind=kind, name="a", paused_at=minutes_ago(1)) for kind in PauseKind]
-        unpaused_jobs.oldest_unpaused(cursor, paused, schema=SCHEMA)
+        overview.oldest_unpaused(cursor, paused, schema=SCHEMA)
         bulk_steps.matching_ids(cursor, Criteria(queues=("a",)), [job_id], schema=SCHEMA)
         listing.matching_ids(cursor, listing.ScheduleCriteria(), schema=SCHEMA, limit=1)
         for criteria in (Criteria(), Criteria(tasks=("a",)), Criteria(within=NO_IDS)):

@@ -7,7 +7,7 @@ import os
 import time
 from typing import Any
 
-from django_graphile_worker.sql.statistics import statistics
+from django_graphile_worker.sql import statistics
 from django_graphile_worker.worker.reporting.statistics import StatisticsBuffer
 
 

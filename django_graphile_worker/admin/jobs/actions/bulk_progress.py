@@ -24,10 +24,9 @@ from django_graphile_worker.routing import place_of
 from django_graphile_worker.sql.control import STOPPING, UNSTOPPABLE, removed_jobs
 from django_graphile_worker.sql.errors import sqlstate
 from django_graphile_worker.sql.inspection.job_search.criteria import Criteria, State
-from django_graphile_worker.sql.job_actions import bulk_steps, collecting, stored_actions, undo
-from django_graphile_worker.sql.job_actions.bulk_steps import Call, PendingStep, StepResult
+from django_graphile_worker.sql.job_actions import bulk_steps, undo
+from django_graphile_worker.sql.job_actions.bulk_steps import Call, Owner, PendingStep, StepResult
 from django_graphile_worker.sql.job_actions.changes import RETRY, RUN_NEXT, RUN_NOW, first_priority
-from django_graphile_worker.sql.job_actions.stored_actions import Owner
 
 # Proxies and servers end a request after about 30 seconds, and users do not wait that long. After this time, in
 # seconds, a request responds with its progress.
@@ -63,7 +62,7 @@ class BulkProgress:
     # How many jobs and steps have been collected, where collecting continues, and whether it is the second walk.
     found: int = 0
     collected_steps: int = 0
-    place: collecting.Place | None = None
+    place: bulk_steps.Place | None = None
     is_collected: bool = False
     is_second_walk: bool = False
     # The priority of jobs that run next.
@@ -97,7 +96,7 @@ class BulkProgress:
     @property
     def is_undoable(self) -> bool:
         """Whether the former values of all changed jobs are stored."""
-        return 0 < self.changed <= undo.MOST_UNDONE
+        return 0 < self.changed <= undo.MAX_UNDONE
 
     def after(self, result: StepResult, visited: int) -> BulkProgress:
         unstoppable = [fate.job_id for fate in result.fates if fate.fate == UNSTOPPABLE]
@@ -112,7 +111,7 @@ class BulkProgress:
             queued=self.queued + result.queued,
             skipped=skipped,
             ended=self.ended + result.ended,
-            ids=(*self.ids, *result.ids)[: bulk_steps.MOST_NAMED],
+            ids=(*self.ids, *result.ids)[: bulk_steps.MAX_NAMED],
             changed_now=self.changed_now + len(result.ids),
             stopping=self.stopping + sum(fate.fate == STOPPING for fate in result.fates),
             unstoppable=self.unstoppable + len(unstoppable),
@@ -129,13 +128,13 @@ class BulkProgress:
         times = {name: value.isoformat() for name, value in kept.items() if isinstance(value, datetime)}
         return kept | times
 
-    def with_stored(self, action: stored_actions.StoredAction) -> BulkProgress:
+    def with_stored(self, action: bulk_steps.StoredAction) -> BulkProgress:
         """Return what all requests have done so far; what concerns the current request only stays."""
         kept = dict(action.progress)
         place = kept["place"]
         kept |= {name: datetime.fromisoformat(kept[name]) for name in ("since", "began_at") if kept[name]}
         kept |= {
-            "place": collecting.Place(tuple(place[0]), place[1]) if place else None,
+            "place": bulk_steps.Place(tuple(place[0]), place[1]) if place else None,
             "unstoppable_ids": tuple(kept["unstoppable_ids"]),
             "pauses": tuple(kept["pauses"]),
         }
@@ -156,14 +155,14 @@ def load_progress(alias: str, action_id: str, action: str, made_by: str, search:
 
 
 def _read(session: databases.Session, progress: BulkProgress) -> BulkProgress:
-    stored = stored_actions.read(session.cursor, progress.owner, schema=session.schema)
+    stored = bulk_steps.read_action(session.cursor, progress.owner, schema=session.schema)
     if stored is None:
         raise Http404
     return progress.with_stored(stored)
 
 
 def _write(session: databases.Session, progress: BulkProgress) -> None:
-    stored_actions.write(session.cursor, progress.owner, progress.stored(), schema=session.schema)
+    bulk_steps.write_action(session.cursor, progress.owner, progress.stored(), schema=session.schema)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,10 +194,10 @@ class BulkAction:
     def stop(self, progress: BulkProgress) -> BulkProgress:
         """Stop the action, and return what it has done when the step that is running has ended."""
         with databases.writing(self.alias) as (cursor, schema):
-            stored_actions.stop(cursor, progress.owner, schema=schema)
+            bulk_steps.stop_action(cursor, progress.owner, schema=schema)
         try:
             with databases.writing(self.alias, waits_for_locks=True) as (cursor, schema):
-                stored_actions.wait_for_step(cursor, progress.owner.action_id, schema=schema)
+                bulk_steps.wait_for_step(cursor, progress.owner.action_id, schema=schema)
         except databases.PageTimeoutError:
             progress = replace(progress, has_timed_out=True)
         with databases.reading(self.alias) as session:
@@ -233,8 +232,8 @@ class BulkAction:
     def _begin(self, progress: BulkProgress) -> BulkProgress:
         with databases.writing(self.alias) as (cursor, schema):
             undo.forget_old(cursor, schema=schema)
-            progress = replace(progress, action_id=str(uuid4()), since=collecting.beginning(cursor))
-            stored_actions.begin(cursor, progress.owner, progress.stored(), schema=schema)
+            progress = replace(progress, action_id=str(uuid4()), since=bulk_steps.beginning(cursor))
+            bulk_steps.begin_action(cursor, progress.owner, progress.stored(), schema=schema)
         return progress
 
     def _priority(self, cursor: Any, schema: str) -> int | None:
@@ -270,9 +269,9 @@ class BulkAction:
     ) -> BulkProgress:
         cursor, schema = session
         owner = progress.owner
-        parts = collecting.parts(cursor, criteria, self.states, schema=schema)
+        parts = bulk_steps.parts(cursor, criteria, self.states, schema=schema)
         first = max(progress.collected_steps, bulk_steps.next_number(cursor, owner.action_id, schema=schema))
-        found = collecting.collect(
+        found = bulk_steps.collect(
             cursor, owner, parts, schema=schema, first=first, is_over=is_over, place=progress.place
         )
         is_whole = progress.place is None or progress.is_second_walk
@@ -303,7 +302,7 @@ class BulkAction:
             if step is None or progress.is_stopped:
                 return progress
             if progress.began_at is None:
-                began_at, priority = collecting.beginning(session.cursor), self._priority(*session)
+                began_at, priority = bulk_steps.beginning(session.cursor), self._priority(*session)
                 progress = replace(progress, began_at=began_at, priority=priority)
             result = self._change(session, progress, step)
             following = progress.after(result, 0 if step.is_repeated else len(step.ids))
@@ -318,7 +317,7 @@ class BulkAction:
     def _change(self, session: databases.Session, progress: BulkProgress, step: PendingStep) -> StepResult:
         cursor, schema = session
         action_id, call = UUID(progress.action_id), self._call(progress)
-        is_kept = call.is_undoable and progress.changed + len(step.ids) <= undo.MOST_UNDONE
+        is_kept = call.is_undoable and progress.changed + len(step.ids) <= undo.MAX_UNDONE
         stored_as = (action_id, step.number) if is_kept else None
         result = bulk_steps.run_step(cursor, call, self.criteria, step.ids, schema=schema, stored_as=stored_as)
         running = () if step.is_repeated or call.cancellation else result.skipped.get(State.RUNNING, ())

@@ -36,7 +36,7 @@ class Confirmation:
     @property
     def has_undo(self) -> bool:
         """Whether the action could be undone, and is not only because of the number of jobs."""
-        return not self.action.has_undo or (self.total <= undo.MOST_UNDONE and not self.is_minimum)
+        return not self.action.has_undo or (self.total <= undo.MAX_UNDONE and not self.is_minimum)
 
     def question(self, name_of_one: str) -> str:
         """Return the heading; `name_of_one` is the name of the only job, "" for several."""

@@ -26,7 +26,7 @@ from django_graphile_worker.job_flags import without_run_flags
 from django_graphile_worker.job_options import OPTIONS
 from django_graphile_worker.models import Job
 from django_graphile_worker.payloads import RawPayload, decode_leniently
-from django_graphile_worker.sql.inspection import job_detail, lock_holders, names
+from django_graphile_worker.sql.inspection import job_detail, known_names, lock_holders
 from django_graphile_worker.sql.inspection.job_search.criteria import State
 
 
@@ -71,14 +71,14 @@ class JobAddAdmin(JobDetailAdmin):
             return None
         self.require(self.has_view_permission(request))
         job = self.read_job(request, object_id)
-        if job is None or len(job.payload_text) >= job_detail.LONGEST_PAYLOAD:
+        if job is None or len(job.payload_text) >= job_detail.MAX_PAYLOAD:
             raise Http404
         return job
 
     def _known_tasks(self, request: HttpRequest) -> dict[str, str]:
         """Return the tasks of this site, then the other tasks that workers or jobs have, each with a description."""
         with databases.reading(databases.selected_alias(request)) as (cursor, schema):
-            elsewhere = set(names.known_tasks(cursor, schema=schema))
+            elsewhere = set(known_names.known_tasks(cursor, schema=schema))
             elsewhere |= {
                 task for each in lock_holders.holders(cursor, schema=schema) for task in health.tasks_of(each)
             }

@@ -15,8 +15,7 @@ from django_graphile_worker.job_flags import without_run_flags
 from django_graphile_worker.job_options import OPTIONS
 from django_graphile_worker.payloads import RawPayload, decode_leniently
 from django_graphile_worker.redaction import HIDDEN
-from django_graphile_worker.sql.inspection.add_job_call import add_job_call
-from django_graphile_worker.sql.inspection.job_detail import LONGEST_PAYLOAD, JobDetail
+from django_graphile_worker.sql.inspection.job_detail import MAX_PAYLOAD, JobDetail, add_job_call
 from django_graphile_worker.sql.inspection.job_search.criteria import State
 
 
@@ -25,7 +24,7 @@ def add_job_code(job: JobDetail, *, sees_payload: bool) -> dict[str, str]:
 
     Return nothing when the payload cannot be written as code, or the task is unknown.
     """
-    is_whole = len(job.payload_text) < LONGEST_PAYLOAD
+    is_whole = len(job.payload_text) < MAX_PAYLOAD
     value = decode_leniently(job.payload_text) if is_whole else RawPayload("")
     if isinstance(value, RawPayload) or not job.task_identifier:
         return {}

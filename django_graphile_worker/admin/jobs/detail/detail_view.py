@@ -31,7 +31,7 @@ from django_graphile_worker.payloads import RawPayload, decode_leniently
 from django_graphile_worker.redaction import redact_text
 from django_graphile_worker.results.reading import Result
 from django_graphile_worker.sql.control import Pause
-from django_graphile_worker.sql.inspection import job_detail, job_endings
+from django_graphile_worker.sql.inspection import job_detail
 from django_graphile_worker.sql.inspection.job_search import search
 from django_graphile_worker.sql.inspection.job_search.criteria import Criteria, State
 
@@ -42,7 +42,7 @@ class JobDetailAdmin(JobListAdmin):
     """The page of a job: details, timeline, error, payload, and buttons for the actions."""
 
     def read_job(
-        self, request: HttpRequest, object_id: str, longest_payload: int | None = job_detail.LONGEST_PAYLOAD
+        self, request: HttpRequest, object_id: str, longest_payload: int | None = job_detail.MAX_PAYLOAD
     ) -> job_detail.JobDetail | None:
         """Read a job; None when it does not exist or the user may not see it."""
         if not (object_id.isascii() and object_id.isdigit() and len(object_id) <= 19 and int(object_id) <= LARGEST_ID):
@@ -174,7 +174,7 @@ def _recorded_failure(request: HttpRequest, job: job_detail.JobDetail, kept: Res
     if conf.current().history is None:
         return None
     with databases.reading(databases.selected_alias(request)) as (cursor, schema):
-        return job_endings.last_failure(cursor, job.id, schema=schema)
+        return job_detail.last_failure(cursor, job.id, schema=schema)
 
 
 def _error(job: job_detail.JobDetail, sees_payload: bool) -> ParsedError | None:
@@ -188,7 +188,7 @@ def _payload(job: job_detail.JobDetail, sees_payload: bool) -> dict[str, Any]:
     size = {"payload_size": formatting.byte_size(job.payload_size)}
     if not sees_payload:
         return size
-    is_cut = len(job.payload_text) >= job_detail.LONGEST_PAYLOAD
+    is_cut = len(job.payload_text) >= job_detail.MAX_PAYLOAD
     value = RawPayload(job.payload_text) if is_cut else decode_leniently(job.payload_text)
     if isinstance(value, RawPayload):
         note = (

@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 from django_graphile_worker.admin import audit, error_summary, formatting
 from django_graphile_worker.redaction import redact_text
 from django_graphile_worker.results.reading import Result, ResultStatus
-from django_graphile_worker.sql.inspection.history_search.past_attempts import PastAttempt
+from django_graphile_worker.sql.inspection.past_attempts import PastAttempt
 from django_graphile_worker.sql.results import HistoryOutcome
 
 _CANCELLATION = re.compile(r"Cancelled(?: by (?P<by>.+?))?(?:: (?P<reason>.+)|\.)", re.DOTALL)

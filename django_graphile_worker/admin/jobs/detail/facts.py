@@ -17,7 +17,7 @@ from django_graphile_worker.job_flags import EXPIRY_PREFIX, as_time, own_expiry,
 from django_graphile_worker.redaction import redact_text
 from django_graphile_worker.registry import DEFAULT_LABEL, split_identifier
 from django_graphile_worker.sql.control import Pause, PauseKind
-from django_graphile_worker.sql.inspection.job_detail import MOST_AHEAD, JobDetail
+from django_graphile_worker.sql.inspection.job_detail import MAX_AHEAD, JobDetail
 from django_graphile_worker.sql.inspection.job_search.criteria import State
 
 
@@ -131,7 +131,7 @@ class JobFacts:
         if job.locked_at is None and job.queue_locked_by is not None and not is_paused:
             yield self._queue_lock()
         if job.ahead:
-            yield Fact(_("Jobs ahead in the queue"), formatting.capped_number(job.ahead, MOST_AHEAD))
+            yield Fact(_("Jobs ahead in the queue"), formatting.capped_number(job.ahead, MAX_AHEAD))
 
     def _queue_lock(self) -> Fact:
         """Return the worker that holds the queue of this job, and the job that it runs."""

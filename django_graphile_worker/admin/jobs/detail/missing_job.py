@@ -16,8 +16,8 @@ from django_graphile_worker.admin.jobs.detail.outcome import outcome_context, re
 from django_graphile_worker.admin.pages import PageAdmin
 from django_graphile_worker.admin.search.search_query import SearchTerm
 from django_graphile_worker.results.reading import Result
-from django_graphile_worker.sql.inspection import job_endings
-from django_graphile_worker.sql.inspection.history_search.past_attempts import PastAttempt
+from django_graphile_worker.sql.inspection import job_detail
+from django_graphile_worker.sql.inspection.past_attempts import PastAttempt
 
 
 def missing_job_context(
@@ -27,8 +27,8 @@ def missing_job_context(
     alias = databases.selected_alias(request)
     kept = read_result(alias, job_id)
     with databases.reading(alias) as (cursor, schema):
-        last = job_endings.last_attempt(cursor, job_id, schema=schema)
-        newest = job_endings.last_job_id(cursor, schema=schema)
+        last = job_detail.last_attempt(cursor, job_id, schema=schema)
+        newest = job_detail.last_job_id(cursor, schema=schema)
     ending = ending_of(kept, last, entries, sees_payloads=sees_payloads)
     title, badge, explanation = _texts(job_id, newest)
     task = kept.task_identifier if kept else last.task_identifier if last else None

@@ -32,7 +32,7 @@ from django_graphile_worker.admin.search.conditions import examples
 from django_graphile_worker.admin.search.job_search import SearchQuery
 from django_graphile_worker.admin.search.search_query import SearchTerm, join_terms
 from django_graphile_worker.registry import DEFAULT_LABEL, label_of
-from django_graphile_worker.sql.inspection import payload_texts
+from django_graphile_worker.sql.inspection import job_detail
 from django_graphile_worker.sql.inspection.job_search import search
 from django_graphile_worker.sql.inspection.job_search.counts import Count, count_states
 from django_graphile_worker.sql.inspection.job_search.criteria import Criteria, State
@@ -117,7 +117,7 @@ class JobListAdmin(JobSearchAdmin):
         sees_payloads = self.has_view_payload_permission(request)
         if "payload" not in shown_columns(options, sees_payloads=sees_payloads):
             return {}
-        return payload_texts.beginnings(session.cursor, page.ids, schema=session.schema)
+        return job_detail.payload_beginnings(session.cursor, page.ids, schema=session.schema)
 
     def _search_context(
         self, request: HttpRequest, query: SearchQuery, criteria: Criteria, options: ListOptions

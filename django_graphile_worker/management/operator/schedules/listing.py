@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from django.core.management.base import CommandParser
+from django.core.management.base import CommandError, CommandParser
 from django.db.models import Q, QuerySet
 
 from django_graphile_worker.crontab import CronItem, describe, upcoming
 from django_graphile_worker.management.operator import arguments, formatting
 from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.formatting import Cell, Column
-from django_graphile_worker.management.operator.schedules import states, texts
-from django_graphile_worker.management.operator.schedules.found import code_items, database_of
+from django_graphile_worker.management.operator.schedules import texts
+from django_graphile_worker.management.operator.schedules.found import add_names, code_items, database_of, find
+from django_graphile_worker.management.operator.schedules.texts import parse_moment
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.models import Schedule
 from django_graphile_worker.sql.schedules import from_code, listing
-from django_graphile_worker.sql.schedules.listing import ScheduleCriteria, ScheduleState, matching_ids
+from django_graphile_worker.sql.schedules.listing import ScheduleCriteria, ScheduleState, failing_ids, matching_ids
 from django_graphile_worker.sql.schedules.runs import Run, RunOutcome, runs_of_schedules
+from django_graphile_worker.text import readable_duration
 
 DEFAULT_LIMIT = 100
 MAX_FAILING = 10_000
@@ -47,17 +50,11 @@ class List(Verb):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--task", metavar="TASK", help="List only schedules of this task.")
-        parser.add_argument("--state", choices=states.STATES, help="List only schedules in this state.")
+        parser.add_argument("--state", choices=texts.STATES, help="List only schedules in this state.")
         parser.add_argument(
             "--search", metavar="TEXT", help="List only schedules with this text in name or description."
         )
-        parser.add_argument(
-            "--limit",
-            type=arguments.positive,
-            default=DEFAULT_LIMIT,
-            metavar="N",
-            help=f"List at most N schedules (default: {DEFAULT_LIMIT}).",
-        )
+        arguments.add_limit(parser, "schedules", default=DEFAULT_LIMIT)
 
     def run(self, console: Console, options: Options) -> None:
         now, most = console.now(), options.get("limit") or DEFAULT_LIMIT
@@ -70,7 +67,7 @@ class List(Verb):
         elif found or items:
             runs = _last_runs(console, found[:most])
             rows = [
-                _row(console, schedule, runs.get(schedule.pk, []), now, is_failing=schedule.pk in failing)
+                _schedule_row(console, schedule, runs.get(schedule.pk, []), now, is_failing=schedule.pk in failing)
                 for schedule in found[:most]
             ]
             console.table(_COLUMNS, rows + [_item_row(console, item, now, paused) for item, paused in items])
@@ -84,10 +81,10 @@ def _chosen(console: Console, options: Options, now: datetime) -> QuerySet[Sched
     condition = Q()
     if options.get("task") is not None:
         condition &= Q(task=options["task"])
-    if options.get("state") == states.FAILING:
+    if options.get("state") == texts.FAILING:
         condition &= Q(pk__in=_failing_ids(console))
     elif options.get("state") is not None:
-        condition &= states.condition(options["state"], now)
+        condition &= texts.condition(options["state"], now)
     if options.get("search") is not None:
         condition &= Q(name__icontains=options["search"]) | Q(description__icontains=options["search"])
     return Schedule.objects.using(database_of(console)).filter(condition).order_by("name")
@@ -122,20 +119,22 @@ def _failing_ids(console: Console) -> list[int]:
         return matching_ids(cursor, criteria, schema=schema, limit=MAX_FAILING)
 
 
-def _row(console: Console, schedule: Schedule, runs: list[Run], now: datetime, *, is_failing: bool) -> list[Cell | str]:
+def _schedule_row(
+    console: Console, schedule: Schedule, runs: list[Run], now: datetime, *, is_failing: bool
+) -> list[Cell | str]:
     following = next(iter(texts.coming(schedule, now, 1)), None)
     return [
         schedule.name,
         schedule.task,
         texts.means(schedule),
-        texts.state_cell(states.state_of(schedule, now, is_failing=is_failing), console.style),
+        texts.state_cell(texts.state_of(schedule, now, is_failing=is_failing), console.style),
         "" if following is None else formatting.relative(following, now),
-        _last(console, runs[0], now) if runs else "",
+        _last_run(console, runs[0], now) if runs else "",
         CODE if schedule.is_from_code else DATABASE,
     ]
 
 
-def _last(console: Console, run: Run, now: datetime) -> Cell:
+def _last_run(console: Console, run: Run, now: datetime) -> Cell:
     word = texts.outcome(run) or run.kind.replace("_", " ")
     paint = console.style.ERROR if run.outcome is RunOutcome.FAILED else None
     return Cell(f"{formatting.relative(run.tick, now)}, {word}", paint)
@@ -143,7 +142,7 @@ def _last(console: Console, run: Run, now: datetime) -> Cell:
 
 def _item_row(console: Console, item: CronItem, now: datetime, is_paused: bool) -> list[Cell | str]:
     coming = [] if is_paused else upcoming(item, now, 1)
-    state = states.PAUSED if is_paused else states.ENABLED
+    state = texts.PAUSED if is_paused else texts.ENABLED
     following = formatting.relative(coming[0], now) if coming else ""
     return [item.name, item.task, describe(item), texts.state_cell(state, console.style), following, "", CODE]
 
@@ -155,4 +154,136 @@ def _item_as_dict(item: CronItem, now: datetime, is_paused: bool) -> dict[str, A
         "means": describe(item),
         "is_paused": is_paused,
         "next": [] if is_paused else upcoming(item, now, texts.NUMBER_OF_TIMES),
+    }
+
+
+DEFAULT_RUNS = 10
+_RUNS = (
+    Column("TICK"),
+    Column("KIND"),
+    Column("OUTCOME", gives_way=True),
+    Column("DURATION", is_number=True),
+    Column("JOB", is_number=True),
+    Column("BY"),
+)
+_TIMES = (Column("TIME"), Column("NAME"), Column("TASK"))
+
+
+class Show(Verb):
+    name = "show"
+    summary = "Show a schedule, its next times and its last runs."
+    examples = ("nightly-report", "nightly-report --runs 50 --json")
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        add_names(parser, is_several=False)
+        parser.add_argument(
+            "--runs",
+            type=arguments.positive,
+            default=DEFAULT_RUNS,
+            metavar="N",
+            help=f"Show at most N runs (default: {DEFAULT_RUNS}).",
+        )
+
+    def run(self, console: Console, options: Options) -> None:
+        schedule, now = find(console, options["name"]), console.now()
+        with console.reading() as (cursor, schema, _):
+            runs = runs_of_schedules(cursor, [schedule.pk], schema=schema, number=options["runs"])[schedule.pk]
+            is_failing = bool(failing_ids(cursor, [schedule.pk], schema=schema))
+        if console.is_json:
+            console.dump(
+                texts.as_dict(schedule, now, is_failing=is_failing) | {"runs": [_run_as_dict(run) for run in runs]}
+            )
+            return
+        console.say(texts.facts(schedule, now, console.style, is_failing=is_failing))
+        console.say("")
+        if runs:
+            console.table(_RUNS, [_run_row(run, now) for run in runs])
+        else:
+            console.note("It has not run yet.")
+
+
+class Next(Verb):
+    name = "next"
+    summary = "Show the next times of a schedule, or of all schedules."
+    description = (
+        "Times are in the time zone of the schedule, with the offset from UTC, so that a change to daylight saving "
+        "time is seen. Without a name, the next time of each schedule that is enabled and not paused, the earliest "
+        "first."
+    )
+    examples = ("", "nightly-report", "nightly-report --number 20 --after 2027-03-27")
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("name", nargs="?", metavar="NAME", help="The name of the schedule (default: all).")
+        parser.add_argument(
+            "--number",
+            type=arguments.positive,
+            metavar="N",
+            help=f"Show N times (default: {texts.NUMBER_OF_TIMES} of one schedule, 20 of all).",
+        )
+        parser.add_argument("--after", metavar="TIME", help="Show times after this time (default: now).")
+
+    def run(self, console: Console, options: Options) -> None:
+        if options["name"] is None:
+            _show_all(console, options)
+        else:
+            _show_one(console, find(console, options["name"]), options)
+
+
+def _show_one(console: Console, schedule: Schedule, options: Options) -> None:
+    now = console.now()
+    after = _after(options, schedule.time_zone, now)
+    found = texts.coming(schedule, after, options["number"] or texts.NUMBER_OF_TIMES)
+    state = texts.state_of(schedule, now)
+    if console.is_json:
+        console.dump(found)
+        return
+    for moment in found:
+        console.say(f"{texts.in_its_zone(moment, schedule)} ({formatting.relative(moment, now)})")
+    if not found:
+        why = f"is {state}: it does not fire" if state in (texts.DISABLED, texts.PAUSED) else "does not fire any more"
+        console.note(f"{schedule.name} {why}.")
+
+
+def _show_all(console: Console, options: Options) -> None:
+    now = console.now()
+    after = _after(options, "UTC", now)
+    enabled = Schedule.objects.using(database_of(console)).filter(texts.condition(texts.ENABLED, now))
+    first = ((moment, schedule) for schedule in enabled for moment in texts.coming(schedule, after, 1))
+    found = heapq.nsmallest(options["number"] or 20, first, key=lambda each: (each[0], each[1].name))
+    if console.is_json:
+        console.dump([{"name": schedule.name, "task": schedule.task, "at": moment} for moment, schedule in found])
+    elif found:
+        console.table(_TIMES, [[formatting.both(moment, now), each.name, each.task] for moment, each in found])
+    else:
+        console.note("No schedule will fire.")
+
+
+def _after(options: Options, zone: str, now: datetime) -> datetime:
+    if options["after"] is None:
+        return now
+    try:
+        return parse_moment(options["after"], zone=zone, now=now)
+    except ValueError as error:
+        raise CommandError(f"--after: {error}") from error
+
+
+def _run_row(run: Run, now: datetime) -> list[Cell | str]:
+    number = f" x {run.number}" if run.number > 1 else ""
+    duration = "" if run.duration is None else readable_duration(run.duration)
+    job = "" if run.job_id is None else str(run.job_id)
+    kind = run.kind.replace("_", " ")
+    return [formatting.both(run.tick, now), f"{kind}{number}", texts.outcome(run), duration, job, run.run_by]
+
+
+def _run_as_dict(run: Run) -> dict[str, Any]:
+    return {
+        "tick": run.tick,
+        "kind": run.kind,
+        "number": run.number,
+        "outcome": run.outcome,
+        "exception_class": run.exception_class,
+        "attempts": run.attempts,
+        "duration_seconds": run.duration,
+        "job_id": run.job_id,
+        "run_by": run.run_by,
     }

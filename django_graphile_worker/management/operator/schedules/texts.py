@@ -1,23 +1,112 @@
-"""Schedules as lines, facts and JSON."""
+"""Schedules as lines, facts and JSON: their states, and times in their time zones."""
 
 from __future__ import annotations
 
 import json
-from datetime import datetime, timedelta
+import re
+from datetime import UTC, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from django.core.management.color import Style
+from django.db.models import Q
+from django.utils.dateparse import parse_datetime
 
+from django_graphile_worker import registry
+from django_graphile_worker.crontab.times import load_zone, parse_time_phrase
 from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.management.operator import formatting
 from django_graphile_worker.management.operator.formatting import Cell
-from django_graphile_worker.management.operator.schedules import states
-from django_graphile_worker.management.operator.schedules.moments import zone_or_utc
 from django_graphile_worker.models import Schedule
 from django_graphile_worker.schedules.times import Definition
 from django_graphile_worker.schedules.words import in_words, interval_text
 from django_graphile_worker.sql.schedules.runs import Run
-from django_graphile_worker.text import shown
+from django_graphile_worker.text import quoted, shown
+
+ENABLED, PAUSED, DISABLED, ENDED, UNKNOWN_TASK = "enabled", "paused", "disabled", "ended", "unknown task"
+FAILING = "failing"
+STATES = ("enabled", "paused", "disabled", "ended", "failing")
+# next_at is infinity if nothing will be fired; the model reads it as the last day of Python's calendar.
+NEVER = datetime(9999, 1, 1, tzinfo=UTC)
+TO_BE_COMPUTED = datetime(2, 1, 1, tzinfo=UTC)
+
+
+def next_at(schedule: Schedule) -> datetime | None:
+    """Return the time that the workers have computed; None if there is none, or if it is still to be computed."""
+    found = schedule.next_at
+    if found is None:
+        return None
+    return formatting.aware(found) if TO_BE_COMPUTED < formatting.aware(found) < NEVER else None
+
+
+def state_of(schedule: Schedule, now: datetime, *, is_failing: bool = False) -> str:
+    """Return one word, or two, for what the schedule does."""
+    if not schedule.is_enabled:
+        return DISABLED
+    if schedule.paused_until is not None and formatting.aware(schedule.paused_until) > formatting.aware(now):
+        return PAUSED
+    if schedule.next_at is not None and formatting.aware(schedule.next_at) >= NEVER:
+        return ENDED
+    if schedule.task not in registry.tasks:
+        return UNKNOWN_TASK
+    return FAILING if is_failing else ENABLED
+
+
+def condition(state: str, now: datetime) -> Q:
+    """Return the condition of a query for schedules in a state; an unknown task and a failing one count as enabled."""
+    paused, ended = Q(paused_until__gt=now), Q(next_at__gte=NEVER)
+    on = Q(is_enabled=True)
+    return {
+        DISABLED: Q(is_enabled=False),
+        PAUSED: on & paused,
+        ENDED: on & ended & ~paused,
+        ENABLED: on & ~paused & ~ended,
+    }[state]
+
+
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+EXPECTED = "a time like 2026-05-01T12:00 or 2026-05-01T12:00+02:00"
+
+
+def zone_or_utc(name: str) -> ZoneInfo:
+    """Return a time zone, or UTC for a name that the validation of the schedule refuses."""
+    try:
+        return load_zone(name)
+    except (ValueError, TypeError):
+        return ZoneInfo("UTC")
+
+
+def parse_iso(text: str, *, zone: str) -> datetime:
+    """Return a time of ISO 8601, in the zone unless it names another; raise ValueError for any other text."""
+    try:
+        moment = parse_datetime(f"{text}T00:00" if _DATE.fullmatch(text) else text)
+    except ValueError:
+        moment = None
+    if moment is None:
+        raise ValueError(f"expected {EXPECTED}, got {quoted(text)}")
+    return moment.replace(tzinfo=zone_or_utc(zone)) if moment.tzinfo is None else moment
+
+
+def parse_moment(text: str, *, zone: str, now: datetime) -> datetime:
+    """Return a time of the command line: ``now``, ``+5m`` from now, or ISO 8601."""
+    if text == "now":
+        return now
+    try:
+        if text.startswith("+"):
+            return now + parse_time_phrase(text[1:])
+        return parse_iso(text, zone=zone)
+    except (ValueError, OverflowError):
+        raise ValueError(f"expected 'now', a period like +5m or +1h30m, or {EXPECTED}, got {quoted(text)}") from None
+
+
+def as_iso(moment: datetime, *, zone: str) -> str:
+    """Return a time for a file that people read: in the zone of its schedule."""
+    aware = formatting.aware(moment)
+    try:
+        return aware.astimezone(zone_or_utc(zone)).isoformat()
+    except OverflowError:
+        return aware.astimezone(UTC).isoformat()
+
 
 NUMBER_OF_TIMES = 5
 Pair = tuple[str, Cell | str]
@@ -26,7 +115,7 @@ Pair = tuple[str, Cell | str]
 def sentence(schedule: Schedule, now: datetime) -> str:
     """Return ``nightly: send_report, every day at 04:00 (UTC); next at 2026-05-01 04:00:00 (in 5 h)``."""
     following = next(iter(coming(schedule, now, 1)), None)
-    after = f"next at {formatting.both(following, now)}" if following else states.state_of(schedule, now)
+    after = f"next at {formatting.both(following, now)}" if following else state_of(schedule, now)
     return f"{shown(schedule.name)}: {shown(schedule.task)}, {means(schedule)}; {after}"
 
 
@@ -61,10 +150,10 @@ def in_its_zone(moment: datetime, schedule: Schedule) -> str:
 
 def state_cell(state: str, style: Style) -> Cell:
     paints = {
-        states.ENABLED: style.SUCCESS,
-        states.PAUSED: style.WARNING,
-        states.UNKNOWN_TASK: style.ERROR,
-        states.FAILING: style.ERROR,
+        ENABLED: style.SUCCESS,
+        PAUSED: style.WARNING,
+        UNKNOWN_TASK: style.ERROR,
+        FAILING: style.ERROR,
     }
     return Cell(state, paints.get(state))
 
@@ -74,7 +163,7 @@ def facts(schedule: Schedule, now: datetime, style: Style, *, is_failing: bool =
     pairs: list[Pair] = [
         ("task", schedule.task),
         ("means", means(schedule)),
-        ("state", state_cell(states.state_of(schedule, now, is_failing=is_failing), style)),
+        ("state", state_cell(state_of(schedule, now, is_failing=is_failing), style)),
         *_options(schedule, now),
         ("last", formatting.both(schedule.last_tick, now)),
         ("last missed", formatting.both(schedule.last_missed_at, now)),
@@ -115,7 +204,7 @@ def _paused(schedule: Schedule, now: datetime) -> str:
     until = schedule.paused_until
     if until is None or formatting.aware(until) <= formatting.aware(now):
         return ""
-    return "it is resumed" if formatting.aware(until) >= states.NEVER else formatting.both(until, now)
+    return "it is resumed" if formatting.aware(until) >= NEVER else formatting.both(until, now)
 
 
 def _changed(schedule: Schedule, now: datetime) -> str:
@@ -135,7 +224,7 @@ def as_dict(schedule: Schedule, now: datetime, *, is_failing: bool = False) -> d
         "run_at": schedule.run_at,
         "time_zone": schedule.time_zone,
         "means": means(schedule),
-        "state": states.state_of(schedule, now, is_failing=is_failing),
+        "state": state_of(schedule, now, is_failing=is_failing),
         "starts_at": schedule.starts_at,
         "ends_at": schedule.ends_at,
         "queue_name": schedule.queue_name,

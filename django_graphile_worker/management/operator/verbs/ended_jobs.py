@@ -15,9 +15,8 @@ from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.formatting import Cell, Column
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.results import Result, ResultStatus, result, wait_for_result
-from django_graphile_worker.sql.inspection.history_search import past_attempts
-from django_graphile_worker.sql.inspection.history_search.criteria import HistoryCriteria
-from django_graphile_worker.sql.inspection.history_search.past_attempts import PastAttempt
+from django_graphile_worker.sql.inspection import past_attempts
+from django_graphile_worker.sql.inspection.past_attempts import HistoryCriteria, PastAttempt
 from django_graphile_worker.sql.progress import Progress
 from django_graphile_worker.sql.results import HistoryOutcome
 from django_graphile_worker.text import escaped, readable_duration
@@ -137,13 +136,7 @@ class History(Verb):
         parser.add_argument("--key", metavar="KEY", help="List only attempts of jobs with this job key.")
         parser.add_argument("--outcome", choices=outcomes, help="List only attempts that ended so.")
         parser.add_argument("--since", type=arguments.period, metavar="PERIOD", help="List only this period, like 7d.")
-        parser.add_argument(
-            "--limit",
-            type=arguments.positive,
-            default=DEFAULT_LIMIT,
-            metavar="N",
-            help=f"List at most N attempts (default: {DEFAULT_LIMIT}).",
-        )
+        arguments.add_limit(parser, "attempts", default=DEFAULT_LIMIT)
 
     def run(self, console: Console, options: Options) -> None:
         if console.settings.history is None:
@@ -152,7 +145,7 @@ class History(Verb):
                 "the workers."
             )
         with console.reading() as (cursor, schema, now):
-            page = past_attempts.find(cursor, _criteria(options, now), schema=schema, limit=options["limit"])
+            page = past_attempts.find_attempts(cursor, _criteria(options, now), schema=schema, limit=options["limit"])
         if console.is_json:
             console.dump([_attempt_as_dict(row) for row in page.rows])
         elif page.rows:

@@ -19,7 +19,7 @@ from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.payloads import decode_leniently
 from django_graphile_worker.registry import DEFAULT_LABEL, label_of, split_identifier
 from django_graphile_worker.sql.codecs import flags_from
-from django_graphile_worker.sql.inspection.error_groups import MOST_COUNTED, MOST_GROUPS, ErrorGroup, error_groups
+from django_graphile_worker.sql.inspection.error_groups import MAX_COUNTED, MAX_GROUPS, ErrorGroup, error_groups
 from django_graphile_worker.sql.inspection.job_detail import JobDetail, job_detail
 from django_graphile_worker.sql.inspection.job_search import search
 from django_graphile_worker.sql.inspection.job_search.criteria import STATES, State
@@ -48,13 +48,7 @@ class Jobs(Verb):
         parser.add_argument("--task", metavar="TASK", help="List only jobs of this task identifier.")
         parser.add_argument("--label", metavar="LABEL", help="List only jobs of Django tasks with this label.")
         parser.add_argument("--queue", metavar="QUEUE", help="List only jobs of this queue.")
-        parser.add_argument(
-            "--limit",
-            type=arguments.positive,
-            default=DEFAULT_LIMIT,
-            metavar="N",
-            help=f"List at most N jobs (default: {DEFAULT_LIMIT}).",
-        )
+        arguments.add_limit(parser, "jobs", default=DEFAULT_LIMIT)
 
     def run(self, console: Console, options: Options) -> None:
         limit = options["limit"]
@@ -270,7 +264,7 @@ class Errors(Verb):
     summary = "List the errors of failed jobs, by task and class of error."
     description = (
         "Group the jobs that have failed, permanently or until the next attempt, by their task and by the class of "
-        f"their error, the largest group first. List up to {MOST_GROUPS} groups, and count up to {MOST_COUNTED:,} jobs."
+        f"their error, the largest group first. List up to {MAX_GROUPS} groups, and count up to {MAX_COUNTED:,} jobs."
     )
     examples = ("", "--task send_receipt", "--json")
 

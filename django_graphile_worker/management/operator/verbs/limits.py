@@ -49,13 +49,7 @@ class Limits(Verb):
         parser.add_argument(
             "--burst", type=arguments.positive, metavar="N", help="With --set: so many starts of the rate at once."
         )
-        parser.add_argument(
-            "--limit",
-            type=arguments.positive,
-            default=DEFAULT_LIMIT,
-            metavar="N",
-            help=f"List at most N keys (default: {DEFAULT_LIMIT}).",
-        )
+        arguments.add_limit(parser, "keys", default=DEFAULT_LIMIT)
 
     def run(self, console: Console, options: Options) -> None:
         numbers = {name: options[name] for name in NUMBERS if options[name] is not None}
@@ -184,7 +178,7 @@ def _key_row(key: LimitedKey, now: datetime) -> list[Cell | str]:
 
 
 def _capped(number: int) -> str:
-    most = limited_keys.MOST_COUNTED
+    most = limited_keys.MAX_COUNTED
     return f"{min(number, most)}{'+' if number > most else ''}"
 
 
@@ -208,12 +202,12 @@ def _key_as_dict(key: LimitedKey) -> dict[str, Any]:
     return {
         "key": key.key_text,
         "limit": key.limit_name,
-        "waiting": min(key.waiting, limited_keys.MOST_COUNTED),
-        "is_capped": key.waiting > limited_keys.MOST_COUNTED,
+        "waiting": min(key.waiting, limited_keys.MAX_COUNTED),
+        "is_capped": key.waiting > limited_keys.MAX_COUNTED,
         "waiting_since": key.blocked_at,
         "oldest_run_at": key.oldest_run_at,
         "tasks": key.tasks,
-        "running": min(key.running, limited_keys.MOST_COUNTED),
+        "running": min(key.running, limited_keys.MAX_COUNTED),
         "running_jobs": [job.id for job in key.running_jobs],
         "closed_until": key.closed_until,
         "opens_at": key.opens_at,

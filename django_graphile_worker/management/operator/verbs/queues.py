@@ -28,20 +28,14 @@ class Queues(Verb):
     summary = "List queues, the workers that hold them, and how many jobs wait."
     description = (
         "List named queues: those that a worker holds, paused queues, then others. Count waiting jobs, including "
-        f"scheduled jobs, up to {queue_depths.MOST_COUNTED:,} for each queue."
+        f"scheduled jobs, up to {queue_depths.MAX_COUNTED:,} for each queue."
     )
     examples = ("", "--queue warehouse", "--held --json")
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--queue", metavar="QUEUE", help="List only this queue.")
         parser.add_argument("--held", action="store_true", help="List only queues that are held or paused.")
-        parser.add_argument(
-            "--limit",
-            type=arguments.positive,
-            default=DEFAULT_LIMIT,
-            metavar="N",
-            help=f"List at most N queues (default: {DEFAULT_LIMIT}).",
-        )
+        arguments.add_limit(parser, "queues", default=DEFAULT_LIMIT)
 
     def run(self, console: Console, options: Options) -> None:
         limit, name = options["limit"], options["queue"]
@@ -51,7 +45,7 @@ class Queues(Verb):
                 limit=limit + 1,
                 name=name,
                 only_held=options["held"],
-                most=queue_depths.MOST_COUNTED,
+                most=queue_depths.MAX_COUNTED,
                 schema=schema,
             )
         if console.is_json:
@@ -113,7 +107,7 @@ def _queue_as_dict(queue: QueueDepth) -> dict[str, Any]:
 
 def _waiting(queue: QueueDepth) -> tuple[int, bool]:
     """Return the number of waiting jobs, and whether there are more."""
-    return min(queue.number, queue_depths.MOST_COUNTED), queue.number > queue_depths.MOST_COUNTED
+    return min(queue.number, queue_depths.MAX_COUNTED), queue.number > queue_depths.MAX_COUNTED
 
 
 def add_target(parser: CommandParser, *, is_required: bool) -> None:
@@ -122,7 +116,7 @@ def add_target(parser: CommandParser, *, is_required: bool) -> None:
     target.add_argument("--queue", metavar="QUEUE", help="The name of a queue.")
     target.add_argument("--task", metavar="TASK", help="The identifier of a task.")
     target.add_argument("--flag", metavar="FLAG", help="A flag: all jobs that have it.")
-    parser.add_argument("--by", metavar="NAME", help="The name to record (default: the user of this process).")
+    arguments.add_by(parser)
 
 
 def target_of(options: Options) -> dict[str, Any]:

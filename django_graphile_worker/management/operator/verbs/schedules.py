@@ -5,18 +5,18 @@ from __future__ import annotations
 from django.utils import translation
 
 from django_graphile_worker.management.operator.console import Console
-from django_graphile_worker.management.operator.schedules.filing import Export, Import
-from django_graphile_worker.management.operator.schedules.listing import List
-from django_graphile_worker.management.operator.schedules.showing import Next, Show
-from django_graphile_worker.management.operator.schedules.switching import (
+from django_graphile_worker.management.operator.schedules.changing import (
+    Add,
     Delete,
     Disable,
+    Edit,
     Enable,
     Pause,
     Resume,
     Run,
 )
-from django_graphile_worker.management.operator.schedules.writing import Add, Edit
+from django_graphile_worker.management.operator.schedules.files import Export, Import
+from django_graphile_worker.management.operator.schedules.listing import List, Next, Show
 from django_graphile_worker.management.operator.verb import Options, VerbGroup
 
 

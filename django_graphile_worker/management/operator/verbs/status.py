@@ -20,7 +20,7 @@ from django_graphile_worker.management.operator.formatting import Cell, Column, 
 from django_graphile_worker.management.operator.lookups import is_known, require_task, running_jobs, worker_state
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.management.operator.verbs import queues
-from django_graphile_worker.sql import control, events
+from django_graphile_worker.sql import control, events, statistics
 from django_graphile_worker.sql.control import Pause
 from django_graphile_worker.sql.events import WARNING, EventCriteria, LoggedEvent
 from django_graphile_worker.sql.inspection import overview
@@ -28,13 +28,11 @@ from django_graphile_worker.sql.inspection.job_search import counts
 from django_graphile_worker.sql.inspection.job_search.counts import Count, OldestReady
 from django_graphile_worker.sql.inspection.job_search.criteria import STATES, Criteria, State
 from django_graphile_worker.sql.inspection.lock_holders import Holder, holders
-from django_graphile_worker.sql.inspection.unpaused_jobs import oldest_unpaused
-from django_graphile_worker.sql.inspection.unserved_tasks import UnservedTask, unserved_tasks
+from django_graphile_worker.sql.inspection.overview import UnservedTask, oldest_unpaused, unserved_tasks
 from django_graphile_worker.sql.install.catalog import refuse_breaking_migration
 from django_graphile_worker.sql.install.installer import foreign_functions
 from django_graphile_worker.sql.statements import Cursor
-from django_graphile_worker.sql.statistics import statistics
-from django_graphile_worker.sql.statistics.statistics import ALL, MINUTE, TASK, Row
+from django_graphile_worker.sql.statistics import ALL, MINUTE, TASK, Row
 from django_graphile_worker.text import escaped, in_largest_unit, readable_duration
 
 # Counting stops at this number: the exact number of more than ten thousand jobs makes no difference.
@@ -382,13 +380,7 @@ class Events(Verb):
         parser.add_argument("--problems", action="store_true", help="List only warnings and errors.")
         parser.add_argument("--worker", metavar="WORKER", help="List only events of this worker id or host.")
         parser.add_argument("--since", type=arguments.period, metavar="PERIOD", help="List only this period, like 1d.")
-        parser.add_argument(
-            "--limit",
-            type=arguments.positive,
-            default=DEFAULT_LIMIT,
-            metavar="N",
-            help=f"List at most N events (default: {DEFAULT_LIMIT}).",
-        )
+        arguments.add_limit(parser, "events", default=DEFAULT_LIMIT)
         parser.add_argument(
             "--follow", action="store_true", help="Go on listing new events until Ctrl+C, the latest last."
         )

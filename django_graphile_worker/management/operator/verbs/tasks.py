@@ -14,11 +14,11 @@ from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.formatting import Cell, Column
 from django_graphile_worker.management.operator.lookups import tasks_of, worker_state
 from django_graphile_worker.management.operator.verb import Options, Verb
+from django_graphile_worker.sql import statistics
 from django_graphile_worker.sql.inspection import overview
 from django_graphile_worker.sql.inspection.lock_holders import Holder, holders
-from django_graphile_worker.sql.inspection.overview import MOST_COUNTED, TaskBacklog
-from django_graphile_worker.sql.statistics import statistics
-from django_graphile_worker.sql.statistics.statistics import TEN_MINUTES, Row
+from django_graphile_worker.sql.inspection.overview import MAX_COUNTED, TaskBacklog
+from django_graphile_worker.sql.statistics import TEN_MINUTES, Row
 
 HOURS = 1
 
@@ -50,7 +50,7 @@ class Tasks(Verb):
     summary = "List tasks, with their waiting jobs, their workers and their recent runs."
     description = (
         "List the tasks of this project and the tasks that jobs wait for. WORKERS is the number of live workers that "
-        f"have the task. The runs are those of the last hour. Count up to {MOST_COUNTED} jobs for each task."
+        f"have the task. The runs are those of the last hour. Count up to {MAX_COUNTED} jobs for each task."
     )
     examples = ("", "--json")
 
@@ -123,7 +123,7 @@ def _row(task: TaskFacts, style: Style) -> list[Cell | str]:
 
 
 def _capped(number: int) -> str:
-    return f"{MOST_COUNTED}+" if number > MOST_COUNTED else str(number)
+    return f"{MAX_COUNTED}+" if number > MAX_COUNTED else str(number)
 
 
 def _as_dict(task: TaskFacts) -> dict[str, Any]:
@@ -132,11 +132,11 @@ def _as_dict(task: TaskFacts) -> dict[str, Any]:
         "task_identifier": task.identifier,
         "is_in_this_project": task.is_here,
         "live_workers": task.workers,
-        "ready": min(backlog.ready, MOST_COUNTED) if backlog else 0,
+        "ready": min(backlog.ready, MAX_COUNTED) if backlog else 0,
         "oldest_ready_seconds": backlog.oldest_seconds if backlog else None,
-        "retrying": min(backlog.retrying, MOST_COUNTED) if backlog else 0,
-        "failed": min(backlog.failed, MOST_COUNTED) if backlog else 0,
-        "counted_up_to": MOST_COUNTED,
+        "retrying": min(backlog.retrying, MAX_COUNTED) if backlog else 0,
+        "failed": min(backlog.failed, MAX_COUNTED) if backlog else 0,
+        "counted_up_to": MAX_COUNTED,
         "hours": HOURS,
         "succeeded": task.succeeded,
         "failures": task.failed,

@@ -117,7 +117,7 @@ def _worker_as_dict(holder: Holder) -> dict[str, Any]:
 
 
 # The most locks to count for a worker: more than a worker can hold.
-MOST_LOCKS = 1_000_000
+MAX_LOCKS = 1_000_000
 
 RISK = (
     "If a worker still runs a job, the job runs a second time, at the same time, and the next job of its queue may "
@@ -158,7 +158,7 @@ class Unlock(Verb):
 
     def _find(self, console: Console, worker_ids: Sequence[str]) -> list[Holder]:
         with console.reading() as (cursor, schema, _):
-            found = holders(cursor, worker_ids, schema=schema, most_locks=MOST_LOCKS)
+            found = holders(cursor, worker_ids, schema=schema, most_locks=MAX_LOCKS)
             missing = [each for each in worker_ids if each not in {holder.id for holder in found}]
             every_holder = holders(cursor, schema=schema) if missing else []
         if missing:
@@ -181,7 +181,7 @@ def _refusal(alive: Sequence[Holder]) -> str:
 
 
 # More than all workers can hold. One statement recovers all jobs, because it also declares their worker dead.
-MOST_RECOVERED = 1_000_000
+MAX_RECOVERED = 1_000_000
 
 
 class Swept(NamedTuple):
@@ -261,7 +261,7 @@ def sweep(
             dead,
             schema=queue.schema,
             timeout=settings.worker_timeout,
-            limit=MOST_RECOVERED,
+            limit=MAX_RECOVERED,
             keeping=queue.keeping,
         )
         unlocked = recovery.release_stale_locks(queue.cursor, schema=queue.schema, keeping=queue.keeping)
@@ -295,7 +295,7 @@ def _send_signals(swept: Swept, exhausted: Sequence[Exhausted], place: Place) ->
 
 LOOK_INTERVAL = 1.0
 # If two checks are further apart than this, in seconds, this process was suspended in between, and watching restarts.
-LONGEST_GAP = 10.0
+MAX_GAP = 10.0
 
 monotonic = time.monotonic
 pause = time.sleep
@@ -315,7 +315,7 @@ def watch_silent_workers(
 
     If there are silent workers, ``on_begin`` is called with their number and the seconds for which they are watched.
     """
-    detector = DeadWorkerDetector(monotonic, longest_gap=LONGEST_GAP)
+    detector = DeadWorkerDetector(monotonic, longest_gap=MAX_GAP)
     is_begun = False
     while True:
         late = _late_workers(using, installation, timeout)

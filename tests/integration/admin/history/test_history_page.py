@@ -10,7 +10,7 @@ from django.db import connection
 from django.test import Client
 from django.urls import reverse
 
-from django_graphile_worker.sql.inspection.history_search import past_attempts
+from django_graphile_worker.sql.inspection import past_attempts
 from tests.integration.admin.conftest import MakeClient
 from tests.support import admin_pages as pages
 from tests.support.admin_pages import body, text
@@ -105,7 +105,7 @@ def test_pages__are_linked(admin_page: Client, attempts: datetime, monkeypatch: 
 def test_search_of_the_current_day__says_where_it_stopped(
     admin_page: Client, attempts: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(past_attempts, "MOST_EXAMINED", 2)
+    monkeypatch.setattr(past_attempts, "MAX_EXAMINED", 2)
     assert "the newest 2 attempts were searched" in text(admin_page.get(pages.HISTORY, {"q": "task:nothing"}))
 
 

@@ -14,7 +14,7 @@ from django_graphile_worker import pause, resume, signals
 from django_graphile_worker.admin.jobs.actions import bulk_progress, confirmation
 from django_graphile_worker.admin.jobs.actions.job_actions import ACTIONS
 from django_graphile_worker.models import Job
-from django_graphile_worker.sql.job_actions import collecting, undo
+from django_graphile_worker.sql.job_actions import bulk_steps, undo
 from tests.support import admin_pages as pages
 from tests.support.admin_pages import StatementRecorder, act, act_on_all, log_entries, messages, text
 from tests.support.factories import make_failed_job, make_job, minutes_ago
@@ -256,7 +256,7 @@ class TestConfirmation:
         assert Job.objects.filter(priority=7).count() == 4
 
     def test_says_that_many_jobs_cannot_be_undone(self, admin_page: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(undo, "MOST_UNDONE", 3)
+        monkeypatch.setattr(undo, "MAX_UNDONE", 3)
         for _ in range(3):
             make_job("send")
         assert "cannot be undone" not in text(act_on_all(admin_page, "reschedule", "task:send"))
@@ -267,8 +267,8 @@ class TestConfirmation:
     def test_of_more_jobs_than_are_collected_in_time_says_so(
         self, admin_page: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(collecting, "STEP", 2)
-        monkeypatch.setattr(collecting, "MOST_READ", 2)
+        monkeypatch.setattr(bulk_steps, "STEP", 2)
+        monkeypatch.setattr(bulk_steps, "MAX_READ", 2)
         monkeypatch.setattr(bulk_progress, "LONGEST_REQUEST", 0.0)
         for _ in range(5):
             make_job("send")
@@ -279,8 +279,8 @@ class TestConfirmation:
         self, admin_page: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Here each statement that collects or counts jobs takes three of the ten seconds."""
-        monkeypatch.setattr(collecting, "STEP", 2)
-        monkeypatch.setattr(collecting, "MOST_READ", 2)
+        monkeypatch.setattr(bulk_steps, "STEP", 2)
+        monkeypatch.setattr(bulk_steps, "MAX_READ", 2)
         recorder = StatementRecorder()
 
         def seconds() -> float:

@@ -95,7 +95,7 @@ def test_undo__needs_the_permission_of_the_action(client_with: Any) -> None:
 
 
 def test_undo__is_not_offered_for_too_many_jobs(admin_page: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(undo, "MOST_UNDONE", 2)
+    monkeypatch.setattr(undo, "MAX_UNDONE", 2)
     ids = [make_job("send", run_at=minutes_ago(-9)) for _ in range(3)]
     assert messages(act(admin_page, "run_now", *ids)) == [
         f"3 jobs will run now. {' '.join(f'#{each}' for each in ids)}"

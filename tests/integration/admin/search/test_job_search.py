@@ -25,7 +25,7 @@ from django_graphile_worker.registry import label_of
 from django_graphile_worker.sql.inspection.job_search import search
 from django_graphile_worker.sql.inspection.job_search.counts import count_list, count_states
 from django_graphile_worker.sql.inspection.job_search.criteria import STATES, Criteria, State
-from django_graphile_worker.sql.job_actions import collecting, stored_actions
+from django_graphile_worker.sql.job_actions import bulk_steps
 from django_graphile_worker.sql.statements import statement
 from tests.support.factories import make_job, minutes_ago
 from tests.support.limits import make_key, park_job
@@ -286,10 +286,10 @@ def test_actions__collect_exactly_the_jobs_that_a_search_finds(jobs: list[dict[s
 
 def _collected(session: Session, criteria: Criteria) -> set[int]:
     """Return the jobs that an action on all that match would change."""
-    owner = stored_actions.Owner(uuid4(), "delete", "operator")
+    owner = bulk_steps.Owner(uuid4(), "delete", "operator")
     with transaction.atomic():
-        parts = collecting.parts(session.cursor, criteria, STATES, schema=session.schema)
-        collecting.collect(session.cursor, owner, parts, schema=session.schema, first=0, is_over=lambda: False)
+        parts = bulk_steps.parts(session.cursor, criteria, STATES, schema=session.schema)
+        bulk_steps.collect(session.cursor, owner, parts, schema=session.schema, first=0, is_over=lambda: False)
         stored = "select unnest(job_ids) from :SCHEMA._private_action_steps where action_id = %s"
         session.cursor.execute(statement(stored, session.schema), [owner.action_id])
         found = [job_id for (job_id,) in session.cursor.fetchall()]

@@ -12,7 +12,7 @@ from django_graphile_worker.admin.search.job_search import SearchQuery, parse_se
 from django_graphile_worker.admin.search.name_lookup import NameLookup
 from django_graphile_worker.admin.search.search_query import SearchTerm, join_terms
 from django_graphile_worker.sql.inspection.job_search.criteria import Criteria, State
-from django_graphile_worker.sql.inspection.known_names.matching import Look
+from django_graphile_worker.sql.inspection.known_names import Names
 from tests.support import admin_pages as pages
 from tests.support.factories import make_failed_job, make_job
 
@@ -20,8 +20,8 @@ from tests.support.factories import make_failed_job, make_job
 class SomeNames(NameLookup):
     """Three tasks."""
 
-    def match(self, kind: str, patterns: Sequence[str]) -> Look:
-        return Look(("send_a", "send_b"), True) if list(patterns) == ["send\\_%"] else super().match(kind, patterns)
+    def match(self, kind: str, patterns: Sequence[str]) -> Names:
+        return Names(("send_a", "send_b"), True) if list(patterns) == ["send\\_%"] else super().match(kind, patterns)
 
 
 def parse(text: str, *, sees_payloads: bool = True) -> SearchQuery:

@@ -12,10 +12,10 @@ from django.conf import settings
 from django.db import connection
 
 from django_graphile_worker.sql.control import Pause, PauseKind
-from django_graphile_worker.sql.inspection import limits, lock_holders, queue_depths
+from django_graphile_worker.sql.inspection import lock_holders, queue_depths, statement_limits
 from django_graphile_worker.sql.inspection.job_search import counts, search
 from django_graphile_worker.sql.inspection.job_search.criteria import STATES, Criteria, State
-from django_graphile_worker.sql.inspection.unpaused_jobs import oldest_unpaused
+from django_graphile_worker.sql.inspection.overview import oldest_unpaused
 from tests.support.factories import make_failed_job, make_job, make_queue, make_task, minutes_ago
 from tests.support.operating import execute
 
@@ -87,7 +87,7 @@ class _Explaining:
 
 def _rows_read(read: Read) -> float:
     with connection.cursor() as cursor:
-        limits.limit_statements(cursor, timeout=30)
+        statement_limits.limit_statements(cursor, timeout=30)
         explaining = _Explaining(cursor)
         read(explaining, settings.GRAPHILE_WORKER["SCHEMA"])
         return explaining.rows

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from django_graphile_worker.sql.statistics import backlog_samples
-from django_graphile_worker.sql.statistics.backlog_samples import Sample
+from django_graphile_worker.sql import statistics
+from django_graphile_worker.sql.statistics import Sample
 from tests.conftest import RawConnection
 from tests.support.factories import make_failed_job, make_job, make_queue, minutes_ago
 from tests.support.operating import execute
@@ -26,7 +26,7 @@ def sampled(schema: str, **limits: int) -> Sample:
     sizes = {"most": 100, "pages": 1000, "many": 5} | limits
     execute("select {schema}._private_sample_backlog(%s, %s, %s)", [sizes["most"], sizes["pages"], sizes["many"]])
     with connection.cursor() as cursor:
-        found = backlog_samples.latest(cursor, schema=schema, newer_than=120)
+        found = statistics.latest_sample(cursor, schema=schema, newer_than=120)
     assert found is not None
     return found
 
@@ -81,7 +81,7 @@ def test_an_estimate__scales_the_pages_that_it_reads(worker_schema: str) -> None
         " {schema}._private_tasks), now() - interval '1 hour', '{}' from generate_series(1, 20000)"
     )
     with connection.cursor() as cursor:
-        estimate = backlog_samples.estimate(cursor, schema=worker_schema)
+        estimate = statistics.estimate_backlog(cursor, schema=worker_schema)
     assert 15_000 < estimate.ready < 25_000
 
 
@@ -89,7 +89,7 @@ def test_one_minute__has_one_sample(worker_schema: str) -> None:
     now = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
     with connection.cursor() as cursor:
         taken = [
-            backlog_samples.sample(cursor, schema=worker_schema, now=now + timedelta(seconds=each))
+            statistics.sample_backlog(cursor, schema=worker_schema, now=now + timedelta(seconds=each))
             for each in (0, 30, 54, 55, 70)
         ]
     assert taken == [True, False, False, True, False]
@@ -105,7 +105,7 @@ def test_workers_that_sample_together__count_once(
 
     def run(session: Any) -> None:
         barrier.wait(60)
-        taken.append(backlog_samples.sample(session.cursor(), schema=worker_schema, now=now))
+        taken.append(statistics.sample_backlog(session.cursor(), schema=worker_schema, now=now))
 
     threads = [threading.Thread(target=run, args=[raw_connection()]) for _ in range(4)]
     for thread in threads:
@@ -121,9 +121,9 @@ def test_a_worker__does_not_wait_for_the_worker_that_counts(
 ) -> None:
     now = datetime.now(UTC)
     counting, other = raw_connection(autocommit=False), raw_connection()
-    assert backlog_samples.sample(counting.cursor(), schema=worker_schema, now=now)
+    assert statistics.sample_backlog(counting.cursor(), schema=worker_schema, now=now)
     other.execute("set lock_timeout = '10s'")
-    assert not backlog_samples.sample(other.cursor(), schema=worker_schema, now=now)
+    assert not statistics.sample_backlog(other.cursor(), schema=worker_schema, now=now)
     counting.commit()
     assert execute("select count(*) from {schema}._private_backlog_samples") == [(1,)]
 
@@ -151,8 +151,8 @@ def test_periods__have_the_peak_and_the_rate_of_added_jobs(worker_schema: str) -
         (start + 11 * MINUTE, 7, 3),
     )
     with connection.cursor() as cursor:
-        found = backlog_samples.read(cursor, schema=worker_schema, period=600, since=start)
-        minutes = backlog_samples.read(cursor, schema=worker_schema, period=60, since=start)
+        found = statistics.read_samples(cursor, schema=worker_schema, period=600, since=start)
+        minutes = statistics.read_samples(cursor, schema=worker_schema, period=60, since=start)
     assert [(each.ready, each.added_per_second) for each in found] == [(90, pytest.approx(240 / 180)), (7, None)]
     assert [each.added_per_second for each in minutes] == [1.0, 2.0, None, 1.0, None]
 
@@ -161,8 +161,8 @@ def test_old_samples__are_pruned(worker_schema: str) -> None:
     now = datetime.now(UTC)
     samples_at(worker_schema, (now - timedelta(days=9), 1, 1), (now - timedelta(hours=2), 2, 2), (now, 3, 3))
     with connection.cursor() as cursor:
-        assert backlog_samples.prune(cursor, schema=worker_schema, older_than=10**9) == 1
-        assert backlog_samples.prune(cursor, schema=worker_schema, older_than=3600) == 1
+        assert statistics.prune_samples(cursor, schema=worker_schema, older_than=10**9) == 1
+        assert statistics.prune_samples(cursor, schema=worker_schema, older_than=3600) == 1
 
 
 def test_every_version__counts_and_estimates(versioned_connection: RawConnection, worker_schema: str) -> None:
@@ -171,8 +171,8 @@ def test_every_version__counts_and_estimates(versioned_connection: RawConnection
         cursor.execute(f"select \"{worker_schema}\".add_job('send', run_at => now() - interval '1 minute')")
         if number < 2:
             cursor.execute(f"select \"{worker_schema}\".add_job('send', run_at => now() + interval '1 hour')")
-    assert backlog_samples.sample(cursor, schema=worker_schema)
-    sample = backlog_samples.latest(cursor, schema=worker_schema, newer_than=120)
-    estimate = backlog_samples.estimate(cursor, schema=worker_schema)
+    assert statistics.sample_backlog(cursor, schema=worker_schema)
+    sample = statistics.latest_sample(cursor, schema=worker_schema, newer_than=120)
+    estimate = statistics.estimate_backlog(cursor, schema=worker_schema)
     assert sample is not None
     assert (sample.ready, sample.scheduled) == (estimate.ready, estimate.scheduled) == (7, 2)

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from django_graphile_worker.sql.statistics import statistics
-from django_graphile_worker.sql.statistics.statistics import (
+from django_graphile_worker.sql import statistics
+from django_graphile_worker.sql.statistics import (
     ALL,
     DAY,
     HOUR,
     INTERRUPTED,
+    MAX_NAMES,
     MINUTE,
-    MOST_NAMES,
     OTHERS,
     QUEUE,
     TASK,
@@ -143,10 +143,10 @@ def test_a_number__may_be_larger_than_an_integer(worker_schema: str) -> None:
 @pytest.mark.django_db
 def test_many_names__the_busiest_have_rows_and_the_rest_is_together(worker_schema: str) -> None:
     noon = datetime(2026, 1, 2, 12, 0, tzinfo=UTC).timestamp()
-    numbers = range(1, MOST_NAMES + 11)
+    numbers = range(1, MAX_NAMES + 11)
     record([queue(noon, f"q{number:03}", number, bucket=number % 40) for number in numbers], worker_schema)
     found = names_in(worker_schema, QUEUE)
-    assert len(found) == MOST_NAMES + 1
+    assert len(found) == MAX_NAMES + 1
     assert found[OTHERS] == sum(range(1, 11))
     assert "q011" in found
     assert "q010" not in found
@@ -163,8 +163,8 @@ def test_many_names__the_busiest_have_rows_and_the_rest_is_together(worker_schem
 
 @pytest.mark.django_db
 def test_many_tasks__have_all_rows_of_their_own(worker_schema: str) -> None:
-    record([row(time.time(), f"task {number}") for number in range(2 * MOST_NAMES)], worker_schema)
-    assert len(names_in(worker_schema, TASK, DAY)) == 2 * MOST_NAMES
+    record([row(time.time(), f"task {number}") for number in range(2 * MAX_NAMES)], worker_schema)
+    assert len(names_in(worker_schema, TASK, DAY)) == 2 * MAX_NAMES
 
 
 @pytest.mark.django_db

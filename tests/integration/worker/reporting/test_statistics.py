@@ -13,8 +13,8 @@ import pytest
 
 from django_graphile_worker import Worker, add_job, run_once
 from django_graphile_worker.models import Worker as RegisteredWorker
-from django_graphile_worker.sql.statistics import statistics
-from django_graphile_worker.sql.statistics.statistics import Row
+from django_graphile_worker.sql import statistics
+from django_graphile_worker.sql.statistics import Row
 from tests.conftest import RawConnection
 from tests.support.operating import execute
 from tests.support.recorded_statistics import make_row
@@ -161,7 +161,7 @@ def test_many_rows_that_are_pending_are_folded_in_parts(
     counts: Callable[[], dict[str, Any]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(statistics, "MOST_FOLDED", 4)
+    monkeypatch.setattr(statistics, "MAX_FOLDED", 4)
     with raw_connection().cursor() as cursor:
         for _ in range(10):
             append(cursor, [row("a"), row("b", 2)], worker_schema)

@@ -8,7 +8,7 @@ from unittest.mock import Mock
 import pytest
 
 from django_graphile_worker.sql.claims import Claim
-from django_graphile_worker.sql.statistics.statistics import INTERRUPTED, QUEUE, TASK
+from django_graphile_worker.sql.statistics import INTERRUPTED, QUEUE, TASK
 from django_graphile_worker.worker.outcomes import CompletedAtomically, Expired, Failed, Interrupted, Outcome, Succeeded
 from django_graphile_worker.worker.reporting import statistics
 from django_graphile_worker.worker.reporting.statistics import (

@@ -17,7 +17,7 @@ from django.test import Client
 from django_graphile_worker.admin import databases
 from django_graphile_worker.admin.jobs.actions import bulk_progress, reschedule_form
 from django_graphile_worker.models import Job
-from django_graphile_worker.sql.job_actions import bulk_steps, collecting
+from django_graphile_worker.sql.job_actions import bulk_steps
 from tests.support import admin_pages as pages
 from tests.support.admin_pages import StatementRecorder, act, act_on_all, log_entries, messages, text
 from tests.support.factories import make_failed_job, make_job, minutes_ago
@@ -31,7 +31,7 @@ SCHEMA = settings.GRAPHILE_WORKER["SCHEMA"]
 
 @pytest.fixture(autouse=True)
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(collecting, "STEP", 7)
+    monkeypatch.setattr(bulk_steps, "STEP", 7)
 
 
 @pytest.fixture
@@ -240,7 +240,7 @@ class TestALongAction:
         page = act_on_all(admin_page, "reschedule", state="ready", confirmed="1", priority="5")
         assert not page.context["is_collected"]
         fields = dict(page.context["hidden_fields"])
-        collect = collecting.collect
+        collect = bulk_steps.collect
 
         def stopped_meanwhile(*arguments: Any, **options: Any) -> Any:
             with ThreadPoolExecutor(1) as requests:
@@ -248,7 +248,7 @@ class TestALongAction:
             assert messages(answer)[0].startswith("Stopped after ")
             return collect(*arguments, **options)
 
-        monkeypatch.setattr(collecting, "collect", stopped_meanwhile)
+        monkeypatch.setattr(bulk_steps, "collect", stopped_meanwhile)
         monkeypatch.setattr(bulk_progress, "LONGEST_REQUEST", 10**6)
         answer = admin_page.post(pages.ACT, fields, follow=True)
         done = Job.objects.filter(priority=5).count()

@@ -14,7 +14,7 @@ from django_graphile_worker.admin.jobs.actions.bulk_progress import BulkAction, 
 from django_graphile_worker.admin.jobs.actions.job_actions import ACTIONS
 from django_graphile_worker.models import Job
 from django_graphile_worker.sql.inspection.job_search.criteria import Criteria, State
-from django_graphile_worker.sql.job_actions import bulk_steps, collecting
+from django_graphile_worker.sql.job_actions import bulk_steps
 from tests.support.factories import make_job, minutes_ago
 from tests.support.operating import execute
 
@@ -105,7 +105,7 @@ def hooked(monkeypatch: pytest.MonkeyPatch, worker_schema: str) -> Callable[[int
 
         monkeypatch.setattr(bulk_steps, "next_step", moving_next_step)
         monkeypatch.setattr(bulk_steps, "run_step", noting_run_step)
-        monkeypatch.setattr(collecting, "STEP", 2)
+        monkeypatch.setattr(bulk_steps, "STEP", 2)
         return mover
 
     return hook

@@ -17,7 +17,7 @@ from django.urls import reverse
 
 from django_graphile_worker.admin import databases
 from django_graphile_worker.admin.export import exported_jobs
-from django_graphile_worker.sql.inspection import payload_texts
+from django_graphile_worker.sql.inspection import job_detail
 from django_graphile_worker.sql.inspection.job_search import search
 from tests.integration.admin.conftest import MakeClient
 from tests.support import admin_pages as pages
@@ -78,7 +78,7 @@ def test_payloads__need_the_permission_and_never_have_secrets(client_with: MakeC
 
 
 def test_payload_that_is_too_large__is_left_out(admin_page: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(payload_texts, "LONGEST", 100)
+    monkeypatch.setattr(job_detail, "MAX_WHOLE_PAYLOAD", 100)
     make_job("send", {"text": "x" * 100})
     make_job("send", {"text": "y" * 10})
     assert [(row["payload"], row["payload_is_left_out"]) for row in exported(admin_page)] == [

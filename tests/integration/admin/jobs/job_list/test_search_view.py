@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from django.test import Client
 
-from django_graphile_worker.sql.inspection.known_names import matching
+from django_graphile_worker.sql.inspection import known_names
 from tests.support import admin_pages as pages
 from tests.support.factories import make_failed_job, make_job, make_queue, minutes_ago
 
@@ -162,8 +162,8 @@ def test_wildcards__match_only_what_the_star_stands_for(admin_page: Client) -> N
 def test_names_beyond_a_limit__are_found_by_reading_jobs(admin_page: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = [make_job("send", queue_name=f"eu-{number}", key=f"order-{number}") for number in range(3)]
     make_failed_job("send", queue_name="us", error="shop.NoPrinter: x")
-    for name in ("MOST_QUEUES", "MOST_KEYS", "MOST_TASKS", "MOST_LOOKED_AT"):
-        monkeypatch.setattr(matching, name, 1)
+    for name in ("MOST_QUEUES", "MAX_KEYS", "MAX_TASKS", "MAX_EXAMINED"):
+        monkeypatch.setattr(known_names, name, 1)
     for query in ("queue:eu-*", "key:order-*"):
         assert sorted(found(admin_page, query)) == wanted
         assert sorted(found(admin_page, query, "ready")) == wanted

@@ -27,7 +27,7 @@ def test_queues__tell_holder_and_depth() -> None:
 
 
 def test_queues__are_counted_up_to_a_cap(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue_depths, "MOST_COUNTED", 2)
+    monkeypatch.setattr(queue_depths, "MAX_COUNTED", 2)
     for _ in range(3):
         make_job("a", queue_name="deep")
     assert "2+" in operate("queues").out.split()

@@ -10,10 +10,8 @@ import pytest
 from django.conf import settings
 from django.db import connection
 
-from django_graphile_worker.sql.inspection import limits
-from django_graphile_worker.sql.inspection.history_search import past_attempts
-from django_graphile_worker.sql.inspection.history_search.criteria import HistoryCriteria
-from django_graphile_worker.sql.inspection.history_search.past_attempts import find
+from django_graphile_worker.sql.inspection import past_attempts, statement_limits
+from django_graphile_worker.sql.inspection.past_attempts import HistoryCriteria, find_attempts
 from django_graphile_worker.sql.results import HistoryOutcome
 from tests.support.factories import minutes_ago
 from tests.support.history import make_attempt
@@ -35,12 +33,12 @@ def cursor(worker_schema: str) -> Iterator[Any]:
         ]
         for age, row in enumerate(rows):
             make_attempt(opened, worker_schema, **row, ended_at=minutes_ago(10 - age))
-        limits.limit_statements(opened, timeout=5.0)
+        statement_limits.limit_statements(opened, timeout=5.0)
         yield opened
 
 
 def ids(cursor: Any, schema: str, **criteria: Any) -> list[tuple[int, int]]:
-    page = find(cursor, HistoryCriteria(**criteria), schema=schema, limit=10)
+    page = find_attempts(cursor, HistoryCriteria(**criteria), schema=schema, limit=10)
     assert page.next_token is None
     return [(row.job_id, row.attempt) for row in page.rows]
 
@@ -95,7 +93,7 @@ def test_pages__have_every_attempt_once_and_in_order(cursor: Any, worker_schema:
     seen: list[tuple[int, int]] = []
     token = None
     while True:
-        page = find(cursor, HistoryCriteria(**criteria), schema=worker_schema, limit=3, after=token)
+        page = find_attempts(cursor, HistoryCriteria(**criteria), schema=worker_schema, limit=3, after=token)
         seen += [(row.job_id, row.attempt) for row in page.rows]
         token = page.next_token
         if token is None:
@@ -107,23 +105,25 @@ def test_pages__have_every_attempt_once_and_in_order(cursor: Any, worker_schema:
 def test_search_for_rare_rows__stops_and_continues(
     cursor: Any, worker_schema: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(past_attempts, "MOST_EXAMINED", 3)
-    page = find(cursor, HistoryCriteria(workers=("w-2",)), schema=worker_schema, limit=10)
+    monkeypatch.setattr(past_attempts, "MAX_EXAMINED", 3)
+    page = find_attempts(cursor, HistoryCriteria(workers=("w-2",)), schema=worker_schema, limit=10)
     assert (page.rows, page.is_cut_off) == ([], True)
-    page = find(cursor, HistoryCriteria(workers=("w-2",)), schema=worker_schema, limit=10, after=page.next_token)
+    page = find_attempts(
+        cursor, HistoryCriteria(workers=("w-2",)), schema=worker_schema, limit=10, after=page.next_token
+    )
     assert [row.job_id for row in page.rows] == [2]
 
 
 @pytest.mark.parametrize("token", ["x", "2026-01-01~1~1", "2026-01-01 00:00:00+00~1~1; drop", "~~", "a~b~c"])
 def test_foreign_token__begins_at_the_start(cursor: Any, worker_schema: str, token: str) -> None:
-    page = find(cursor, HistoryCriteria(), schema=worker_schema, limit=1, after=token)
+    page = find_attempts(cursor, HistoryCriteria(), schema=worker_schema, limit=1, after=token)
     assert page.rows[0].job_id == 6
 
 
 def test_rows__tell_how_long_the_attempt_took_and_the_beginning_of_the_error(cursor: Any, worker_schema: str) -> None:
     make_attempt(cursor, worker_schema, 8, error="E" * 1000, payload={"a": 1})
-    (row,) = find(cursor, HistoryCriteria(ids=(8,)), schema=worker_schema, limit=1).rows
-    assert (row.seconds, len(row.error or ""), row.payload_text) == (2.0, past_attempts.LONGEST_ERROR, None)
+    (row,) = find_attempts(cursor, HistoryCriteria(ids=(8,)), schema=worker_schema, limit=1).rows
+    assert (row.seconds, len(row.error or ""), row.payload_text) == (2.0, past_attempts.MAX_ERROR_LENGTH, None)
     (whole,) = past_attempts.attempts_of_job(cursor, 8, schema=worker_schema)
     assert (len(whole.error or ""), whole.payload_text) == (1000, '{"a": 1}')
     assert whole.ended_at - whole.added_at == timedelta(seconds=5)
@@ -213,9 +213,9 @@ def test_searches__read_a_few_pages_of_a_long_history(month: tuple[Any, datetime
     }
     for name, (criteria, expected, most) in searches.items():
         with connection.transaction(), connection.cursor() as raw:
-            limits.limit_statements(raw, timeout=60.0)
+            statement_limits.limit_statements(raw, timeout=60.0)
             cursor = HistoryCursor(raw)
-            page = find(cursor, HistoryCriteria(**criteria), schema=SCHEMA, limit=10)
+            page = find_attempts(cursor, HistoryCriteria(**criteria), schema=SCHEMA, limit=10)
         assert len(page.rows) == expected, (name, page.rows)
         assert cursor.buffers <= most, (name, cursor.buffers)
         assert cursor.statements <= 15, (name, cursor.statements)

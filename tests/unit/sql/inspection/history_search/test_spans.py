@@ -7,7 +7,7 @@ from bisect import bisect_right
 
 import pytest
 
-from django_graphile_worker.sql.inspection.history_search.spans import LONGEST_SPAN, find_span
+from django_graphile_worker.sql.inspection.history_spans import MAX_SPAN, find_span
 
 DAY = 86_400.0
 ENOUGH, MOST = 100, 1_200
@@ -27,7 +27,7 @@ class Rows:
         self.counts += 1
         return min(self.within(span), MOST)
 
-    def find_span(self, longest: float = LONGEST_SPAN) -> float:
+    def find_span(self, longest: float = MAX_SPAN) -> float:
         return find_span(self.count, longest=longest, enough=ENOUGH, most=MOST)
 
 
@@ -49,7 +49,7 @@ def test_rows_before_a_pause__are_found_without_all_of_them(pause: float, before
 
 def test_too_few_rows__are_all_read() -> None:
     rows = Rows([10.0, 3 * DAY, 300 * DAY])
-    assert rows.find_span() == LONGEST_SPAN
+    assert rows.find_span() == MAX_SPAN
     assert rows.counts <= 10
     assert Rows([]).find_span(longest=0.0) == 0.0
 

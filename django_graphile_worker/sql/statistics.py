@@ -1,4 +1,9 @@
-"""Counts of ended runs for the admin: of tasks, queues, workers and all jobs together, in four resolutions."""
+"""The figures that charts and tiles show: counts of ended runs, and samples of the backlog.
+
+Runs are counted for tasks, queues, workers and all jobs together, in four resolutions. A sample of the backlog has how
+many jobs were in each state, once a minute, and how many ids were given out since. ``sql/ddl/tables.sql`` describes the
+tables.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +14,7 @@ from datetime import datetime
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
+from django_graphile_worker.sql.codecs import within_python_years as readable
 from django_graphile_worker.sql.statements import statement
 
 # The kinds of names that are counted. All jobs together have no name.
@@ -16,7 +22,7 @@ ALL, TASK, QUEUE, WORKER = "all", "task", "queue", "worker"
 # The name of rows that count all queues or workers of a period that have no row of their own.
 OTHERS = ""
 # So many queues, and workers, have rows of their own in each period. Tasks are as many as the code has.
-MOST_NAMES = 50
+MAX_NAMES = 50
 
 # What is counted, by its place in the array of counts. tables.sql has the same list, where the first place is 1. To
 # count something else, take the next place here and there, and add a property to Row.
@@ -37,7 +43,7 @@ FOLD = """/* gw:fold-statistics */
 select :SCHEMA._private_fold_statistics(
     %(seconds)s::float8 * interval '1 second', %(most)s::int, %(most_names)s::int)"""
 # How many pending rows one statement adds to the statistics: it takes a fraction of a second.
-MOST_FOLDED = 200
+MAX_FOLDED = 200
 
 # One range of the primary key for each resolution and kind: charts read the table at the same time.
 PRUNE = """/* gw:prune-statistics */
@@ -101,7 +107,7 @@ where period_seconds = %(period)s::int and kind = 'task' and started_at >= pg_ca
     and started_at <= pg_catalog.to_timestamp(%(last)s) and name = any (%(tasks)s::text[])
 group by name"""
 # How many times the rows of the wanted tasks may be read.
-MOST_OTHERS = 3
+MAX_OTHERS = 3
 
 READ_DURATIONS = f"""/* gw:read-durations */
 select name, counts[{DURATIONS + 1}:{WAITS}]
@@ -206,9 +212,9 @@ def fold(cursor: Any, *, schema: str, at_least_after: float = 0.0) -> bool:
 
     Return True if there may be more to add.
     """
-    parameters = {"seconds": at_least_after, "most": MOST_FOLDED, "most_names": MOST_NAMES}
+    parameters = {"seconds": at_least_after, "most": MAX_FOLDED, "most_names": MAX_NAMES}
     cursor.execute(statement(FOLD, schema), parameters)
-    return bool(cursor.fetchone()[0] >= MOST_FOLDED - 1)
+    return bool(cursor.fetchone()[0] >= MAX_FOLDED - 1)
 
 
 def prune(cursor: Any, *, schema: str, older_than: float) -> int:
@@ -230,7 +236,7 @@ def read(cursor: Any, kind: str, name: str, *, schema: str, period: int, since: 
 
 def busiest_names(cursor: Any, *, schema: str, period: int, since: datetime) -> dict[str, Sequence[str]]:
     """Return the queues and workers with the most runs since a time, by kind."""
-    parameters = {"period": period, "since": since, "others": OTHERS, "limit": 2 * MOST_NAMES}
+    parameters = {"period": period, "since": since, "others": OTHERS, "limit": 2 * MAX_NAMES}
     cursor.execute(statement(BUSIEST, schema), parameters)
     found = cursor.fetchall()
     return {kind: [name for each, name in found if each == kind] for kind in (QUEUE, WORKER)}
@@ -249,7 +255,7 @@ def read_runs(
 
     ``number_of_tasks`` is the number of all tasks that ran.
     """
-    is_of_most = number_of_tasks <= MOST_OTHERS * len(tasks)
+    is_of_most = number_of_tasks <= MAX_OTHERS * len(tasks)
     bounds = {"first": starts[0], "last": starts[-1]} if is_of_most else {"starts": list(starts)}
     text = READ_RUNS_OF_MOST if is_of_most else READ_RUNS
     cursor.execute(statement(text, schema), {"tasks": list(tasks), "period": period, **bounds})
@@ -285,3 +291,139 @@ def _document(row: Row) -> dict[str, Any]:
         "places": [place + 1 for place in places],
         "numbers": [row.counts[place] for place in places],
     }
+
+
+# So many entries of an index are counted. What has more is estimated.
+MAX_COUNTED = 100_000
+# An estimate reads about so many pages of the table; an estimate for a page of the admin reads fewer.
+PAGES_OF_SAMPLE = 1_000
+PAGES_OF_ESTIMATE = 500
+# A task with more jobs than this in a state is listed in the latest sample. The admin counts fewer jobs itself.
+MANY_JOBS = 200
+# No chart shows more than a week.
+SAMPLES_KEPT_SECONDS = 8 * 86400
+# Between two samples that are further apart, the rate of added jobs is unknown.
+MAX_GAP = 180
+
+_THIS_MINUTE = "date_trunc('minute', coalesce(%(now)s::timestamptz, clock_timestamp()))"
+
+IS_SAMPLED = f"""/* gw:is-backlog-sampled */
+select exists (select from :SCHEMA._private_backlog_samples where minute = {_THIS_MINUTE})"""
+
+SAMPLE = f"""/* gw:sample-backlog */
+select :SCHEMA._private_sample_backlog({MAX_COUNTED}, {PAGES_OF_SAMPLE}, {MANY_JOBS}, %(now)s::timestamptz)
+where not exists (select from :SCHEMA._private_backlog_samples where minute = {_THIS_MINUTE})"""
+
+PRUNE_SAMPLES = """/* gw:prune-backlog-samples */
+delete from only :SCHEMA._private_backlog_samples
+where minute < now() - %(older_than)s::float8 * interval '1 second'"""
+
+# The highest sample of each period: the peak of an hour must not disappear between two samples that are shown.
+READ_SAMPLES = f"""/* gw:read-backlog-samples */
+select (pg_catalog.floor(pg_catalog.date_part('epoch', sample.minute) / %(period)s::float8)
+        * %(period)s::float8)::bigint,
+    pg_catalog.max(sample.ready), pg_catalog.max(sample.running), pg_catalog.max(sample.retrying),
+    pg_catalog.bool_or(pg_catalog.cardinality(sample.estimated) > 0),
+    pg_catalog.sum(sample.added)::float8 / nullif(pg_catalog.sum(sample.seconds), 0::float8)
+from (
+    select each.minute, each.ready, each.running, each.retrying, each.estimated,
+        case when each.is_next then each.last_job_id - each.earlier_id end as added,
+        case when each.is_next then each.seconds end as seconds
+    from (
+        select sample.*, pg_catalog.lag(sample.last_job_id) over (order by sample.minute) as earlier_id,
+            pg_catalog.date_part(
+                'epoch', sample.sampled_at - pg_catalog.lag(sample.sampled_at) over (order by sample.minute)
+            ) as seconds,
+            sample.last_job_id >= pg_catalog.lag(sample.last_job_id) over (order by sample.minute)
+                and sample.sampled_at - pg_catalog.lag(sample.sampled_at) over (order by sample.minute)
+                    between interval '1 second' and interval '{MAX_GAP} seconds' as is_next
+        from :SCHEMA._private_backlog_samples as sample
+        where sample.minute >= %(since)s::timestamptz - interval '{MAX_GAP} seconds') as each
+    where each.minute >= %(since)s::timestamptz) as sample
+group by 1
+order by 1"""
+
+LATEST_SAMPLE = f"""/* gw:latest-backlog-sample */
+select {readable("sampled_at")}, ready, scheduled, running, retrying, permanently_failed, estimated, tasks::text
+from :SCHEMA._private_backlog_samples
+where minute > now() - %(newer_than)s::float8 * interval '1 second'
+order by minute desc limit 1"""
+
+ESTIMATE_BACKLOG = f"""/* gw:estimate-backlog */
+with estimate as (
+    select coalesce(sum(number) filter (where state = 'ready'), 0)::bigint as ready,
+        coalesce(sum(number) filter (where state = 'waiting'), 0)::bigint as waiting,
+        coalesce(sum(number) filter (where state = 'retrying'), 0)::bigint as retrying,
+        coalesce(sum(number) filter (where state = 'permanently_failed'), 0)::bigint as permanently_failed
+    from :SCHEMA._private_estimate_backlog(
+        {PAGES_OF_ESTIMATE}, array['ready', 'waiting', 'retrying', 'permanently_failed']))
+select now(), ready, greatest(waiting - retrying, 0), 0, retrying, permanently_failed,
+    array['ready', 'scheduled', 'retrying', 'permanently_failed'], null
+from estimate"""
+
+
+class Sample(NamedTuple):
+    """How many jobs were in each state at a time; ``estimated`` names the states whose number is an estimate."""
+
+    sampled_at: datetime
+    ready: int
+    scheduled: int
+    running: int
+    retrying: int
+    permanently_failed: int
+    estimated: Sequence[str]
+    tasks_text: str | None
+
+    @property
+    def tasks(self) -> Mapping[str, Sequence[int]]:
+        """How many jobs of a task are ready, retrying and permanently failed, of tasks with many jobs."""
+        return json.loads(self.tasks_text) if self.tasks_text else {}
+
+
+class SamplesOfPeriod(NamedTuple):
+    """The samples of a period: the highest numbers, and the jobs added per second."""
+
+    started_at: int
+    ready: int
+    running: int
+    retrying: int
+    is_estimate: bool
+    added_per_second: float | None
+
+
+def is_sampled(cursor: Any, *, schema: str, now: datetime | None = None) -> bool:
+    """Return True if a worker has taken a sample in this minute."""
+    cursor.execute(statement(IS_SAMPLED, schema), {"now": now})
+    return bool(cursor.fetchone()[0])
+
+
+def sample_backlog(cursor: Any, *, schema: str, now: datetime | None = None) -> bool:
+    """Count the jobs in each state, unless a worker has done so in this minute; return True if this call did."""
+    cursor.execute(statement(SAMPLE, schema), {"now": now})
+    row = cursor.fetchone()
+    return bool(row and row[0])
+
+
+def prune_samples(cursor: Any, *, schema: str, older_than: float) -> int:
+    """Delete samples older than ``older_than`` seconds, or than the charts show; return how many were deleted."""
+    cursor.execute(statement(PRUNE_SAMPLES, schema), {"older_than": min(older_than, SAMPLES_KEPT_SECONDS)})
+    return max(int(cursor.rowcount), 0)
+
+
+def read_samples(cursor: Any, *, schema: str, period: int, since: datetime) -> list[SamplesOfPeriod]:
+    """Return the samples since a time, in one row for each period that has any."""
+    cursor.execute(statement(READ_SAMPLES, schema), {"period": period, "since": since})
+    return [SamplesOfPeriod._make(row) for row in cursor.fetchall()]
+
+
+def latest_sample(cursor: Any, *, schema: str, newer_than: float) -> Sample | None:
+    """Return the last sample, unless it is older than this many seconds."""
+    cursor.execute(statement(LATEST_SAMPLE, schema), {"newer_than": newer_than})
+    row = cursor.fetchone()
+    return None if row is None else Sample._make(row)
+
+
+def estimate_backlog(cursor: Any, *, schema: str) -> Sample:
+    """Estimate how many jobs are in each state, from some pages of the table; running jobs are left out."""
+    cursor.execute(statement(ESTIMATE_BACKLOG, schema))
+    return Sample._make(cursor.fetchone())

@@ -16,13 +16,13 @@ from django_graphile_worker.sql.statements import statement
 # Seconds.
 FIRST_SPAN = 1.0
 # A span of a century has all rows.
-LONGEST_SPAN = 3.2e9
+MAX_SPAN = 3.2e9
 # Two spans that differ by less are the same: the rows of a statement mostly have the same time.
 SHORTEST_DIFFERENCE = 0.001
 # A span that has too few rows grows at least and at most so many times.
-LEAST_GROWTH, MOST_GROWTH = 2.0, 64.0
+MIN_GROWTH, MAX_GROWTH = 2.0, 64.0
 # How many rows a span may have beyond twice those that are enough. The BRIN index finds as many at once.
-MOST_BEYOND = 1_000
+MAX_BEYOND = 1_000
 
 LIMITS = """/* gw:history-limits */
 select extract(epoch from least(%(newest)s::timestamptz, clock_timestamp()))::float8,
@@ -41,7 +41,7 @@ def find_beginning(cursor: Any, *, schema: str, bounds: str, parameters: Mapping
     """
     cursor.execute(statement(LIMITS, schema), parameters)
     end, oldest = cursor.fetchone()
-    longest, most = min(max(end - oldest, 0.0), LONGEST_SPAN), 2 * enough + MOST_BEYOND
+    longest, most = min(max(end - oldest, 0.0), MAX_SPAN), 2 * enough + MAX_BEYOND
 
     def beginning_of(span: float) -> float:
         return -math.inf if span >= longest else end - span
@@ -76,7 +76,7 @@ def find_span(count: Callable[[float], int], *, longest: float, enough: int, mos
 
 def _longer(span: float, found: int, enough: int) -> float:
     """Return the span that has enough rows, with some to spare, if the rows before are as many in the same time."""
-    return span * min(max(2 * enough / max(found, 1), LEAST_GROWTH), MOST_GROWTH)
+    return span * min(max(2 * enough / max(found, 1), MIN_GROWTH), MAX_GROWTH)
 
 
 def _between(too_short: float, too_long: float) -> float:

@@ -1,0 +1,396 @@
+"""``schedules export`` and ``import``: all schedules as a JSON file that people read and keep under version control.
+
+An entry of the file has the fields of the model under their names. A field with its default value is left out, periods
+are written like ``1h30m``, and times are written in the time zone of the schedule.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import CommandError, CommandParser
+
+from django_graphile_worker.management.operator import arguments, formatting
+from django_graphile_worker.management.operator.arguments import did_you_mean
+from django_graphile_worker.management.operator.console import Console
+from django_graphile_worker.management.operator.formatting import counted
+from django_graphile_worker.management.operator.schedules import texts
+from django_graphile_worker.management.operator.schedules.found import (
+    changing,
+    database_of,
+    errors_in,
+    find_all,
+    of_code,
+)
+from django_graphile_worker.management.operator.schedules.texts import as_iso, parse_iso
+from django_graphile_worker.management.operator.verb import Options, Verb
+from django_graphile_worker.models import Schedule
+from django_graphile_worker.schedules.words import interval_text, parse_interval
+from django_graphile_worker.text import quoted, shown
+
+PERIODS = ("interval", "missed_within")
+MOMENTS = ("run_at", "starts_at", "ends_at", "paused_until")
+NUMBERS = ("priority", "max_attempts")
+# The definition of a schedule, in the order of the file.
+FIELDS = (
+    "name",
+    "description",
+    "task",
+    "payload",
+    "cron",
+    "interval",
+    "run_at",
+    "time_zone",
+    "starts_at",
+    "ends_at",
+    "queue_name",
+    "priority",
+    "max_attempts",
+    "job_key",
+    "missed",
+    "missed_within",
+    "overlap",
+    "is_enabled",
+    "paused_until",
+)
+REQUIRED = ("name", "task")
+# paused_until of a pause without an end: "paused until resumed".
+RESUMED = "resumed"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """The fields of one entry. A field that the entry does not have has its default, but a pause is left as it is."""
+
+    name: str
+    values: dict[str, Any]
+    mistakes: dict[str, list[str]]
+
+
+def defaults() -> dict[str, Any]:
+    """Return the values of the fields that an entry may leave out."""
+    usual = Schedule()
+    return {name: getattr(usual, name) for name in FIELDS if name not in REQUIRED}
+
+
+def entry_of(schedule: Schedule) -> dict[str, Any]:
+    """Return the entry of a schedule."""
+    usual = defaults()
+    return {
+        name: written(name, getattr(schedule, name), schedule.time_zone)
+        for name in FIELDS
+        if name in REQUIRED or getattr(schedule, name) != usual[name]
+    }
+
+
+def written(name: str, value: Any, zone: str) -> Any:
+    """Return the value of a field as an entry has it."""
+    if value is None:
+        return None
+    if name in PERIODS:
+        return interval_text(value)
+    if name == "paused_until" and formatting.aware(value) >= texts.NEVER:
+        return RESUMED
+    if name in MOMENTS:
+        return as_iso(value, zone=zone)
+    return str(value) if name in ("missed", "overlap") else value
+
+
+def read_entry(value: Any, place: str) -> Entry:
+    """Return the fields of an entry, with every mistake in its types; ``place`` names an entry without a name."""
+    if not isinstance(value, Mapping):
+        return Entry(place, {}, {"": [f"expected an object with the fields of a schedule, got {quoted(value)}."]})
+    mistakes: dict[str, list[str]] = {}
+    for name in value:
+        if name not in FIELDS:
+            hint = did_you_mean(name, FIELDS)
+            mistakes[name] = [f"expected a field of a schedule ({', '.join(FIELDS)}), got {quoted(name)}.{hint}"]
+    zone = value.get("time_zone", "UTC")
+    values = {}
+    for name in FIELDS:
+        if name not in value:
+            if name in REQUIRED:
+                mistakes[name] = ["expected a value, got none."]
+            continue
+        try:
+            values[name] = _read_field(name, value[name], zone if isinstance(zone, str) else "UTC")
+        except ValueError as error:
+            mistakes[name] = [str(error)]
+    name = values.get("name")
+    return Entry(f"schedule {quoted(name)}" if name else place, values, mistakes)
+
+
+def _read_field(name: str, value: Any, zone: str) -> Any:
+    if value is None and defaults().get(name, "") is None:
+        return None
+    expected, is_right = _TYPES.get(name, _TEXT)
+    if not is_right(value):
+        raise ValueError(f"expected {expected}, got {quoted(value)}.")
+    if name in PERIODS:
+        return parse_interval(value)
+    if name == "paused_until" and value == RESUMED:
+        return Schedule.FOREVER
+    return parse_iso(value, zone=zone) if name in MOMENTS else value
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+_Type = tuple[str, Callable[[Any], bool]]
+_TEXT: _Type = ("a text", _is_text)
+_TYPES: dict[str, _Type] = {
+    "payload": ("an object", lambda value: isinstance(value, dict)),
+    "is_enabled": ("true or false", lambda value: isinstance(value, bool)),
+    **dict.fromkeys(NUMBERS, ("a whole number", _is_number)),
+    **dict.fromkeys(PERIODS, ("a period like '10s' or '1h30m'", _is_text)),
+    **dict.fromkeys(MOMENTS, ("a time like '2026-05-01T12:00'", _is_text)),
+}
+
+
+def is_same(name: str, one: Any, other: Any) -> bool:
+    """Return whether two values of a field are the same; Python takes True for 1, JSON does not."""
+    if name == "payload":
+        return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+    if name in MOMENTS and one is not None and other is not None:
+        return formatting.aware(one) == formatting.aware(other)
+    return bool(one == other)
+
+
+KEY = "schedules"
+
+
+def text_of(schedules: Iterable[Schedule]) -> str:
+    """Return the file of these schedules. The same schedules give the same text."""
+    entries = [entry_of(schedule) for schedule in sorted(schedules, key=lambda each: each.name)]
+    return json.dumps({KEY: entries}, indent=2, ensure_ascii=False)
+
+
+def read_file(path: str) -> list[Entry]:
+    """Return the entries of a file, or of standard input for ``-``; raise CommandError if it is no such file."""
+    try:
+        text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
+        content = json.loads(text, object_pairs_hook=_without_duplicates, parse_constant=_refuse_constant)
+    except OSError as error:
+        raise CommandError(f"Expected a file that can be read, got {path!r}: {error.strerror or error}.") from error
+    except (ValueError, RecursionError) as error:
+        raise CommandError(
+            f"{path}: expected JSON, as graphile_worker schedules export writes it, got an error: {error}."
+        ) from error
+    entries = content.get(KEY) if isinstance(content, dict) else None
+    if not isinstance(entries, list) or len(content) != 1:
+        raise CommandError(
+            f'{path}: expected {{"{KEY}": [...]}}, as graphile_worker schedules export writes it, '
+            f"got {quoted(content)}."
+        )
+    return [read_entry(entry, f"schedule number {number}") for number, entry in enumerate(entries, 1)]
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {quoted(twice)} twice in one object")
+    return found
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name}, which is not JSON")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A schedule with its new values, and the fields that differ: before and after."""
+
+    schedule: Schedule
+    fields: dict[str, tuple[Any, Any]]
+
+
+@dataclass(slots=True)
+class Difference:
+    """What an import changes."""
+
+    added: list[Schedule] = field(default_factory=list)
+    changed: list[Change] = field(default_factory=list)
+    deleted: list[Schedule] = field(default_factory=list)
+    unchanged: int = 0
+    # Schedules that the file does not have, and that stay.
+    kept: int = 0
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.added or self.changed or self.deleted)
+
+
+def difference(entries: Sequence[Entry], present: Mapping[str, Schedule], *, deletes_others: bool) -> Difference:
+    """Return what an import of the entries changes; raise CommandError with every mistake in them."""
+    found, mistakes = Difference(), []
+    named: set[str] = set()
+    for entry in entries:
+        mistakes += [_error_line(entry, name, text) for name, texts in entry.mistakes.items() for text in texts]
+        name = entry.values.get("name")
+        if name is not None and name in named:
+            mistakes.append(f"{entry.name}: expected one entry for each name, got several.")
+        elif name is not None:
+            named.add(name)
+            mistakes += _compare(found, entry, present.get(name))
+    if mistakes:
+        lines = "\n".join(shown(mistake) for mistake in mistakes)
+        raise CommandError(f"Nothing was imported. Correct these mistakes:\n{lines}")
+    others = [each for name, each in sorted(present.items()) if name not in named and not each.is_from_code]
+    found.deleted, found.kept = (others, 0) if deletes_others else ([], len(others))
+    return found
+
+
+def _compare(found: Difference, entry: Entry, before: Schedule | None) -> list[str]:
+    """Add an entry to the difference, and return its mistakes."""
+    if before is not None and before.is_from_code:
+        return [of_code(before)]
+    wanted = defaults() | entry.values
+    if before is not None and "paused_until" not in entry.values:
+        # A file that does not mention the pause does not end it.
+        wanted["paused_until"] = before.paused_until
+    schedule = Schedule() if before is None else before
+    changes = {
+        name: (getattr(schedule, name), wanted[name])
+        for name in FIELDS
+        if name in wanted and not is_same(name, getattr(schedule, name), wanted[name])
+    }
+    if before is not None and not changes and not entry.mistakes:
+        found.unchanged += 1
+        return []
+    for name, (_, value) in changes.items():
+        setattr(schedule, name, value)
+    if before is None:
+        found.added.append(schedule)
+    else:
+        found.changed.append(Change(schedule, changes))
+    checked = {name: texts for name, texts in errors_in(schedule).items() if name not in entry.mistakes}
+    return [_error_line(entry, name, text) for name, texts in checked.items() for text in texts]
+
+
+def _error_line(entry: Entry, name: str, text: str) -> str:
+    return f"{entry.name}: {name}: {text}" if name in FIELDS else f"{entry.name}: {text}"
+
+
+class Export(Verb):
+    name = "export"
+    summary = "Write schedules as JSON, for 'schedules import'."
+    description = (
+        "The file has the schedules by name, and of each only what differs from the defaults: the same schedules give "
+        "the same file. What workers have recorded, such as the last time, is not in it, and neither are the schedules "
+        "of @task(every=...)."
+    )
+    examples = ("> schedules.json", "nightly-report sync-stock")
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("names", nargs="*", metavar="NAME", help="Write only these schedules (default: all).")
+
+    def run(self, console: Console, options: Options) -> None:
+        using, names = database_of(console), options["names"]
+        found = find_all(console, names) if names else Schedule.objects.using(using).filter(is_from_code=False)
+        console.say(text_of(found))
+
+
+class Import(Verb):
+    name = "import"
+    summary = "Add and change schedules so that they are as a file says."
+    description = (
+        "The file is one of 'schedules export', or written by hand. Either all of it is imported or, if it has "
+        "mistakes, nothing: each mistake is named. A field that the file leaves out gets its default; only a pause is "
+        "left as it is. Schedules that the file does not have stay, unless --delete-others is given. To import a file "
+        "twice changes nothing."
+    )
+    examples = (
+        "schedules.json",
+        "schedules.json --dry-run",
+        "schedules.json --check",
+        "- --delete-others < schedules.json",
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("file", metavar="FILE", help="The file; - reads standard input.")
+        parser.add_argument("--dry-run", action="store_true", help="Show what would change, and change nothing.")
+        parser.add_argument("--check", action="store_true", help="As --dry-run; exit with 1 if anything would change.")
+        parser.add_argument("--delete-others", action="store_true", help="Delete schedules that are not in the file.")
+        arguments.add_by(parser)
+
+    def run(self, console: Console, options: Options) -> None:
+        using, entries = database_of(console), read_file(options["file"])
+        is_dry = options["dry_run"] or options["check"]
+        with changing(using, options):
+            rows = Schedule.objects.using(using).order_by("pk")
+            if not is_dry:
+                # No other change may come between. Workers pass over locked rows, and fire them afterwards.
+                rows = rows.select_for_update()
+            found = difference(
+                entries, {schedule.name: schedule for schedule in rows}, deletes_others=options["delete_others"]
+            )
+            if not is_dry:
+                _write(using, found)
+        _report_import(console, found, is_dry=is_dry)
+        if options["check"] and not found.is_empty:
+            raise CommandError("Expected schedules that are as the file says, got differences.")
+
+
+def _write(using: str, found: Difference) -> None:
+    Schedule.objects.using(using).bulk_create(found.added)
+    for change in found.changed:
+        change.schedule.save(using=using, update_fields=list(change.fields))
+    Schedule.objects.using(using).filter(pk__in=[schedule.pk for schedule in found.deleted]).delete()
+
+
+def _report_import(console: Console, found: Difference, *, is_dry: bool) -> None:
+    if console.is_json:
+        console.dump(_difference_as_dict(found) | {"is_dry_run": is_dry})
+        return
+    lines = [f"add {shown(each.name)}: {shown(each.task)}, {texts.means(each)}" for each in found.added]
+    for change in found.changed:
+        lines.append(f"change {shown(change.schedule.name)}:")
+        lines += [f"  {name}: {before} -> {after}" for name, before, after in _changed_fields(change)]
+    lines += [f"delete {shown(each.name)}" for each in found.deleted]
+    if lines:
+        console.say("\n".join(lines))
+    numbers = (
+        f"{len(found.added)} added, {len(found.changed)} changed, {len(found.deleted)} deleted, "
+        f"{found.unchanged} unchanged"
+    )
+    console.say(f"Nothing was changed. It would be: {numbers}." if is_dry else console.style.SUCCESS(f"{numbers}."))
+    if found.kept:
+        kept = counted(found.kept, "schedule")
+        console.note(f"Not in the file, and left as before: {kept}. --delete-others deletes them.")
+
+
+def _changed_fields(change: Change) -> list[tuple[str, str, str]]:
+    zone = change.schedule.time_zone
+    return [
+        (name, quoted(written(name, change.fields[name][0], zone)), quoted(written(name, change.fields[name][1], zone)))
+        for name in FIELDS
+        if name in change.fields
+    ]
+
+
+def _difference_as_dict(found: Difference) -> dict[str, Any]:
+    return {
+        "added": [schedule.name for schedule in found.added],
+        "changed": {
+            change.schedule.name: {
+                name: [written(name, value, change.schedule.time_zone) for value in values]
+                for name, values in change.fields.items()
+            }
+            for change in found.changed
+        },
+        "deleted": [schedule.name for schedule in found.deleted],
+        "unchanged": found.unchanged,
+        "kept": found.kept,
+    }
