@@ -32,7 +32,7 @@ help:
 	@echo 'make coverage       Run the tests, and report the lines that no test reaches'
 	@echo 'make chaos          Run the tests that take long: faults, long tables, a year beside django-celery-beat'
 	@echo 'make bench          Run the benchmarks, for an hour (ARGS=--quick: ten minutes; ARGS=drain: one of them)'
-	@echo 'make figures        Write the tables and plots of the documentation from the recorded benchmarks'
+	@echo 'make figures        Write the tables of the documentation from the recorded benchmarks'
 	@echo 'make format         Let ruff rewrite what it can'
 	@echo 'make messages       Bring the catalogues of the translations up to date'
 	@echo 'make docs           Build the documentation in docs/_build/html'

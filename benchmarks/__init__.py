@@ -4,14 +4,18 @@
 
 ``measures/``
     one module for each benchmark: what is measured.
-``peers/``
-    one folder for each queue that is measured: how it is installed, started and counted.
-``real_jobs/``
-    the Django project whose tasks all queues run.
-``report/``
-    from the recorded samples to the tables and plots of the documentation.
+``trivial_jobs/``, ``real_jobs/``
+    the projects whose tasks the measured workers run.
+``report.py``
+    from the recorded figures to the tables of the documentation.
 ``results/``
-    the recorded samples of the published figures.
+    the recorded figures.
 
-The modules beside this file are what the measures share: start with ``session.py`` and ``draining.py``.
+The other modules are what the measures share: start with ``session.py`` and ``draining.py``.
 """
+
+from __future__ import annotations
+
+from pathlib import Path
+
+CHECKOUT = Path(__file__).resolve().parent.parent

@@ -7,10 +7,14 @@ import ast
 import signal
 import subprocess
 import sys
+import time
+from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 
-from benchmarks import results
-from benchmarks.database import server_url
+from benchmarks import CHECKOUT, machine, report, results
+from benchmarks.servers import Server, server_url
+from benchmarks.session import Session
 
 MEASURES = Path(__file__).with_name("measures")
 # The order of a whole run: the comparison that most readers want first.
@@ -18,54 +22,38 @@ NAMES = (
     "drain",
     "queues",
     "backlog",
-    "limits",
     "held_snapshot",
-    "recording",
     "latency",
     "start",
     "idle",
-    "counting",
     "real_jobs",
-    "capacity",
-    "add_job",
     "api",
     "claims",
-    "crontab",
     "schedules",
-    "testing",
-    "admin",
-    "history",
 )
-GROUPS = {"worker": ("drain", "queues", "backlog", "latency", "start", "idle", "counting")}
-LATEST = Path(__file__).resolve().parent.parent / ".benchmarks" / "latest.json"
+LATEST = CHECKOUT / ".benchmarks" / "latest.json"
+# The load average falls below 0.5 in this time after a benchmark, if no other program runs.
+QUIET_SECONDS = 180
+SHOWN_SETTINGS = ("fsync", "synchronous_commit", "full_page_writes", "shared_buffers", "max_wal_size")
 
 
 def parser() -> argparse.ArgumentParser:
-    names = "\n".join(f"  {name:12} {summary(name)}" for name in NAMES)
-    groups = "\n".join(f"  {name:12} {', '.join(members)}" for name, members in GROUPS.items())
+    names = "\n".join(f"  {name:14} {summary(name)}" for name in NAMES)
     found = argparse.ArgumentParser(
         prog="python -m benchmarks",
-        description=f"Benchmarks:\n{names}\n\nGroups:\n{groups}",
+        description=f"Benchmarks:\n{names}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    found.add_argument("names", nargs="*", metavar="name", help="a benchmark or a group (default: all)")
+    found.add_argument("names", nargs="*", metavar="name", help="a benchmark (default: all)")
     found.add_argument("--rounds", type=int, help="measure each candidate this often (default: 3, quick: 1)")
     found.add_argument("--quick", action="store_true", help="few jobs, one round: does it work, and roughly how fast?")
-    found.add_argument(
-        "--only", default="", help="parts of a group, or of the benchmarks admin, real_jobs and capacity"
-    )
-    found.add_argument("--jobs", type=int, help="the number of jobs of drain and counting, and of rows of admin")
-    found.add_argument("--rows", type=int, help="the number of rows of claims, and of attempts a day of history")
-    found.add_argument("--backlog-days", type=int, help="the days of missed minutes of crontab")
-    found.add_argument("--keep", metavar="NAME", help="admin and history: keep the database, and use it again")
-    found.add_argument(
-        "--json", type=Path, default=LATEST, metavar="FILE", help=f"default: {LATEST.name} in .benchmarks"
-    )
+    found.add_argument("--only", default="", help="kinds of work and queues of real_jobs, such as orm,celery")
+    found.add_argument("--json", type=Path, default=LATEST, metavar="FILE", help="default: .benchmarks/latest.json")
     found.add_argument(
         "--publish",
         action="store_true",
         help="wait for a quiet machine before each benchmark, record into benchmarks/results/published.json, "
-        "and write tables and plots of the documentation from it",
+        "and write tables of the documentation from it",
     )
     return found
 
@@ -76,35 +64,25 @@ def summary(name: str) -> str:
     return (ast.get_docstring(tree) or "").splitlines()[0]
 
 
-def chosen(options: argparse.Namespace) -> list[str]:
-    """Return the benchmarks that the command line names. ``--only`` chooses among the members of a group."""
-    only = {part for part in options.only.split(",") if part}
-    found: list[str] = []
-    for name in options.names or NAMES:
-        members = GROUPS.get(name, (name,))
-        found += [member for member in members if name not in GROUPS or not only or member in only]
-    return found
-
-
 def main(arguments: list[str]) -> int:
-    found = parser()
-    options = found.parse_args(arguments)
-    names = chosen(options)
+    options = parser().parse_args(arguments)
+    names = options.names or NAMES
     unknown = [name for name in names if name not in NAMES]
     if unknown:
-        print(f"Expected some of {', '.join((*NAMES, *GROUPS))}, got {', '.join(unknown)}.")
+        print(f"Unknown benchmarks: {', '.join(unknown)}. Choose from {', '.join(NAMES)}.")
         return 2
-    # The benchmarks share the server that the first of them would start.
+    # Several benchmarks share the server that is started here.
     server_url()
-    target = results.PUBLISHED if options.publish else options.json
+    if len(names) == 1:
+        measure(names[0], options)
+        return 0
+    others = [argument for argument in arguments if argument not in NAMES]
     for name in names:
-        # Each has a process of its own, because some of them set up Django, with different settings.
-        command = [sys.executable, "-m", "benchmarks.measures", name, *_passed_on(options), f"--json={target}"]
-        code = _call(command)
+        # Each has a process of its own, because one of them sets up Django.
+        code = _call([sys.executable, "-m", "benchmarks", name, *others])
         if code:
             return code
-    print(f"All samples are in {target}.")
-    return subprocess.call([sys.executable, "-m", "benchmarks.report"]) if options.publish else 0
+    return 0
 
 
 def _call(command: list[str]) -> int:
@@ -116,18 +94,37 @@ def _call(command: list[str]) -> int:
             process.terminate()
 
 
-def _passed_on(options: argparse.Namespace) -> list[str]:
-    flags = [f"--{name}" for name in ("quick", "publish") if getattr(options, name)]
-    is_group = any(name in GROUPS for name in options.names)
-    values = {
-        "rounds": options.rounds,
-        "only": "" if is_group else options.only,
-        "jobs": options.jobs,
-        "rows": options.rows,
-        "backlog-days": options.backlog_days,
-        "keep": options.keep,
-    }
-    return flags + [f"--{name}={value}" for name, value in values.items() if value]
+def measure(name: str, options: argparse.Namespace) -> None:
+    """Run one benchmark, and add its record to a file."""
+    if options.publish:
+        machine.wait_for_quiet(QUIET_SECONDS)
+    server = Server(server_url())
+    settings = server.settings(*SHOWN_SETTINGS)
+    about = machine.description() | {"PostgreSQL": server.version(), "settings": settings}
+    print(f"== {name}   (load average {machine.load_average():.2f})", flush=True)
+    session = Session(name, options)
+    meter, began = machine.LoadMeter(server), time.monotonic()
+    import_module(f"benchmarks.measures.{name}").measure(session)
+    seconds, foreign = time.monotonic() - began, meter.foreign_cores()
+    flushes = settings["fsync"] == settings["synchronous_commit"] == "on"
+    preliminary = machine.reasons_against(meter.before, foreign, is_quick=session.is_quick, flushes=flushes)
+    record = results.Measured(
+        name=name,
+        measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        rounds=session.rounds,
+        machine=about,
+        load={"before": round(meter.before, 2), "foreign_cores": round(foreign, 3)},
+        preliminary=preliminary,
+        tables=session.tables,
+    )
+    target = results.PUBLISHED if options.publish else options.json
+    results.merge(target, record)
+    print(f"{seconds:.0f} s, load average before {meter.before:.2f}, other programs {foreign:.2f} cores")
+    for reason in preliminary:
+        print(f"warning: the figures are preliminary: {reason}")
+    print(f"All figures are in {target}.\n", flush=True)
+    if options.publish:
+        report.main([])
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
-"""A new, durable database for measurements, which is dropped afterwards."""
+"""A new database for measurements, which is dropped afterwards, and jobs in its tables.
+
+This package and graphile-worker share the tables.
+"""
 
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -13,20 +14,13 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from benchmarks import durable_server
+from benchmarks.draining import Left
+from benchmarks.servers import is_owned, server_url
 
 SCHEMA = "graphile_worker"
-# The tables that are emptied before each measurement.
-EMPTIED = (
-    "jobs",
-    "job_queues",
-    "pauses",
-    "limited_jobs",
-    "limit_lanes",
-    "limit_keys",
-    "limit_places",
-    "limit_starts",
-)
+JOBS = f"{SCHEMA}._private_jobs"
+QUEUES = f"{SCHEMA}._private_job_queues"
+TASKS = f"{SCHEMA}._private_tasks"
 
 
 class Database:
@@ -43,76 +37,89 @@ class Database:
         return self.execute(text, parameters).fetchone()[0]
 
     def task_id(self, identifier: str) -> int:
-        self.execute(
-            f"insert into {SCHEMA}._private_tasks (identifier) values (%s) on conflict do nothing", [identifier]
-        )
-        return int(self.scalar(f"select id from {SCHEMA}._private_tasks where identifier = %s", [identifier]))
+        self.execute(f"insert into {TASKS} (identifier) values (%s) on conflict do nothing", [identifier])
+        return int(self.scalar(f"select id from {TASKS} where identifier = %s", [identifier]))
 
     def empty(self) -> None:
-        """Delete all jobs, and what keeps them waiting; a database of graphile-worker has only some of the tables."""
-        tables = ", ".join(f"'{SCHEMA}._private_{table}'" for table in EMPTIED)
-        present = self.scalar(
-            f"select string_agg(name, ', ') from unnest(array[{tables}]) as name where to_regclass(name) is not null"
+        """Delete all jobs and queues."""
+        self.execute(f"truncate {JOBS}, {QUEUES}")
+
+    def load(self, count: int, *, queue: str = "null", task: str = "noop") -> None:
+        """Insert jobs by plain SQL; ``n`` is the number of the job in the expression for the queue."""
+        self.insert(count, queue=queue, task=task)
+        self.settle()
+
+    def insert(self, count: int, *, queue: str = "null", task: str = "noop") -> None:
+        self.execute(
+            f"insert into {JOBS} (task_id, payload, job_queue_id)"
+            f" select {self.task_id(task)}, json_build_object('number', n), {queue} from generate_series(1, {count}) n"
         )
-        self.execute(f"truncate {present}")
+
+    def make_queues(self, count: int, *, busy: bool = False) -> None:
+        locks = "now(), 'other'" if busy else "null::timestamptz, null"
+        self.execute(f"truncate {QUEUES} restart identity")
+        self.execute(
+            f"insert into {QUEUES} (queue_name, locked_at, locked_by)"
+            f" select 'queue ' || n, {locks} from generate_series(1, {count}) as n"
+        )
 
     def settle(self) -> None:
         """Update the statistics of the planner and write all changes, so that neither happens during a measurement."""
-        self.execute(f"vacuum analyze {SCHEMA}._private_jobs")
-        self.execute(f"vacuum analyze {SCHEMA}._private_job_queues")
+        self.execute(f"vacuum analyze {JOBS}")
+        self.execute(f"vacuum analyze {QUEUES}")
         self.execute("checkpoint")
 
+    def last_id(self) -> int:
+        return int(self.scalar(f"select coalesce(pg_sequence_last_value(pg_get_serial_sequence('{JOBS}', 'id')), 0)"))
 
-def server_url() -> str:
-    """Return the address of the server that is measured: of DATABASE_URL, or of a new server for this run.
+    def left(self, after: int = 0) -> Left:
+        """Return how to ask for jobs with ids above ``after``.
 
-    Child processes use the same server.
-    """
-    if not os.environ.get("DATABASE_URL"):
-        os.environ["DATABASE_URL"] = durable_server.start()
-    return os.environ["DATABASE_URL"]
+        Workers take the lowest ids first, so the index finds a job that is left from its other end at once.
+        """
+        found = f"select coalesce((select true from {JOBS} where id > {after} order by id desc limit 1), false)"
+        count = f"select count(*) from {JOBS} where id > {after}"
+        return Left(any=lambda: bool(self.scalar(found)), count=lambda: int(self.scalar(count)))
+
+    @contextmanager
+    def gate(self, table: str = JOBS) -> Iterator[Callable[[], None]]:
+        """Keep workers from the jobs until the yielded function is called: their first claims wait for a lock."""
+        with psycopg.connect(self.url) as session:
+            session.execute(f"lock table {table} in access exclusive mode".encode())
+            yield session.rollback
+
+    @contextmanager
+    def configured(self, **settings: str) -> Iterator[None]:
+        """Change settings of the server during the block, unless this run did not start it."""
+        if not is_owned():
+            yield
+            return
+        for name, value in settings.items():
+            self.connection.execute(
+                sql.SQL("alter system set {} = {}").format(sql.Identifier(name), sql.Literal(value))
+            )
+        self.execute("select pg_reload_conf()")
+        try:
+            yield
+        finally:
+            for name in settings:
+                self.connection.execute(sql.SQL("alter system reset {}").format(sql.Identifier(name)))
+            self.execute("select pg_reload_conf()")
 
 
 @contextmanager
 def scratch_database(install: Callable[[str], None] | None = None, suffix: str = "") -> Iterator[Database]:
-    """Create a database with the schema of this package, or with what ``install`` creates."""
-    with empty_database(suffix) as database:
-        (install or migrate)(database.url)
-        yield database
-
-
-@contextmanager
-def empty_database(suffix: str = "") -> Iterator[Database]:
-    """Create a database without tables, and drop it after the block."""
+    """Create a database with what ``install`` creates at a URL, and drop it after the block."""
     server = server_url()
     name = f"benchmark_{os.getpid()}{suffix}"
     with psycopg.connect(server, autocommit=True) as connection:
         connection.execute(sql.SQL("create database {} template template0").format(sql.Identifier(name)))
         try:
-            database = Database(make_conninfo(server, dbname=name))
+            url = make_conninfo(server, dbname=name)
+            if install is not None:
+                install(url)
+            database = Database(url)
             yield database
             database.connection.close()
         finally:
             connection.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
-
-
-@contextmanager
-def configured(connection: psycopg.Connection[Any], settings: dict[str, str]) -> Iterator[None]:
-    """Change settings of the server during the block, unless this run did not start it."""
-    if not durable_server.is_owned():
-        yield
-        return
-    for name, value in settings.items():
-        connection.execute(sql.SQL("alter system set {} = {}").format(sql.Identifier(name), sql.Literal(value)))
-    connection.execute("select pg_reload_conf()")
-    try:
-        yield
-    finally:
-        for name in settings:
-            connection.execute(sql.SQL("alter system reset {}").format(sql.Identifier(name)))
-        connection.execute("select pg_reload_conf()")
-
-
-def migrate(url: str) -> None:
-    environment = os.environ | {"DATABASE_URL": url, "DJANGO_SETTINGS_MODULE": "benchmarks.settings"}
-    subprocess.run([sys.executable, "-m", "django", "migrate", "-v0", "graphile_worker"], env=environment, check=True)

@@ -7,48 +7,84 @@ part of a trivial job. The queue is asked only when it is nearly empty.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO
 
 import psutil
 
-from benchmarks.commands import Command, end
-from benchmarks.results import Metric
-from benchmarks.server import Server, tree_cpu_seconds
+from benchmarks import CHECKOUT
+from benchmarks.servers import Server, tree_cpu_seconds
+from benchmarks.session import Figures, Metric
 
 RATE = Metric("rate", "jobs/s")
 WORKER_CPU = Metric("worker_cpu", "µs of worker CPU", 1)
 SERVER_CPU = Metric("server_cpu", "µs of server CPU", 1)
-WRITTEN = Metric("written", "bytes of WAL")
-METRICS = [RATE, WORKER_CPU, SERVER_CPU, WRITTEN]
+METRICS = [RATE, WORKER_CPU, SERVER_CPU]
 PAUSE = 0.003
 STILL_CHECKS = 3
 
 
-class Drained(NamedTuple):
-    """The result of a drain."""
+@dataclass(frozen=True, slots=True)
+class Command:
+    """The command line of a process, with its directory and the variables that it needs beside those of this one."""
 
-    jobs: int
-    seconds: float
-    worker_cpu: float
-    server_cpu: float
-    written: int
+    arguments: Sequence[str]
+    environment: dict[str, str] = field(default_factory=dict)
+    directory: Path = CHECKOUT
 
-    def figures(self) -> dict[str, float]:
-        """Return jobs a second, and what each job cost: microseconds of CPU time and bytes of write-ahead log."""
-        jobs = max(self.jobs, 1)
-        return {
-            "rate": self.jobs / max(self.seconds, 1e-9),
-            "worker_cpu": self.worker_cpu / jobs * 1e6,
-            "server_cpu": self.server_cpu / jobs * 1e6,
-            "written": self.written / jobs,
-        }
+    def start(self, *, output: int | IO[bytes], errors: int | IO[bytes], **more: str) -> subprocess.Popen[str]:
+        environment = os.environ | self.environment | more
+        # An installed package has byte code.
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        return subprocess.Popen(
+            self.arguments,
+            cwd=self.directory,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=errors,
+            text=True,
+        )
+
+    def run(self) -> None:
+        """Run it to its end."""
+        process = self.start(output=subprocess.DEVNULL, errors=subprocess.PIPE)
+        _, errors = process.communicate()
+        if process.returncode:
+            shown = " ".join(self.arguments)
+            raise RuntimeError(f"{shown} ended with exit code {process.returncode}:\n{errors[-2000:]}")
+
+
+@contextmanager
+def running(command: Command) -> Iterator[subprocess.Popen[str]]:
+    """Start a process whose standard output is read, and end it after the block."""
+    process = command.start(output=subprocess.PIPE, errors=subprocess.DEVNULL)
+    try:
+        yield process
+    finally:
+        end(process)
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    """Ask a process to stop, and kill what is left of it and of its children after ten seconds."""
+    with suppress(psutil.NoSuchProcess):
+        tree = [*psutil.Process(process.pid).children(recursive=True)]
+        process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(10)
+        for each in tree if process.poll() is not None else [*tree, psutil.Process(process.pid)]:
+            with suppress(psutil.NoSuchProcess):
+                each.kill()
+    process.wait()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,20 +121,19 @@ class Report:
 
 
 class Costs:
-    """The CPU time of the workers and of the server, and the write-ahead log, from a moment on."""
+    """The CPU seconds of the workers and of the server, from a moment on."""
 
-    def __init__(self, processes: Sequence[subprocess.Popen[str]], server: Server) -> None:
-        self._workers = [psutil.Process(process.pid) for process in processes]
+    def __init__(self, workers: Sequence[subprocess.Popen[str]], server: Server) -> None:
+        self._workers = [psutil.Process(worker.pid) for worker in workers]
         self._server = server
         self._before = self._now()
 
-    def _now(self) -> tuple[float, float, int]:
-        workers = sum(tree_cpu_seconds(worker) for worker in self._workers)
-        return workers, self._server.cpu_seconds(), self._server.written_bytes()
+    def _now(self) -> tuple[float, float]:
+        return sum(tree_cpu_seconds(worker) for worker in self._workers), self._server.cpu_seconds()
 
-    def since(self) -> tuple[float, float, int]:
-        (worker, server, written), now = self._before, self._now()
-        return now[0] - worker, now[1] - server, now[2] - written
+    def since(self) -> Figures:
+        (worker, server), now = self._before, self._now()
+        return {"worker_cpu": now[0] - worker, "server_cpu": now[1] - server}
 
 
 def drain(
@@ -111,11 +146,12 @@ def drain(
     time_limit: float = 60,
     report_every: int = 1000,
     open_gate: Callable[[], None] | None = None,
-) -> Drained:
+) -> Figures:
     """Start the workers, wait until they have run ``total`` jobs or for ``time_limit`` seconds, and stop them.
 
-    ``open_gate()`` is called when all workers have started. Until then a gate must keep them from the jobs, so that the
-    start of one process is not measured with the jobs of another.
+    Return jobs a second, and the microseconds of CPU time of each job. ``open_gate()`` is called when all workers have
+    started. Until then a gate must keep them from the jobs, so that the start of one process is not measured with the
+    jobs of another.
     """
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="benchmark-")))
@@ -128,10 +164,32 @@ def drain(
         if open_gate is not None:
             _wait_for_start(workers)
             open_gate()
-        costs = _wait_for_first(report, workers, server, folder / "log")
+        wait(lambda: _has_begun(report), workers, folder / "log", time_limit=60, pause=PAUSE)
         # When this many jobs have run, only those are missing that no process has reported yet.
         nearly_all = total - (report_every - 1) * processes
-        return _wait_for_last(report, left, costs, total, nearly_all, time_limit)
+        return _wait_for_last(report, left, Costs(workers, server), total, nearly_all, time_limit)
+
+
+def wait(
+    condition: Callable[[], bool],
+    workers: Sequence[subprocess.Popen[str]],
+    log: Path,
+    *,
+    time_limit: float = 120,
+    pause: float = 0.1,
+) -> None:
+    """Wait for a condition. Raise with the end of the log when a worker ends, or when the time is over."""
+    deadline = time.monotonic() + time_limit
+    while not condition():
+        if time.monotonic() > deadline or any(worker.poll() is not None for worker in workers):
+            end_of_log = log.read_text(encoding="utf-8", errors="replace")[-2000:]
+            raise RuntimeError(f"A worker ended, or did not do its work within {time_limit:g} s:\n{end_of_log}")
+        time.sleep(pause)
+
+
+def _has_begun(report: Report) -> bool:
+    report.read()
+    return report.first is not None
 
 
 def _wait_for_start(workers: Sequence[subprocess.Popen[str]], time_limit: float = 20) -> None:
@@ -145,20 +203,7 @@ def _wait_for_start(workers: Sequence[subprocess.Popen[str]], time_limit: float 
         before = now
 
 
-def _wait_for_first(
-    report: Report, workers: Sequence[subprocess.Popen[str]], server: Server, log: Path, time_limit: float = 60
-) -> Costs:
-    deadline = time.monotonic() + time_limit
-    while report.first is None:
-        time.sleep(PAUSE)
-        report.read()
-        if time.monotonic() > deadline or any(worker.poll() is not None for worker in workers):
-            end_of_log = log.read_text(encoding="utf-8", errors="replace")[-2000:]
-            raise RuntimeError(f"Expected a worker to run a job within {time_limit:g} s, got none:\n{end_of_log}")
-    return Costs(workers, server)
-
-
-def _wait_for_last(report: Report, left: Left, costs: Costs, total: int, nearly_all: int, time_limit: float) -> Drained:
+def _wait_for_last(report: Report, left: Left, costs: Costs, total: int, nearly_all: int, time_limit: float) -> Figures:
     """Return what it took since the first job.
 
     Time and costs are those before the question whether a job is left: an answer that there is none reads the index
@@ -171,7 +216,12 @@ def _wait_for_last(report: Report, left: Left, costs: Costs, total: int, nearly_
         if report.count >= nearly_all:
             spent, seconds = costs.since(), time.monotonic() - report.first
             if not left.any():
-                return Drained(total, seconds, *spent)
+                return _figures(total, seconds, spent)
         if seconds > time_limit:
-            return Drained(total - left.count(), seconds, *costs.since())
+            return _figures(total - left.count(), seconds, costs.since())
         time.sleep(PAUSE)
+
+
+def _figures(jobs: int, seconds: float, spent: Figures) -> Figures:
+    each = {name: cpu / max(jobs, 1) * 1e6 for name, cpu in spent.items()}
+    return {"rate": jobs / max(seconds, 1e-9), **each}

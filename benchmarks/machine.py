@@ -14,11 +14,11 @@ from typing import Any
 
 import psutil
 
-from benchmarks.server import Server
+from benchmarks.servers import Server
 
 # Above this load average, or above this number of cores for other programs, figures are not final.
-MOST_LOAD = 0.5
-MOST_FOREIGN_CORES = 0.15
+MAX_LOAD = 0.5
+MAX_FOREIGN_CORES = 0.15
 PACKAGES = ("Django", "psycopg", "django-graphile-worker")
 
 
@@ -82,9 +82,9 @@ class LoadMeter:
 def reasons_against(load: float, foreign_cores: float, *, is_quick: bool, flushes: bool) -> list[str]:
     """Return why figures are preliminary; an empty list if they are final."""
     reasons = ["measured in the quick mode"] if is_quick else []
-    if load > MOST_LOAD:
+    if load > MAX_LOAD:
         reasons.append(f"the load average was {load:.2f} at the start")
-    if foreign_cores > MOST_FOREIGN_CORES:
+    if foreign_cores > MAX_FOREIGN_CORES:
         reasons.append(f"other programs kept {foreign_cores:.2f} cores busy")
     if not flushes:
         reasons.append("the server does not flush its writes")
@@ -94,5 +94,5 @@ def reasons_against(load: float, foreign_cores: float, *, is_quick: bool, flushe
 def wait_for_quiet(seconds: float) -> None:
     """Wait until the load average allows final figures, at most for some seconds."""
     deadline = time.monotonic() + seconds
-    while load_average() > MOST_LOAD and time.monotonic() < deadline:
+    while load_average() > MAX_LOAD and time.monotonic() < deadline:
         time.sleep(1)

@@ -1,4 +1,9 @@
-"""Where the real jobs run: a database for each queue, Redis, the HTTP service, and the environment of the peers."""
+"""Where the real jobs run: a database for each queue, Redis, the HTTP service, and the environment of the peers.
+
+The environment is a folder of the checkout that git ignores, never the project's own; ``real_jobs/requirements.txt``
+pins everything in it. This package is imported from the checkout, so that it runs with the same versions of Python,
+Django and psycopg as the others.
+"""
 
 from __future__ import annotations
 
@@ -9,20 +14,18 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
-from benchmarks import jobs
-from benchmarks.commands import CHECKOUT, Command, running
-from benchmarks.database import Database, empty_database, server_url
-from benchmarks.draining import Drained, drain
-from benchmarks.peers import environment
-from benchmarks.peers.catalogue import BARE, OURS
-from benchmarks.peers.node.commands import url_for_node
-from benchmarks.peers.peer import Peer, Place, Setting
-from benchmarks.real_jobs.shop.work import burn
-from benchmarks.redis_server import redis_server
-from benchmarks.server import Server
+from benchmarks import CHECKOUT
+from benchmarks.database import Database, scratch_database
+from benchmarks.draining import Command, drain, running
+from benchmarks.peers import BARE, OURS, Peer, Place, Setting
+from benchmarks.real_jobs.work import burn
+from benchmarks.servers import Server, redis_server, server_url
+from benchmarks.session import Figures
+from benchmarks.workers import url_for_node
 
 CPU_SECONDS = 0.02
-TIME_LIMIT = 20
+HOME = CHECKOUT / ".peers"
+REQUIREMENTS = CHECKOUT / "benchmarks" / "real_jobs" / "requirements.txt"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +36,7 @@ class RealStage:
     places: dict[str, Place]
     server: Server
 
-    def drain(self, peer: Peer, work: str, setting: Setting, count: int) -> Drained:
+    def drain(self, peer: Peer, work: str, setting: Setting, count: int) -> Figures:
         place = self.places[peer.key]
         _empty(peer, place)
         peer.load(place, work, count)
@@ -41,13 +44,13 @@ class RealStage:
         place.database.execute("checkpoint")
         place = replace(place, variables=place.variables | {"COUNT": str(count)})
         with ExitStack() as stack:
-            open_gate = stack.enter_context(jobs.gate(place.database, table=peer.table)) if peer.table else None
+            open_gate = stack.enter_context(place.database.gate(peer.table)) if peer.table else None
             return drain(
                 peer.commands(place, work, setting),
                 total=count,
                 left=peer.left(place),
                 server=self.server,
-                time_limit=TIME_LIMIT,
+                time_limit=20,
                 report_every=1,
                 open_gate=open_gate,
             )
@@ -55,7 +58,7 @@ class RealStage:
 
 def _empty(peer: Peer, place: Place) -> None:
     """Remove what an earlier measurement left when its time was over."""
-    if peer.needs_redis and place.redis is not None:
+    if peer.redis and place.redis is not None:
         place.redis.ask("FLUSHALL")
     if peer.table:
         place.database.execute(f"truncate {peer.table} cascade")
@@ -65,25 +68,47 @@ def _empty(peer: Peer, place: Place) -> None:
 def real_stage(others: Sequence[Peer]) -> Iterator[RealStage]:
     """Start the servers and prepare the queues; leave out, with a message, those that cannot be installed here."""
     with ExitStack() as stack:
-        python = environment.python()
+        python = _python()
         redis = stack.enter_context(redis_server())
         peers = list(others) if python else []
-        if redis is None and any(peer.needs_redis for peer in peers):
+        if redis is None and any(peer.redis for peer in peers):
             print("redis-server is not installed, so Celery and dramatiq are not measured (make prerequisites).")
-            peers = [peer for peer in peers if not peer.needs_redis]
-        port = stack.enter_context(_http_service())
+            peers = [peer for peer in peers if not peer.redis]
+        service = stack.enter_context(running(Command([sys.executable, "-m", "benchmarks.real_jobs.http_server"])))
+        assert service.stdout is not None
+        port = int(service.stdout.readline())
         variables = {"SERVICE_URL": f"http://127.0.0.1:{port}/", "ITERATIONS": str(_iterations())}
         if redis is not None:
             variables["REDIS_URL"] = redis.url
         places = {}
         for peer in (BARE, OURS, *peers):
-            database = stack.enter_context(empty_database(f"_{peer.key}"))
+            database = stack.enter_context(scratch_database(suffix=f"_{peer.key}"))
             place = Place(database, redis, python or sys.executable, variables | _variables(peer, database))
             places[peer.key] = place
             peer.prepare(place)
         server = Server(server_url())
         stack.callback(server.close)
         yield RealStage(peers, places, server)
+
+
+def _python() -> str | None:
+    """Return the Python of the environment, which is installed if its requirements have changed.
+
+    Return None if pip cannot install it, because there is no network for example.
+    """
+    program, stamp = HOME / "bin" / "python", HOME / ".installed"
+    wanted = REQUIREMENTS.read_text(encoding="utf-8")
+    if stamp.exists() and stamp.read_text(encoding="utf-8") == wanted:
+        return str(program)
+    print(f"Installing the other queues into {HOME.name} ...", flush=True)
+    subprocess.run([sys.executable, "-m", "venv", "--clear", str(HOME)], check=True)
+    install = [str(program), "-m", "pip", "install", "--quiet", "--requirement", str(REQUIREMENTS)]
+    finished = subprocess.run(install, capture_output=True, text=True)
+    if finished.returncode:
+        print(f"pip cannot install them, so only this package is measured: {finished.stderr.strip()[-300:]}")
+        return None
+    stamp.write_text(wanted, encoding="utf-8")
+    return str(program)
 
 
 def _variables(peer: Peer, database: Database) -> dict[str, str]:
@@ -94,14 +119,6 @@ def _variables(peer: Peer, database: Database) -> dict[str, str]:
         "DJANGO_SETTINGS_MODULE": "benchmarks.real_jobs.settings",
         "PYTHONPATH": str(CHECKOUT),
     }
-
-
-@contextmanager
-def _http_service() -> Iterator[int]:
-    command = Command([sys.executable, "-m", "benchmarks.real_jobs.http_server"])
-    with running(command, errors=subprocess.DEVNULL) as process:
-        assert process.stdout is not None
-        yield int(process.stdout.readline())
 
 
 def _iterations() -> int:

@@ -1,85 +1,60 @@
-"""The recorded results: every sample of every table, with the machine that it was measured on, as JSON."""
+"""The recorded results: the median of every figure, with the machine that it was measured on, as JSON."""
 
 from __future__ import annotations
 
 import json
-import statistics
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-FORMAT = 1
+FORMAT = 2
 PUBLISHED = Path(__file__).with_name("results") / "published.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Metric:
-    """A measured quantity: its key in the samples, and how its figures are shown."""
-
-    key: str
-    unit: str
-    digits: int = 0
-
-    def shown(self, value: float) -> str:
-        return f"{value:,.{self.digits}f}"
-
-
-@dataclass(slots=True)
 class Row:
-    """The samples of one candidate, by the key of the metric, in the order in which they were measured."""
+    """What was measured of one candidate: the medians, by the keys of the metrics."""
 
-    key: str
     label: str
-    samples: dict[str, list[float]] = field(default_factory=dict)
+    figures: dict[str, float]
     # The options that the candidate ran with.
     settings: dict[str, Any] = field(default_factory=dict)
 
-    def add(self, figures: dict[str, float]) -> None:
-        for key, value in figures.items():
-            self.samples.setdefault(key, []).append(value)
-
-    def median(self, metric: str) -> float:
-        return statistics.median(self.samples[metric])
+    @property
+    def options(self) -> str:
+        return options_text(self.settings)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Table:
     """What one part of a benchmark measured."""
 
     key: str
     title: str
-    metrics: list[Metric]
     rows: list[Row]
-    # The key of the row that the other rows are compared with, by the first metric.
-    baseline: str = ""
-    notes: list[str] = field(default_factory=list)
-    # The load average of the last minute when the table was complete, the benchmark's own work included.
-    load: float = 0.0
 
-    def row(self, key: str) -> Row:
-        return next(row for row in self.rows if row.key == key)
-
-    def best(self) -> Row:
-        """Return the row with the highest median of the first metric."""
-        return max(self.rows, key=lambda row: row.median(self.metrics[0].key))
+    def best(self, metric: str) -> Row:
+        """Return the row with the highest figure."""
+        return max(self.rows, key=lambda row: row.figures[metric])
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Measured:
     """The record of one benchmark."""
 
     name: str
     measured_at: str
-    seconds: float
-    options: dict[str, Any]
+    rounds: int
     machine: dict[str, Any]
+    # The load average before, and the cores that other programs kept busy.
     load: dict[str, float]
     # Why the figures are not final; empty if they are.
     preliminary: list[str]
     tables: list[Table]
 
-    def table(self, key: str) -> Table:
-        return next(table for table in self.tables if table.key == key)
+
+def options_text(settings: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in settings.items())
 
 
 def read(path: Path) -> dict[str, Measured]:
@@ -88,14 +63,15 @@ def read(path: Path) -> dict[str, Measured]:
         return {}
     content = json.loads(path.read_text(encoding="utf-8"))
     if content["format"] != FORMAT:
-        raise ValueError(f"{path}: expected format {FORMAT}, got {content['format']}. Run the benchmarks again.")
-    return {name: _measured(name, values) for name, values in content["measures"].items()}
+        raise ValueError(f"{path} has format {content['format']}, not {FORMAT}. Run the benchmarks again.")
+    return {values["name"]: _measured(values) for values in content["measures"]}
 
 
 def write(path: Path, measured: dict[str, Measured]) -> None:
+    """Write a file with a line for each row."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    content = {"format": FORMAT, "measures": {name: _plain(measured[name]) for name in sorted(measured)}}
-    path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    records = ",\n".join(_text(measured[name]) for name in sorted(measured))
+    path.write_text(f'{{"format": {FORMAT}, "measures": [\n{records}\n]}}\n', encoding="utf-8")
 
 
 def merge(path: Path, more: Measured) -> None:
@@ -103,19 +79,26 @@ def merge(path: Path, more: Measured) -> None:
     write(path, read(path) | {more.name: more})
 
 
-def _plain(measured: Measured) -> dict[str, Any]:
+def _measured(values: dict[str, Any]) -> Measured:
+    tables = [Table(**(table | {"rows": [Row(**row) for row in table["rows"]]})) for table in values["tables"]]
+    return Measured(**(values | {"tables": tables}))
+
+
+def _text(measured: Measured) -> str:
     values = asdict(measured)
-    del values["name"]
-    for row in (row for table in values["tables"] for row in table["rows"]):
-        row["samples"] = {key: [float(f"{value:.6g}") for value in found] for key, found in row["samples"].items()}
-    return values
+    tables = ",\n".join(_opened(table, "rows", ",\n".join(map(_row, table["rows"]))) for table in values["tables"])
+    return _opened(values, "tables", tables)
 
 
-def _measured(name: str, values: dict[str, Any]) -> Measured:
-    tables = [
-        Table(
-            **(table | {"metrics": [Metric(**m) for m in table["metrics"]], "rows": [Row(**r) for r in table["rows"]]})
-        )
-        for table in values["tables"]
-    ]
-    return Measured(**(values | {"name": name, "tables": tables}))
+def _opened(values: dict[str, Any], last: str, content: str) -> str:
+    """Return an object whose last member, a list, has lines of its own."""
+    head = _line({name: value for name, value in values.items() if name != last})
+    return f'{head[:-1]}, "{last}": [\n{content}\n]}}'
+
+
+def _row(values: dict[str, Any]) -> str:
+    return _line(values if values["settings"] else {"label": values["label"], "figures": values["figures"]})
+
+
+def _line(values: dict[str, Any]) -> str:
+    return json.dumps(values, ensure_ascii=False)

@@ -13,9 +13,9 @@ from typing import Any
 
 import django
 
-from benchmarks.database import server_url
+from benchmarks.servers import server_url
 
-server_url()  # the settings read its address
+server_url()  # the settings read the URL
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "testproject.settings")
 os.environ["DEBUG"] = "0"  # with DEBUG, Django keeps a log of every statement
 django.setup()
@@ -23,9 +23,7 @@ django.setup()
 from django.conf import settings  # noqa: E402
 from django.db import connection, models, transaction  # noqa: E402
 
-from benchmarks import results  # noqa: E402
-from benchmarks.results import Metric, Table  # noqa: E402
-from benchmarks.session import Session  # noqa: E402
+from benchmarks.session import Metric, Samples, Session  # noqa: E402
 from django_graphile_worker import JobSpec, add_job, add_jobs, conf  # noqa: E402
 from django_graphile_worker.sql.statements import table  # noqa: E402
 from testproject import databases  # noqa: E402
@@ -73,7 +71,7 @@ def compare(
     calls: int,
 ) -> None:
     """Measure the time of a call. Each round runs every candidate, so that a slow moment affects all."""
-    rows = {name: results.Row(name, name) for name in candidates}
+    samples = {name: Samples() for name in candidates}
     with session.steps(title, rounds) as step:
         for number in range(rounds):
             step(f"round {number + 1}")
@@ -82,8 +80,8 @@ def compare(
                 start = time.perf_counter()
                 for _ in range(calls):
                     candidate()
-                rows[name].add({metric.key: (time.perf_counter() - start) / calls * unit})
-    session.add(Table(key, title, [metric], list(rows.values()), baseline=next(iter(candidates))))
+                samples[name].add({metric.key: (time.perf_counter() - start) / calls * unit})
+    session.add(key, title, [metric], samples, baseline=next(iter(candidates)))
 
 
 def empty() -> None:

@@ -2,77 +2,56 @@
 
 from __future__ import annotations
 
-from benchmarks import jobs
-from benchmarks.database import SCHEMA, Database
+from benchmarks.database import JOBS, Database
 from benchmarks.draining import RATE, drain
-from benchmarks.jobs import JOBS
-from benchmarks.peers.ours.commands import SILENT
-from benchmarks.results import Metric, Row, Table
-from benchmarks.session import Session
-from benchmarks.workers import Stage, stage
+from benchmarks.session import Metric, Samples, Session
+from benchmarks.workers import SILENT, Stage, stage
 
-BACKLOG = 500_000
 READY = 20_000
 OLD = "now() - interval '1 hour'"
+LATER = "now() + interval '1 day'"
 EMPTY = "empty table"
+# The columns and their values for each ``n``.
 SHAPES = {
-    "future": f"insert into {JOBS} (task_id, run_at) select {{task}}, now() + interval '1 day' from {{series}}",
-    "permanently failed": f"insert into {JOBS} (task_id, run_at, attempts) select {{task}}, {OLD}, 25 from {{series}}",
-    "unknown task": f"insert into {JOBS} (task_id, run_at) select {{unknown}}, {OLD} from {{series}}",
-    "one busy queue": f"insert into {JOBS} (task_id, run_at, job_queue_id) select {{task}}, {OLD}, 1 from {{series}}",
-    "50,000 queues, future": f"insert into {JOBS} (task_id, run_at, job_queue_id)"
-    " select {task}, now() + interval '1 day', 1 + n % 50000 from {series}",
-    "50,000 queues, ready": f"insert into {JOBS} (task_id, run_at, job_queue_id, priority)"
-    f" select {{task}}, {OLD}, 1 + n % 50000, 1 from {{series}}",
-    "50,000 busy queues": f"insert into {JOBS} (task_id, run_at, job_queue_id)"
-    f" select {{task}}, {OLD}, 1 + n % 50000 from {{series}}",
-    "forbidden flag": f"insert into {JOBS} (task_id, run_at, flags)"
-    f""" select {{task}}, {OLD}, '{{{{"heavy": true}}}}' from {{series}}""",
-    "paused task": f"insert into {JOBS} (task_id, run_at) select {{paused}}, {OLD} from {{series}}",
-    "paused queue": f"insert into {JOBS} (task_id, run_at, job_queue_id) select {{task}}, {OLD}, 1 from {{series}}",
-    "paused flag": f"insert into {JOBS} (task_id, run_at, flags)"
-    f""" select {{task}}, {OLD}, '{{{{"later": true}}}}' from {{series}}""",
-}
-# What is paused in each of these shapes: its kind and its name.
-PAUSES = {
-    "paused task": ("task", "stamp"),
-    "paused queue": ("queue", "queue 1"),
-    "paused flag": ("flag", "later"),
+    "future": ("task_id, run_at", f"{{task}}, {LATER}"),
+    "permanently failed": ("task_id, run_at, attempts", f"{{task}}, {OLD}, 25"),
+    "unknown task": ("task_id, run_at", f"{{unknown}}, {OLD}"),
+    "one busy queue": ("task_id, run_at, job_queue_id", f"{{task}}, {OLD}, 1"),
+    "50,000 queues, future": ("task_id, run_at, job_queue_id", f"{{task}}, {LATER}, 1 + n % 50000"),
+    "50,000 queues, ready": ("task_id, run_at, job_queue_id, priority", f"{{task}}, {OLD}, 1 + n % 50000, 1"),
+    "50,000 busy queues": ("task_id, run_at, job_queue_id", f"{{task}}, {OLD}, 1 + n % 50000"),
+    "forbidden flag": ("task_id, run_at, flags", f"""{{task}}, {OLD}, '{{{{"heavy": true}}}}'"""),
 }
 RATIO = Metric("ratio", "of the empty table", 2)
 
 
 def measure(session: Session) -> None:
-    rows = {shape: Row(shape, shape) for shape in (EMPTY, *SHAPES)}
+    count = session.amount(500_000, 50_000)
+    samples = {shape: Samples() for shape in (EMPTY, *SHAPES)}
     with stage(with_node=False) as place, session.steps("shapes", session.rounds * len(SHAPES)) as step:
         for number in range(session.rounds):
             for shape in SHAPES:
                 step(f"{shape}, round {number + 1}")
-                base, rate = (_beside(session, place, each) for each in (EMPTY, shape))
-                rows[EMPTY].add({"rate": base})
-                rows[shape].add({"rate": rate, "ratio": rate / base})
-    title = f"{READY:,} ready jobs beside {session.amount(BACKLOG, 50_000):,} others, each after an empty table"
-    session.add(Table("backlog", title, [RATE, RATIO], list(rows.values())))
+                base, rate = (_rate_beside(place, each, count) for each in (EMPTY, shape))
+                samples[EMPTY].add({"rate": base})
+                samples[shape].add({"rate": rate, "ratio": rate / base})
+    title = f"{READY:,} ready jobs beside {count:,} others, each after an empty table"
+    session.add("backlog", title, [RATE, RATIO], samples)
 
 
-def _beside(session: Session, place: Stage, shape: str) -> float:
+def _rate_beside(place: Stage, shape: str, count: int) -> float:
     database = place.ours
     database.empty()
     if shape != EMPTY:
-        _make_backlog(database, shape, session.amount(BACKLOG, 50_000))
-    after = jobs.last_id(database)
-    jobs.load(database, READY)
+        _make_backlog(database, shape, count)
+    after = database.last_id()
+    database.load(READY)
     command = place.our_worker(SILENT, "--forbid-flag=heavy") if "flag" in shape else place.our_worker(SILENT)
-    left = jobs.left_in(database, after=after)
-    return drain([command], total=READY, left=left, server=place.server).figures()["rate"]
+    return drain([command], total=READY, left=database.left(after), server=place.server)["rate"]
 
 
 def _make_backlog(database: Database, shape: str, count: int) -> None:
-    jobs.make_queues(database, 50_000 if "50,000" in shape else 1, busy="busy" in shape)
-    series = f"generate_series(1, {count}) as n"
-    names = {"task": database.task_id("noop"), "unknown": database.task_id("unknown")}
-    names["paused"] = database.task_id("stamp")
-    database.execute(SHAPES[shape].format(series=series, **names))
-    if shape in PAUSES:
-        kind, name = PAUSES[shape]
-        database.execute(f"select {SCHEMA}._private_pause('{kind}', '{name}', null, '', '', false)")
+    database.make_queues(50_000 if "50,000" in shape else 1, busy="busy" in shape)
+    columns, values = SHAPES[shape]
+    filled = values.format(task=database.task_id("noop"), unknown=database.task_id("unknown"))
+    database.execute(f"insert into {JOBS} ({columns}) select {filled} from generate_series(1, {count}) as n")

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.database import SCHEMA, Database, scratch_database
-from benchmarks.results import Metric, Row, Table
-from benchmarks.session import Figures, Session
+from benchmarks.database import JOBS, QUEUES, SCHEMA, TASKS, Database, scratch_database
+from benchmarks.session import Figures, Metric, Samples, Session
+from benchmarks.workers import migrate
 from django_graphile_worker.sql import claims
 
-JOBS, QUEUES, TASKS = f"{SCHEMA}._private_jobs", f"{SCHEMA}._private_job_queues", f"{SCHEMA}._private_tasks"
 DUE, FUTURE = "now() - interval '1 hour'", "now() + interval '7 days'"
 HELD = 100_001
 # The values that are inserted for each n: (task_id, priority, run_at, job_queue_id, flags).
@@ -29,30 +28,30 @@ SHAPES = {
     "allowed flags, each in another set": f"1, 0, {DUE}, null, jsonb_build_object('f' || n, 1)",
     "1,000 tasks x 100 priorities, future": f"1 + n % 1000, n / 1000, {FUTURE}, null, null",
     "1,000 tasks x 100 priorities, due": f"1 + n % 1000, n / 1000, {DUE}, null, null",
+    "10,000 tasks, due in 1,000 queues": f"1 + n % 10000, 0, {DUE}, 1 + n % 1000, null",
 }
-
-
+# The number of tasks that the worker has, if it is not one.
+TASKS_OF = {
+    "1,000 tasks x 100 priorities, future": 1000,
+    "1,000 tasks x 100 priorities, due": 1000,
+    "10,000 tasks, due in 1,000 queues": 10_000,
+}
 METRICS = [Metric("buffers", "buffers"), Metric("milliseconds", "ms", 2)]
 
 
 def measure(session: Session) -> None:
-    count = session.options.rows or session.amount(100_000, 20_000)
-    rows = []
-    with scratch_database() as database, session.steps("shapes", len(SHAPES) + 1) as step:
+    count = session.amount(100_000, 20_000)
+    samples = {}
+    with scratch_database(migrate) as database, session.steps("shapes", len(SHAPES)) as step:
         database.execute(f"insert into {TASKS} (identifier) select 't' || n from generate_series(1, 10000) as n")
         database.execute(f"insert into {QUEUES} (queue_name) select 'q' || n from generate_series(1, {HELD}) as n")
         database.execute(f"update {QUEUES} set locked_at = now(), locked_by = 'other' where id = {HELD}")
         for shape, values in SHAPES.items():
             step(shape)
             prepare(database, values, count)
-            tasks = range(1, 1001) if "1,000 tasks" in shape else (1,)
-            rows.append(Row(shape, shape))
-            rows[-1].add(claim(database, tasks))
-        step("10,000 tasks")
-        prepare(database, f"1 + n % 10000, 0, {DUE}, 1 + n % 1000, null", count)
-        rows.append(Row("10,000 tasks, due in 1,000 queues", "10,000 tasks, due in 1,000 queues"))
-        rows[-1].add(claim(database, range(1, 10_001)))
-    session.add(Table("claims", f"A claim of ten jobs, with {count:,} other jobs in the table", METRICS, rows))
+            samples[shape] = Samples()
+            samples[shape].add(claim(database, range(1, TASKS_OF.get(shape, 1) + 1)))
+    session.add("claims", f"A claim of ten jobs, with {count:,} other jobs in the table", METRICS, samples)
 
 
 def prepare(database: Database, values: str, rows: int) -> None:

@@ -10,20 +10,16 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.draining import METRICS, RATE
-from benchmarks.peers.node import commands as node
-from benchmarks.peers.ours.commands import SILENT, systems_python
-from benchmarks.results import Table
 from benchmarks.session import Candidate, Session
-from benchmarks.workers import Stage, stage
+from benchmarks.workers import NODE_DEFAULTS, SILENT, Stage, node_grid, stage, systems_python
 
-PROCESSES = (1, 2)
 WORDS = {1: "one process", 2: "two processes"}
 
 
 def measure(session: Session) -> None:
-    count = session.options.jobs or session.amount(100_000, 20_000)
+    count = session.amount(100_000, 20_000)
     with stage() as place:
-        for processes in PROCESSES:
+        for processes in WORDS:
             best = _search(session, place, count * processes, processes) if place.theirs else {}
             _compare(session, place, count * processes, processes, best)
 
@@ -32,41 +28,32 @@ def _search(session: Session, place: Stage, count: int, processes: int) -> dict[
     """Return the best settings of graphile-worker for this number of processes."""
 
     def cell(settings: dict[str, Any]) -> Candidate:
-        return lambda: place.drain_node(count, settings, processes=processes).figures()
+        return lambda: place.drain_node(count, settings, processes=processes)
 
-    grid = node.grid()
+    grid = node_grid()
     cells = {label: cell(settings) for label, settings in grid.items()}
     title = f"graphile-worker, silent, {WORDS[processes]}: all settings that were tried"
-    table = session.search(f"grid_{processes}", title, [RATE], cells)
-    return grid[table.best().label]
+    return grid[session.search(f"grid_{processes}", title, RATE, cells)]
 
 
 def _compare(session: Session, place: Stage, count: int, processes: int, best: dict[str, Any]) -> None:
-    candidates: dict[str, Candidate] = {
-        "ours, silent": lambda: place.drain_ours(count, SILENT, processes=processes).figures(),
-        "ours, with its log": lambda: place.drain_ours(count, processes=processes).figures(),
-    }
+    def ours(*options: str, **more: str) -> Candidate:
+        return lambda: place.drain_ours(count, *options, processes=processes, **more)
+
+    def node(jobs: int, settings: dict[str, Any], *, logs: bool = False) -> Candidate:
+        return lambda: place.drain_node(jobs, settings, processes=processes, logs=logs)
+
+    candidates = {"ours, silent": ours(SILENT), "ours, with its log": ours()}
     systems = systems_python()
     if systems:
-        candidates["ours, the system's Python, silent"] = lambda: place.drain_ours(
-            count, SILENT, processes=processes, python=systems
-        ).figures()
+        candidates["ours, the system's Python, silent"] = ours(SILENT, python=systems)
     if best:
         candidates |= {
-            "node at its best, silent": lambda: place.drain_node(count, best, processes=processes).figures(),
-            "node at its best, with its log": lambda: place.drain_node(
-                count, best, processes=processes, logs=True
-            ).figures(),
-            "node, defaults, silent": lambda: place.drain_node(
-                count // 10, node.DEFAULTS, processes=processes
-            ).figures(),
-            "node, defaults, with its log": lambda: place.drain_node(
-                count // 10, node.DEFAULTS, processes=processes, logs=True
-            ).figures(),
+            "node at its best, silent": node(count, best),
+            "node at its best, with its log": node(count, best, logs=True),
+            "node, defaults, silent": node(count // 10, NODE_DEFAULTS),
+            "node, defaults, with its log": node(count // 10, NODE_DEFAULTS, logs=True),
         }
-    rows = session.interleave(WORDS[processes], candidates)
-    for label, row in rows.items():
-        if label.startswith("node"):
-            row.settings = best if "best" in label else node.DEFAULTS
     title = f"{count:,} trivial jobs, {WORDS[processes]} (the defaults of node: a tenth of the jobs)"
-    session.add(Table(f"drain_{processes}", title, METRICS, list(rows.values()), baseline="ours, silent"))
+    samples = session.interleave(WORDS[processes], candidates)
+    session.add(f"drain_{processes}", title, METRICS, samples, baseline="ours, silent")

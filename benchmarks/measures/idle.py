@@ -1,4 +1,4 @@
-"""What a worker with fifty slots costs while there are no jobs: transactions, memory, CPU time and connections."""
+"""What a worker with fifty slots costs while there are no jobs: transactions and memory."""
 
 from __future__ import annotations
 
@@ -6,21 +6,14 @@ import time
 
 import psutil
 
-from benchmarks import jobs
-from benchmarks.commands import Command, running
-from benchmarks.database import Database, configured
+from benchmarks.database import Database
+from benchmarks.draining import Command, running
 from benchmarks.measures.latency import stamps
-from benchmarks.results import Metric, Row, Table
-from benchmarks.server import Server
-from benchmarks.session import Figures, Session
+from benchmarks.servers import Server
+from benchmarks.session import Figures, Metric, Samples, Session
 from benchmarks.workers import stage
 
-METRICS = [
-    Metric("transactions", "transactions/s", 2),
-    Metric("memory", "MB"),
-    Metric("cpu", "% of a core", 2),
-    Metric("connections", "connections"),
-]
+METRICS = [Metric("transactions", "transactions/s", 2), Metric("memory", "MB")]
 
 
 def measure(session: Session) -> None:
@@ -32,22 +25,20 @@ def measure(session: Session) -> None:
         # The parts of a start, the first recovery, and the ten seconds after which an idle session reports its
         # transactions must be over.
         before, seconds = session.amount(30, 12), session.amount(60, 10)
-        rows = {label: Row(label, label) for label in workers}
+        samples = {label: Samples() for label in workers}
         with session.steps("idle workers", len(workers)) as step:
             for label, (database, command) in workers.items():
                 step(label)
-                rows[label].add(idle_figures(database, command, before, seconds, place.server))
-        session.add(
-            Table("idle", f"A worker with fifty slots and no jobs for {seconds} s", METRICS, list(rows.values()))
-        )
+                samples[label].add(idle_figures(database, command, before, seconds, place.server))
+        session.add("idle", f"A worker with fifty slots and no jobs for {seconds} s", METRICS, samples)
 
 
 def idle_figures(database: Database, command: Command, before: float, seconds: float, server: Server) -> Figures:
     """Measure a worker that has nothing to do: for ``seconds``, beginning ``before`` seconds after its first job."""
     database.empty()
-    jobs.load(database, 1, task="stamp", payload="json_build_object('number', 0)")
+    database.load(1, task="stamp")
     # Autovacuum would add dozens of transactions that are not the worker's.
-    with configured(database.connection, {"autovacuum": "off"}), running(command) as started:
+    with database.configured(autovacuum="off"), running(command) as started:
         next(stamps(started))
         time.sleep(before)
         process = psutil.Process(started.pid)
@@ -56,16 +47,10 @@ def idle_figures(database: Database, command: Command, before: float, seconds: f
         # Two transactions are those of the measurement itself.
         return {
             "transactions": max(0, _transactions(database) - transactions - 2) / seconds,
-            "cpu": (sum(process.cpu_times()[:2]) - cpu) / seconds * 100,
-            "server_cpu": (server.cpu_seconds() - server_cpu) / seconds * 100,
+            "cpu": (sum(process.cpu_times()[:2]) - cpu) / seconds,
+            "server_cpu": (server.cpu_seconds() - server_cpu) / seconds,
             "memory": process.memory_info().rss / 2**20,
-            "connections": _connections(database),
         }
-
-
-def _connections(database: Database) -> int:
-    """Return the number of sessions in the database, without that of the measurement."""
-    return int(database.scalar("select count(*) - 1 from pg_stat_activity where datname = current_database()"))
 
 
 def _transactions(database: Database) -> int:

@@ -8,47 +8,40 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-import psycopg
-
-from benchmarks.commands import Command, running
 from benchmarks.database import SCHEMA, Database
-from benchmarks.peers.node import commands as node
-from benchmarks.peers.ours.commands import SILENT
-from benchmarks.results import Metric, Row, Table
-from benchmarks.session import Session
-from benchmarks.workers import Stage, stage
+from benchmarks.draining import Command, running
+from benchmarks.session import Figures, Metric, Samples, Session
+from benchmarks.workers import NODE_DEFAULTS, stage
 
 METRICS = [Metric("p50", "ms median", 2), Metric("p99", "ms 99th percentile", 2)]
-ADD = f"select {SCHEMA}.add_job('stamp', json_build_object('number', %s::int))".encode()
+ADD = f"select {SCHEMA}.add_job('stamp', json_build_object('number', %s::int))"
 WARM_UP = 10
 
 
 def measure(session: Session) -> None:
     with stage() as place:
-        workers = _workers(place)
-        rows = {label: Row(label, label) for label in workers}
+        workers = {"ours, with its log": (place.ours, place.our_worker())}
+        if place.theirs is not None:
+            workers["node, defaults, with its log"] = (place.theirs, place.node_worker(NODE_DEFAULTS, logs=True))
+        samples = {label: Samples() for label in workers}
         with session.steps("jobs", session.rounds * len(workers)) as step:
             for number in range(session.rounds):
                 for label, (database, command) in workers.items():
                     step(f"{label}, round {number + 1}")
-                    found = sorted(_latencies(database, command, session.amount(200, 60)))
-                    rows[label].samples.setdefault("all", []).extend(found)
-                    rows[label].add({"p50": found[len(found) // 2], "p99": found[int(len(found) * 0.99)]})
+                    samples[label].add(_figures(database, command, session.amount(200, 60)))
         title = "From add_job to the first line of the task, idle worker"
-        session.add(Table("latency", title, METRICS, list(rows.values()), baseline=next(iter(rows))))
+        session.add("latency", title, METRICS, samples, baseline=next(iter(samples)))
 
 
-def _workers(place: Stage) -> dict[str, tuple[Database, Command]]:
-    found = {
-        "ours, with its log": (place.ours, place.our_worker()),
-        "ours, silent": (place.ours, place.our_worker(SILENT)),
-    }
-    if place.theirs is not None:
-        found |= {
-            "node, defaults, with its log": (place.theirs, place.node_worker(node.DEFAULTS, logs=True)),
-            "node, defaults, silent": (place.theirs, place.node_worker(node.DEFAULTS)),
-        }
-    return found
+def _figures(database: Database, command: Command, count: int) -> Figures:
+    database.empty()
+    with running(command) as process:
+        stream = stamps(process)
+        # The first job waits until the worker has started. Then the parts of a start end that follow the first job.
+        start_time(database, stream)
+        time.sleep(1)
+        found = sorted([start_time(database, stream) for _ in range(count + WARM_UP)][WARM_UP:])
+    return {"p50": percentile(found, 0.5), "p99": percentile(found, 0.99)}
 
 
 def stamps(process: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
@@ -58,18 +51,14 @@ def stamps(process: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
             yield json.loads(line)
 
 
-def _latencies(database: Database, command: Command, count: int) -> list[float]:
-    database.empty()
-    found = []
-    with running(command) as process, psycopg.connect(database.url, autocommit=True) as adder:
-        stream = stamps(process)
-        # The first job waits until the worker has started. Then the parts of a start end that follow the first job.
-        adder.execute(ADD, [0])
-        next(stream)
-        time.sleep(1)
-        for number in range(count + WARM_UP):
-            began = time.time() * 1000
-            adder.execute(ADD, [number])
-            found.append(next(stream)["at"] - began)
-            time.sleep(0.02)
-    return found[WARM_UP:]
+def start_time(database: Database, stream: Iterator[dict[str, Any]]) -> float:
+    """Return the milliseconds from add_job to the first line of the task, and let the worker rest for 20 ms."""
+    began = time.time() * 1000
+    database.execute(ADD, [0])
+    found = float(next(stream)["at"] - began)
+    time.sleep(0.02)
+    return found
+
+
+def percentile(ordered: list[float], share: float) -> float:
+    return ordered[int(len(ordered) * share)]

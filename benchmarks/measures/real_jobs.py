@@ -7,12 +7,11 @@ computing. This package runs as a user starts it, with its log in a file, statis
 
 from __future__ import annotations
 
-from benchmarks.draining import RATE, SERVER_CPU, WORKER_CPU
-from benchmarks.peers.catalogue import BARE, OTHERS, OURS
-from benchmarks.peers.peer import CPU, HTTP, HTTP_ASYNC, ORM, Peer, Setting, label_of
+from benchmarks.draining import RATE
+from benchmarks.peers import BARE, CPU, HTTP, HTTP_ASYNC, ORM, OTHERS, OURS, Peer, Setting
 from benchmarks.real_stage import RealStage, real_stage
-from benchmarks.results import Metric, Row, Table
-from benchmarks.session import Candidate, Session
+from benchmarks.results import options_text
+from benchmarks.session import Candidate, Metric, Session
 
 TITLES = {
     ORM: "Two ORM queries and an update",
@@ -23,8 +22,6 @@ TITLES = {
 # Four seconds or more: what a worker does once, after its first job, must not count.
 COUNTS = {ORM: (6000, 400), HTTP: (8000, 400), HTTP_ASYNC: (14_000, 400), CPU: (600, 40)}
 OVERHEAD = Metric("overhead", "% more time than a bare loop", 1)
-CPU_OVERHEAD = Metric("cpu_overhead", "% more CPU", 1)
-METRICS = [RATE, WORKER_CPU, SERVER_CPU]
 
 
 def measure(session: Session) -> None:
@@ -39,17 +36,18 @@ def measure(session: Session) -> None:
 def _measure_work(session: Session, place: RealStage, work: str, count: int) -> None:
     best = _search(session, place, work, count)
     # The bare loop has the same processes and threads as this package.
-    candidates: dict[str, Candidate] = {"a bare loop": _candidate(place, BARE, work, best[OURS.label], count)}
-    for peer in (OURS, *place.peers):
-        if peer.label in best:
-            candidates[peer.label] = _candidate(place, peer, work, best[peer.label], count)
-    rows = session.interleave(work, candidates)
-    for label, row in rows.items():
-        row.settings = best.get(label, best[OURS.label])
-        row.label = f"{label} ({label_of(row.settings)})"
-    _add_overhead(rows)
+    settings = {BARE.label: best[OURS.label], **best}
+    measured = [peer for peer in (BARE, OURS, *place.peers) if peer.label in settings]
+    samples = session.interleave(
+        work, {peer.label: _candidate(place, peer, work, settings[peer.label], count) for peer in measured}
+    )
+    # Each round is compared with that of the bare loop.
+    bare = samples[BARE.label].of["rate"]
+    for each in samples.values():
+        pairs = zip(bare, each.of["rate"], strict=True)
+        each.of["overhead"] = [(base / rate - 1) * 100 for base, rate in pairs]
     title = f"{TITLES[work]}: {count:,} jobs"
-    session.add(Table(work, title, [*METRICS, OVERHEAD, CPU_OVERHEAD], list(rows.values()), baseline="ours"))
+    session.add(work, title, [RATE, OVERHEAD], samples, baseline=OURS.label, settings=settings)
 
 
 def _search(session: Session, place: RealStage, work: str, count: int) -> dict[str, Setting]:
@@ -58,36 +56,17 @@ def _search(session: Session, place: RealStage, work: str, count: int) -> dict[s
     for peer in (OURS, *place.peers):
         # The quick mode tries the first settings only.
         grid = peer.grid[work][: 1 if session.is_quick else None]
-        cells = {label_of(setting): setting for setting in grid}
+        cells = {options_text(setting): setting for setting in grid}
         candidates = {label: _candidate(place, peer, work, setting, count) for label, setting in cells.items()}
+        title = f"{TITLES[work]}: {peer.label}, all settings that were tried"
         try:
-            title = f"{TITLES[work]}: {peer.label}, all settings that were tried"
-            table = session.search(f"grid_{work}_{peer.key}", title, [RATE], candidates)
+            best[peer.label] = cells[session.search(f"grid_{work}_{peer.key}", title, RATE, candidates)]
         except RuntimeError as error:
             print(f"{peer.label} is not measured: {error}", flush=True)
             if peer is OURS:
                 raise
-            continue
-        best[peer.label] = cells[table.best().label]
     return best
 
 
 def _candidate(place: RealStage, peer: Peer, work: str, setting: Setting, count: int) -> Candidate:
-    return lambda: place.drain(peer, work, setting, count).figures()
-
-
-def _add_overhead(rows: dict[str, Row]) -> None:
-    """Compare each sample with that of the bare loop in the same round: its time, and the CPU time of all processes.
-
-    On a machine with other work, the CPU time says more.
-    """
-    bare = rows["a bare loop"]
-    for row in rows.values():
-        pairs = zip(bare.samples["rate"], row.samples["rate"], strict=True)
-        row.samples["overhead"] = [(base / rate - 1) * 100 for base, rate in pairs]
-        spent = zip(_cpu(bare), _cpu(row), strict=True)
-        row.samples["cpu_overhead"] = [(own / base - 1) * 100 for base, own in spent]
-
-
-def _cpu(row: Row) -> list[float]:
-    return [sum(pair) for pair in zip(row.samples["worker_cpu"], row.samples["server_cpu"], strict=True)]
+    return lambda: place.drain(peer, work, setting, count)

@@ -1,4 +1,4 @@
-"""The time from the start of the process to the first job, of both commands and of Node's library.
+"""The time from the start of the process to the first job, of both commands.
 
 Node is built with all optimizations. The current Python may not be, so the Python of the system is measured, too, if it
 can run the same code.
@@ -8,48 +8,41 @@ from __future__ import annotations
 
 import time
 
-from benchmarks import jobs
-from benchmarks.commands import Command, running
 from benchmarks.database import Database
+from benchmarks.draining import Command, running
 from benchmarks.measures.latency import stamps
-from benchmarks.peers.node import commands as node
-from benchmarks.peers.ours import commands as ours
-from benchmarks.results import Metric, Table
-from benchmarks.session import Figures, Session
-from benchmarks.workers import Stage, stage
+from benchmarks.session import Candidate, Metric, Session
+from benchmarks.workers import Stage, stage, systems_python
 
-METRICS = [Metric("wall", "ms"), Metric("cpu", "ms of CPU")]
 # A start is short and its time varies, so it is measured in more rounds than the others.
 STARTS = 10
 
 
 def measure(session: Session) -> None:
     with stage() as place:
-        workers = _workers(place)
-        candidates = {label: lambda entry=entry: _first_job(*entry) for label, entry in workers.items()}
         # The first round compiles byte code and fills the caches of the disk.
         rounds = max(session.rounds, session.amount(STARTS, 3))
-        rows = session.interleave("starts", candidates, rounds=rounds, warm_up=True)
-        baseline = "node, command" if place.theirs is not None else ""
+        samples = session.interleave("starts", _candidates(place), rounds=rounds, warm_up=True)
         title = "From the start of the process to the first line of the first job"
-        session.add(Table("start", title, METRICS, list(rows.values()), baseline=baseline))
+        session.add("start", title, [Metric("wall", "ms")], samples, baseline="node, command")
 
 
-def _workers(place: Stage) -> dict[str, tuple[Database, Command]]:
-    found = {"ours, runworker": (place.ours, ours.runworker(place.ours.url))}
-    systems = ours.systems_python()
+def _candidates(place: Stage) -> dict[str, Candidate]:
+    def candidate(database: Database, command: Command) -> Candidate:
+        return lambda: {"wall": _first_job(database, command)}
+
+    found = {"ours, runworker": candidate(place.ours, place.our_worker())}
+    systems = systems_python()
     if systems:
-        found["ours, the system's Python"] = (place.ours, ours.runworker(place.ours.url, python=systems))
+        found["ours, the system's Python"] = candidate(place.ours, place.our_worker(python=systems))
     if place.theirs is not None:
-        found["node, command"] = (place.theirs, node.cli(place.theirs.url))
-        found["node, library"] = (place.theirs, place.node_worker(node.DEFAULTS))
+        found["node, command"] = candidate(place.theirs, place.node_command())
     return found
 
 
-def _first_job(database: Database, command: Command) -> Figures:
+def _first_job(database: Database, command: Command) -> float:
     database.empty()
-    jobs.load(database, 1, task="stamp", payload="json_build_object('number', 0)")
+    database.load(1, task="stamp")
     began = time.time() * 1000
     with running(command) as process:
-        stamp = next(stamps(process))
-    return {"wall": stamp["at"] - began, "cpu": stamp["cpu"]}
+        return float(next(stamps(process))["at"] - began)

@@ -8,7 +8,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 _parts = conninfo_to_dict(os.environ["DATABASE_URL"])
 _APPS = {
-    "ours": ["django_graphile_worker", "benchmarks.peers.ours"],
+    "ours": ["django_graphile_worker", "benchmarks.real_jobs.ours"],
     "procrastinate": ["procrastinate.contrib.django"],
     "django_tasks_db": ["django_tasks", "django_tasks_db"],
 }
@@ -16,7 +16,7 @@ _APPS = {
 SECRET_KEY = "benchmark"
 USE_TZ = True
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
-INSTALLED_APPS = ["benchmarks.real_jobs.shop", *_APPS.get(os.environ.get("PEER", ""), [])]
+INSTALLED_APPS = ["benchmarks.real_jobs", *_APPS.get(os.environ.get("PEER", ""), [])]
 DATABASES = {
     "default": {
         "ENGINE": "django.db.backends.postgresql",
@@ -29,5 +29,5 @@ DATABASES = {
         "CONN_MAX_AGE": None,
     }
 }
-PROCRASTINATE_IMPORT_PATHS = ["benchmarks.peers.procrastinate.tasks"]
+PROCRASTINATE_IMPORT_PATHS = ["benchmarks.real_jobs.procrastinate"]
 TASKS = {"default": {"BACKEND": "django_tasks_db.DatabaseBackend"}}

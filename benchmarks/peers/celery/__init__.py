@@ -1,1 +1,0 @@
-"""Celery with Redis: ``definition.py`` has settings and commands, ``tasks.py`` the tasks."""

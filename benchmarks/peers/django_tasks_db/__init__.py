@@ -1,1 +1,0 @@
-"""django-tasks-db: ``definition.py`` has settings and commands, ``tasks.py`` the tasks."""

@@ -1,1 +1,0 @@
-"""dramatiq with Redis: ``definition.py`` has settings and commands, ``tasks.py`` the tasks."""

@@ -1,1 +1,0 @@
-"""graphile-worker from npm: ``installation.py`` installs it, ``commands.py`` starts it."""

@@ -1,1 +1,0 @@
-"""pgqueuer: ``definition.py`` has settings and commands, ``tasks.py`` the tasks."""

@@ -1,1 +1,0 @@
-"""Procrastinate: ``definition.py`` has settings and commands, ``tasks.py`` the tasks."""

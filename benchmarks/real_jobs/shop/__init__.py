@@ -1,1 +1,0 @@
-"""An app with orders and customers. Its tables are created without migrations."""
