@@ -74,7 +74,7 @@ class Repair(Verb):
             alias, schema = queue.alias, queue.schema
         repaired = repair(alias, schema)
         if console.is_json:
-            console.dump(vars(repaired))
+            console.dump(dataclasses.asdict(repaired))
         else:
             console.say("\n".join(_sentences(repaired)) or "Nothing to repair.")
 
