@@ -211,6 +211,8 @@ def test_task_that_keeps_the_lock_of_the_interpreter__has_its_process_killed(
     supervisor.wait_for("in keeps_the_lock_of_the_interpreter")
     wait_until(lambda: world.job(stuck).attempts == 1 and world.job(stuck).locked_by is None)
     assert "WorkerDiedError" in world.job(stuck).last_error
+    # The lease ends when the process has been silent for too long: the jobs can be recovered before it is killed.
+    wait_until(lambda: supervisor.count_in_output("replacing it") == 3)
     assert supervisor.count_in_output("killing it") == 3
     world.continue_jobs("go")
     wait_until(lambda: all(world.job(neighbour) is None for neighbour in neighbours))
