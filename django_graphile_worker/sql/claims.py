@@ -7,7 +7,7 @@ claim statement. It never repeats. ``sql.releases`` ends claims.
 where every hundredth of a millisecond counts. Mostly there are few jobs in all, and all due jobs can run at once. Then
 one look-up and one update are the whole claim. If there is more to decide (a queue, more due jobs than free slots, many
 other jobs), its statement claims nothing, and the worker uses ``claim_jobs()``. The worker's part, and the figures, are
-in ``worker.fetching.fast_path``.
+in ``worker.fetching.claimer``.
 """
 
 from __future__ import annotations

@@ -31,9 +31,8 @@ from django_graphile_worker.worker.execution.executor import Executor
 from django_graphile_worker.worker.execution.helpers import DirectReports
 from django_graphile_worker.worker.execution.invoker import Invoke, TaskInvoker
 from django_graphile_worker.worker.execution.job_run import JobRun
-from django_graphile_worker.worker.fetching.forbidden_flags import ForbiddenFlags
-from django_graphile_worker.worker.fetching.held_claims import HeldClaims
-from django_graphile_worker.worker.fetching.task_directory import TaskDirectory
+from django_graphile_worker.worker.fetching.claimable import ForbiddenFlags, TaskDirectory
+from django_graphile_worker.worker.fetching.claimer import HeldClaims
 from django_graphile_worker.worker.limited import LimitedClaims, LimitedTasks, Sorter
 from django_graphile_worker.worker.maintenance.heartbeat import Heartbeat
 from django_graphile_worker.worker.outcomes import Cancelled, Done, Expired, Failed, Interrupted, Outcome

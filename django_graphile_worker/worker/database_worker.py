@@ -38,13 +38,10 @@ from django_graphile_worker.worker.control.stops import Stops
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.execution.executor import Executor
 from django_graphile_worker.worker.execution.job_run import JobRun
-from django_graphile_worker.worker.fetching.claimer import Claimer
-from django_graphile_worker.worker.fetching.fast_path import FastPath
+from django_graphile_worker.worker.fetching.claimable import ForbiddenFlags, TaskDirectory
+from django_graphile_worker.worker.fetching.claimer import Claimer, FastPath, HeldClaims
 from django_graphile_worker.worker.fetching.fetcher import Fetcher
-from django_graphile_worker.worker.fetching.forbidden_flags import ForbiddenFlags
-from django_graphile_worker.worker.fetching.held_claims import HeldClaims
 from django_graphile_worker.worker.fetching.listener import Listener
-from django_graphile_worker.worker.fetching.task_directory import TaskDirectory
 from django_graphile_worker.worker.limited import Keeper, LimitedWork
 from django_graphile_worker.worker.maintenance.heartbeat import Heartbeat
 from django_graphile_worker.worker.maintenance.recovery import Recovery

@@ -24,8 +24,8 @@ from django_graphile_worker.sql.claims import Claim, Claimed
 from django_graphile_worker.sql.codecs import flags_from
 from django_graphile_worker.sql.limits import LimitedClaimed, claim_limited, free_places
 from django_graphile_worker.worker.database.connection import Database
+from django_graphile_worker.worker.fetching.claimable import TaskDirectory
 from django_graphile_worker.worker.fetching.claimer import Claimer
-from django_graphile_worker.worker.fetching.task_directory import TaskDirectory
 from django_graphile_worker.worker.service import Service, jittered
 
 if TYPE_CHECKING:

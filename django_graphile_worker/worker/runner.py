@@ -25,7 +25,7 @@ from django_graphile_worker.sql.install import privileges
 from django_graphile_worker.worker import django_connections
 from django_graphile_worker.worker.database.connection import POOLER_CONFUSION, Database
 from django_graphile_worker.worker.database_worker import DatabaseWorker
-from django_graphile_worker.worker.fetching.demand import SECOND_LOOK
+from django_graphile_worker.worker.fetching.fetcher import SECOND_LOOK
 from django_graphile_worker.worker.service import Service
 from django_graphile_worker.worker.shutdown import CLEANUP_TIMEOUT, LOOK_INTERVAL, Shutdown
 from django_graphile_worker.worker.stop_request import Ending

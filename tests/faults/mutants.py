@@ -197,7 +197,7 @@ def _no_deadline() -> None:
 
 @mistake("lost claims are not searched for")
 def _do_not_search_lost_claims() -> None:
-    from django_graphile_worker.worker.fetching.held_claims import HeldClaims
+    from django_graphile_worker.worker.fetching.claimer import HeldClaims
 
     HeldClaims.return_lost = lambda self: None  # type: ignore[method-assign]
 
@@ -319,9 +319,9 @@ def _do_not_set_abort() -> None:
 
 @mistake("callables keep their broken connections")
 def _keep_broken_connections() -> None:
-    from django_graphile_worker.worker.fetching import forbidden_flags
+    from django_graphile_worker.worker.fetching import claimable
 
-    setattr(forbidden_flags, "close_old_connections", lambda: None)  # noqa: B010 - a name that the module only imports
+    setattr(claimable, "close_old_connections", lambda: None)  # noqa: B010 - a name that the module only imports
 
 
 @mistake("a claim that stopped early reports that there are no more jobs")
@@ -361,7 +361,7 @@ def _begin_cancelled_jobs() -> None:
 def _claim_paused_jobs() -> None:
     from django_graphile_worker.sql.claims import FastClaimed, claim_few
     from django_graphile_worker.sql.codecs import int_array
-    from django_graphile_worker.worker.fetching.fast_path import FastPath
+    from django_graphile_worker.worker.fetching.claimer import FastPath
 
     def claim(self: FastPath, vacant: int) -> FastClaimed:
         worker = self._worker

@@ -150,7 +150,7 @@ class PacedAnswer:
 class Listener:
     """Where the fetcher waits: for a notification of jobs, for a wake-up from its own process, or for the next poll."""
 
-    def __init__(self, worker: DatabaseWorker, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, worker: DatabaseWorker) -> None:
         self._worker = worker
         self._database = worker.claim_database
         self._sender = worker.sender
@@ -161,7 +161,7 @@ class Listener:
         settings = worker.settings
         # Seconds within which a notification must arrive; None where no proof can be requested.
         self._proof_within = BEATS_OF_SILENCE * settings.heartbeat_interval if settings.notify else None
-        self._clock = clock
+        self._clock = time.monotonic
         self._connection: Any = None
         self._own_channel = ""
         self._has_listened = False

@@ -28,8 +28,8 @@ from django_graphile_worker.models import Job
 from django_graphile_worker.worker import shutdown
 from django_graphile_worker.worker.execution.event_loop import EventLoop
 from django_graphile_worker.worker.fetching import scan
-from django_graphile_worker.worker.fetching.fast_path import FastPath
-from django_graphile_worker.worker.fetching.task_directory import TaskDirectory
+from django_graphile_worker.worker.fetching.claimable import TaskDirectory
+from django_graphile_worker.worker.fetching.claimer import FastPath
 from tests.support.factories import make_job, minutes_ago
 from tests.support.stepped_worker import own_tasks
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from django_graphile_worker.models import Job
-from django_graphile_worker.worker.fetching import demand
+from django_graphile_worker.worker.fetching import fetcher
 from tests.support.factories import make_job
 from tests.support.stepped_worker import Build, run_all
 
@@ -48,7 +48,7 @@ def test_never_claims_ahead_of_long_jobs(runner: Build) -> None:
 def test_large_payloads_are_not_hoarded(runner: Build) -> None:
     worker = runner()
     worker.pool._totals.finished[0], worker.pool._totals.busy_seconds[0] = 1000, 0.01
-    worker.fetcher._prefetch._size = demand.BYTES_AHEAD // 10
+    worker.fetcher._prefetch._size = fetcher.BYTES_AHEAD // 10
     assert worker.fetcher._prefetch.ahead(1000) == 10
 
 
@@ -56,7 +56,7 @@ def test_large_payloads_are_not_hoarded(runner: Build) -> None:
 def test_large_payloads_behind_small_ones_are_not_hoarded(
     runner: Build, wait_until: Wait, monkeypatch: pytest.MonkeyPatch, queue_name: str | None
 ) -> None:
-    monkeypatch.setattr(demand, "BYTES_AHEAD", 20_000)
+    monkeypatch.setattr(fetcher, "BYTES_AHEAD", 20_000)
     worker = runner(concurrency=2, local_queue_size=500)
     for number in range(10):
         make_job("quick", {"n": number})

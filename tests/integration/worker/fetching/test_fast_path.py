@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from django_graphile_worker.sql.claims import Claim
-from django_graphile_worker.worker.fetching.claimer import Claimer
-from django_graphile_worker.worker.fetching.fast_path import FastPath
+from django_graphile_worker.worker.fetching.claimer import Claimer, FastPath
 from django_graphile_worker.worker.fetching.scan import Scan
 from django_graphile_worker.worker.outcomes import Outcome
 from tests.conftest import WAIT_TIMEOUT

@@ -13,9 +13,8 @@ from django_graphile_worker.models import Job, JobQueue
 from django_graphile_worker.sql import releases
 from django_graphile_worker.sql.claims import Claim, Claimed
 from django_graphile_worker.sql.results import ResultStatus
-from django_graphile_worker.worker.fetching import held_claims
-from django_graphile_worker.worker.fetching.claimer import Claimer
-from django_graphile_worker.worker.fetching.fast_path import FastPath
+from django_graphile_worker.worker.fetching import claimer
+from django_graphile_worker.worker.fetching.claimer import Claimer, FastPath
 from django_graphile_worker.worker.outcomes import Succeeded
 from tests.support import records
 from tests.support.factories import make_job
@@ -118,7 +117,7 @@ def test_queue_of_a_lost_claim__is_not_released_before_all_its_jobs_are_back(
     runner: Build, monkeypatch: pytest.MonkeyPatch, raw_connection: Callable[..., Any], worker_schema: str
 ) -> None:
     """A transaction of the site has locked the first job, so it cannot be returned yet; only this worker would."""
-    monkeypatch.setattr(held_claims, "SEARCH_INTERVAL", 0.0)
+    monkeypatch.setattr(claimer, "SEARCH_INTERVAL", 0.0)
     worker, other, site = runner(), runner(), raw_connection(autocommit=False)
     job_ids = [make_job("quick", queue_name="q") for _ in range(2)]
     claim_all(worker)

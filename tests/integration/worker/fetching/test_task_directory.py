@@ -13,7 +13,7 @@ import pytest
 from django_graphile_worker import add_job
 from django_graphile_worker.exceptions import ConfigurationError
 from django_graphile_worker.registry import tasks
-from django_graphile_worker.worker.fetching import task_directory
+from django_graphile_worker.worker.fetching import claimable
 from tests.support.factories import minutes_ago
 from tests.support.stepped_worker import Build, run_all
 
@@ -96,10 +96,8 @@ def test_module_that_did_not_exist__is_imported_after_the_next_deployment(
     # A deployment: a process that has imported the old module has to be restarted.
     sys.modules.pop("later_module", None)
     (folder / "later_module.py").write_text(MODULE + f"# {first}")
-    monkeypatch.setattr(task_directory, "RETRY_AFTER", 0.0)
-    finder = stepped.directory._new_tasks
-    assert finder is not None
-    finder._retry_at.clear()
+    monkeypatch.setattr(claimable, "RETRY_AFTER", 0.0)
+    stepped.directory._retry_at.clear()
     run_all(stepped, wait_until)
     assert sys.modules["later_module"].calls == [5]
 
@@ -126,11 +124,11 @@ def test_failed_import__is_not_tried_for_each_claim_and_is_reported_once(
 
 def test_names_that_are_no_paths__are_not_imported(framework: Any, worker: Build) -> None:
     tried: list[str] = []
-    finder = task_directory.NewTasks(lambda name: tried.append(name))
     stepped = worker()
+    directory = claimable.TaskDirectory(stepped, lambda name: tried.append(name))
     for name in ("plain", "a b.c", "os.system;x", "json.loads", "json.loads@label"):
         add_job(name, {})
-    assert finder.find(stepped.claim_database, known={}, tasks={}) == {}
+    assert not directory.find_new_tasks()
     assert sorted(tried) == ["json.loads", "json.loads@label"]
 
 

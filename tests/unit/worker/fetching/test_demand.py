@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from django_graphile_worker.worker.fetching.demand import CALM, SECOND_LOOK, MeanDuration, Prefetch, SlotDemand
+from django_graphile_worker.worker.fetching.fetcher import CALM, SECOND_LOOK, MeanDuration, Prefetch, SlotDemand
 
 SHORT = 0.00001
 

@@ -9,15 +9,15 @@ from unittest.mock import Mock
 import pytest
 
 from django_graphile_worker.sql.claims import Claim, Claimed, FastClaimed
-from django_graphile_worker.worker.fetching import fast_path
-from django_graphile_worker.worker.fetching.fast_path import (
+from django_graphile_worker.worker.fetching import claimer
+from django_graphile_worker.worker.fetching.claimer import (
+    FAST_CLAIM_REST,
     LONGEST_FAST_CLAIM,
-    REST,
     SLOW_FAST_CLAIM,
     SLOW_IN_A_ROW,
     FastPath,
+    HeldClaims,
 )
-from django_graphile_worker.worker.fetching.held_claims import HeldClaims
 
 
 def claim(number: int = 1, *, queue_id: int | None = None) -> Claim:
@@ -32,8 +32,8 @@ class Stage:
         self.takes = 0.0
         self.finds: list[Claim] = [claim()]
         self.runs = 0
-        monkeypatch.setattr(fast_path, "claim_few", self.claim_few)
-        monkeypatch.setattr(fast_path, "PreparedStatement", lambda *arguments, **options: self)
+        monkeypatch.setattr(claimer, "claim_few", self.claim_few)
+        monkeypatch.setattr(claimer, "PreparedStatement", lambda *arguments, **options: self)
         self.is_possible = True
         self.worker: Any = Mock(worker_id="w", claim_database=SimpleNamespace(schema="s"))
         self.worker.pool.vacant = 10
@@ -95,9 +95,9 @@ def test_rests_when_it_takes_long(stage: Stage) -> None:
     stage.takes = LONGEST_FAST_CLAIM * 1.1
     assert stage.claim() == stage.finds
     assert stage.claim() == []
-    stage.now += REST * stage.takes * 0.9
+    stage.now += FAST_CLAIM_REST * stage.takes * 0.9
     assert stage.claim() == []
-    stage.now += REST * stage.takes * 0.2
+    stage.now += FAST_CLAIM_REST * stage.takes * 0.2
     assert stage.claim() == stage.finds
 
 

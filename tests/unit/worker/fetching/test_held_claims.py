@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from django_graphile_worker.sql.claims import Claimed
-from django_graphile_worker.worker.fetching.held_claims import HeldClaims
+from django_graphile_worker.worker.fetching.claimer import HeldClaims
 from tests.support.slot import make_claim
 
 

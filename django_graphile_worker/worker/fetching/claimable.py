@@ -1,4 +1,4 @@
-"""The task directory: the tasks of a worker, by their ids in the database.
+"""Which jobs a worker may claim: those of its tasks, without a forbidden flag.
 
 A Django task may be in any module, so a worker cannot know all of them when it starts: the module may be one that no
 ``tasks.py`` imports, or one that did not exist. The first job of a task puts its name into the database. A worker reads
@@ -7,17 +7,24 @@ new names whenever it has nothing to do, and imports the function that a name te
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from django.db import close_old_connections
+from django.utils.module_loading import import_string
+
+from django_graphile_worker.conf import Settings, checked_flags
+from django_graphile_worker.exceptions import ConfigurationError
 from django_graphile_worker.registry import Task, is_path, split_identifier
 from django_graphile_worker.sql import workers
 from django_graphile_worker.sql.codecs import int_array
-from django_graphile_worker.worker.database.connection import Database
+from django_graphile_worker.worker import fork_guard
 from django_graphile_worker.worker.task_selection import FindTask
 
 if TYPE_CHECKING:
@@ -40,16 +47,18 @@ MAX_NAMES = 1_000
 class TaskDirectory:
     """The tasks that this worker runs, by the ids of their identifiers in the database."""
 
-    def __init__(
-        self, worker: DatabaseWorker, find_task: FindTask | None, *, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, worker: DatabaseWorker, find_task: FindTask | None) -> None:
         self._worker = worker
         self._database = worker.claim_database
-        self._clock = clock
         # Finds Django tasks, which may be in any module, by the names that jobs brought into the database; None in a
         # project without them.
-        self._new_tasks = None if find_task is None else NewTasks(find_task, clock=clock)
+        self._find_task = find_task
         self.finds_tasks = find_task is not None
+        # The highest id whose name was read, when a name that is no task of this worker may be tried again, and the
+        # names whose import has failed.
+        self._highest_id = 0
+        self._retry_at: dict[str, float] = {}
+        self._reported: set[str] = set()
         # By identifier. Replaced as a whole, as other threads read it.
         self.tasks = worker.tasks
         self._by_id: dict[int, Task[Any, Any]] = {}
@@ -67,7 +76,7 @@ class TaskDirectory:
 
     @property
     def is_review_due(self) -> bool:
-        return self._clock() - self._reviewed_at > self._review_interval
+        return time.monotonic() - self._reviewed_at > self._review_interval
 
     @property
     def may_have_tasks(self) -> bool:
@@ -83,16 +92,26 @@ class TaskDirectory:
         with self._database.cursor() as cursor:
             names = workers.register_tasks(cursor, list(self.tasks), schema=self._database.schema)
         self._replace({task_id: self.tasks[identifier] for task_id, identifier in names.items()})
-        self._reviewed_at = self._clock()
-        if self._new_tasks is not None:
-            self._new_tasks.forget_ids()
-            self.find_new_tasks()
+        self._reviewed_at = time.monotonic()
+        # Read all names again: a clean-up may have deleted some, and their ids have changed.
+        self._highest_id = 0
+        self.find_new_tasks()
 
     def find_new_tasks(self) -> bool:
         """Look for names of Django tasks that are new in the database; return True if this worker runs one of them."""
-        if self._new_tasks is None:
+        if self._find_task is None:
             return False
-        found = self._new_tasks.find(self._database, known=self._by_id, tasks=self.tasks)
+        with self._database.cursor() as cursor:
+            names = workers.task_paths_after(
+                cursor, self._highest_id - OVERLAP, most=MAX_NAMES, schema=self._database.schema
+            )
+        self._highest_id = max([self._highest_id, *names])
+        tried = {
+            task_id: self.tasks.get(name) or self._import(name, self._find_task)
+            for task_id, name in names.items()
+            if task_id not in self._by_id
+        }
+        found = {task_id: task for task_id, task in tried.items() if task is not None}
         if not found:
             return False
         self.tasks = {**self.tasks, **{task.identifier: task for task in found.values()}}
@@ -132,41 +151,13 @@ class TaskDirectory:
         if self.limited and not was_limited:
             self._worker.limited_tasks_found()
 
-
-class NewTasks:
-    """The names of the database, and which of them this worker has tried."""
-
-    def __init__(self, find_task: FindTask, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._find_task = find_task
-        self._clock = clock
-        self._highest_id = 0
-        # When a name that is no task of this worker may be tried again.
-        self._retry_at: dict[str, float] = {}
-        self._reported: set[str] = set()
-
-    def forget_ids(self) -> None:
-        """Read all names again: a clean-up may have deleted some, and their ids have changed."""
-        self._highest_id = 0
-
-    def find(
-        self, database: Database, *, known: Mapping[int, Task[Any, Any]], tasks: Mapping[str, Task[Any, Any]]
-    ) -> dict[int, Task[Any, Any]]:
-        """Return the tasks of names that are not ``known`` by their id. ``tasks`` are known by their identifier."""
-        after = self._highest_id - OVERLAP
-        with database.cursor() as cursor:
-            names = workers.task_paths_after(cursor, after, most=MAX_NAMES, schema=database.schema)
-        self._highest_id = max([self._highest_id, *names])
-        unknown = {task_id: name for task_id, name in names.items() if task_id not in known}
-        found = {task_id: tasks.get(name) or self._resolved(name) for task_id, name in unknown.items()}
-        return {task_id: task for task_id, task in found.items() if task is not None}
-
-    def _resolved(self, identifier: str) -> Task[Any, Any] | None:
-        now = self._clock()
+    def _import(self, identifier: str, find_task: FindTask) -> Task[Any, Any] | None:
+        now = time.monotonic()
         if self._retry_at.get(identifier, now) > now or not is_path(split_identifier(identifier)[0]):
             return None
         self._retry_at[identifier] = now + RETRY_AFTER
         try:
-            task = self._find_task(identifier)
+            task = find_task(identifier)
         except (Exception, SystemExit) as error:
             # A later deployment may add the module, or repair it.
             self._report(identifier, error)
@@ -182,3 +173,49 @@ class NewTasks:
         level = logging.DEBUG if isinstance(error, ModuleNotFoundError) else logging.WARNING
         line = "The task %s could not be imported, and is tried again after %s seconds (%s: %s)."
         logger.log(level, line, identifier, round(RETRY_AFTER), type(error).__name__, error)
+
+
+class ForbiddenFlags:
+    """The paused flags, and the setting ``FORBIDDEN_FLAGS``: flags, or a callable, which is called for every claim."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._flags = settings.forbidden_flags
+        if isinstance(self._flags, str):
+            self._flags = import_string(self._flags)
+        self._paused: tuple[str, ...] = ()
+        # All flags, if no callable has to be asked for some of them.
+        self._fixed = self._flags if isinstance(self._flags, tuple) else None
+
+    def pause(self, flags: Iterable[str]) -> None:
+        """Forbid these flags, too, and no longer the flags of the last call."""
+        self._paused = tuple(sorted(flags))
+        if isinstance(self._flags, tuple):
+            self._fixed = (*self._flags, *self._paused)
+
+    def __call__(self) -> tuple[str, ...]:
+        """Return the flags as they are now."""
+        if self._fixed is not None:
+            return self._fixed
+        born_in = fork_guard.generation
+        try:
+            return (*checked_flags(self._called()), *self._paused)
+        except ConfigurationError:
+            raise
+        except BaseException as error:  # even SystemExit: it is the site's code
+            raise ConfigurationError(
+                'GRAPHILE_WORKER["FORBIDDEN_FLAGS"]: expected its callable to return a list of flags, '
+                f"got {type(error).__name__}: {error}"
+            ) from error
+        finally:
+            # A process that the callable forked must not claim.
+            fork_guard.end_child(born_in)
+            # The callable may query the database, on this thread: a broken connection must not stay open.
+            close_old_connections()
+
+    def _called(self) -> Any:
+        flags: Any = self._flags() if callable(self._flags) else ()
+        return asyncio.run(_result_of(flags)) if inspect.isawaitable(flags) else flags
+
+
+async def _result_of(awaitable: Any) -> Any:
+    return await awaitable
