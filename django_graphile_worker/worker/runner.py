@@ -1,6 +1,6 @@
-"""The life of one worker: starts its worker in order, drains the jobs, shuts down.
+"""The life of one worker: starts its parts in order, drains the jobs, shuts down.
 
-``database_worker.py`` has the worker, and ``shutdown.py`` stops them in order.
+``database_worker.py`` has the parts, and ``shutdown.py`` stops them in order.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Runner:
         return Ending(was_released=True, was_cut_off=False)
 
     def start(self) -> None:
-        """Register the worker, then start its worker."""
+        """Register the worker, then start its parts."""
         worker = self.worker
         self._prepare()
         self._report_started()

@@ -30,7 +30,8 @@ class Loop(ABC):
 
     name = "loop"
 
-    def __init__(self, *, on_trouble: Trouble | None = None) -> None:
+    def __init__(self, *, on_trouble: Trouble) -> None:
+        # Called with the name of the loop, the error of a step, and the seconds until the next try.
         self._on_trouble = on_trouble
         self._woken = threading.Event()
         self._hurried = threading.Event()
@@ -108,8 +109,7 @@ class Loop(ABC):
         except BaseException as error:  # a receiver or a callable of the site may even raise SystemExit
             self.trouble = error
             delay = self._retry_delay()
-            if self._on_trouble is not None:
-                self._on_trouble(self.name, error, delay)
+            self._on_trouble(self.name, error, delay)
             return delay
         self._failures = 0
         self.trouble = None
@@ -127,7 +127,7 @@ class Service(Loop):
 
     name = "service"
 
-    def __init__(self, *, on_trouble: Trouble | None = None) -> None:
+    def __init__(self, *, on_trouble: Trouble) -> None:
         super().__init__(on_trouble=on_trouble)
         self._thread: threading.Thread | None = None
 

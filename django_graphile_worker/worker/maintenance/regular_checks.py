@@ -89,7 +89,7 @@ class UnservedTasks(Service):
     name = "unserved-tasks"
 
     def __init__(self, worker: DatabaseWorker) -> None:
-        super().__init__()
+        super().__init__(on_trouble=worker.events.other_trouble)
         self._worker = worker
         self._database = worker.database("unserved-tasks")
         self._reported: frozenset[str] = frozenset()

@@ -45,7 +45,7 @@ class Retention(Service):
     name = "retention"
 
     def __init__(self, worker: DatabaseWorker, *, clock: Callable[[], float] = time.monotonic) -> None:
-        super().__init__()
+        super().__init__(on_trouble=worker.events.other_trouble)
         self._worker = worker
         self._database = worker.database("retention", deadline=STATEMENT_DEADLINE)
         self._interval = LOOK_INTERVAL if worker.keeps_anything else LOOK_INTERVAL_UNUSED

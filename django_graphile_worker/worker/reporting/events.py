@@ -7,6 +7,7 @@ own, and ``TaskReports`` tells the framework how its tasks ended.
 from __future__ import annotations
 
 import json
+import logging
 import math
 import threading
 import time
@@ -30,6 +31,8 @@ from django_graphile_worker.worker.service import Service
 
 if TYPE_CHECKING:
     from django_graphile_worker.worker.database_worker import DatabaseWorker
+
+logger = logging.getLogger("django_graphile_worker.worker")
 
 # Seconds between two checks whether an outage is over.
 OUTAGE_CHECK_INTERVAL = 0.25
@@ -102,6 +105,11 @@ class WorkerEvents:
     def database_trouble(self, action: str, error: BaseException, retry_in: float) -> None:
         self._outage.begin(error)
         self.send(signals.database_trouble, action=action, error=error, retry_in=retry_in)
+
+    def other_trouble(self, action: str, error: BaseException, retry_in: float) -> None:
+        """Report an error unless it comes from the database: the parts that run jobs report the same."""
+        if not isinstance(error, psycopg.Error):
+            self.database_trouble(action, error, retry_in)
 
     def check_outage(self) -> float:
         """Report an outage that is over; return the seconds until the next check."""
@@ -244,7 +252,7 @@ class SignalSender(Service):
     name = "signal-sender"
 
     def __init__(self, worker: DatabaseWorker, sender: type[Any]) -> None:
-        super().__init__()
+        super().__init__(on_trouble=self._log_trouble)
         self._worker = worker
         self._sender = sender
         self._queued: deque[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = deque()
@@ -276,6 +284,10 @@ class SignalSender(Service):
             self.step()
         finally:
             django_connections.thread_finished()
+
+    def _log_trouble(self, action: str, error: BaseException, retry_in: float) -> None:
+        # A signal about it would come back here.
+        logger.error("%s failed, next try in %.1f s", action, retry_in, exc_info=error)
 
     def _send_queued(self) -> None:
         """Send all queued signals.

@@ -427,7 +427,7 @@ class Scheduler(Service):
             self._worker.events.send(signals.cron_missed, identifier=due.key, **_as_arguments(missed))
 
     def _note_failure(self, due: DueSchedule | DueItem, error: Exception) -> None:
-        if self._refusals.note_failure(due) and self._on_trouble is not None:
+        if self._refusals.note_failure(due):
             self._on_trouble(str(due), error, RETRY_AFTER)
 
 

@@ -8,14 +8,14 @@ import time
 
 import pytest
 
-from django_graphile_worker.worker.service import LAST_RETRY, Service
+from django_graphile_worker.worker.service import LAST_RETRY, Service, Trouble
 
 
 class Counter(Service):
     name = "counter"
 
-    def __init__(self, delays: list[float | Exception], **options: object) -> None:
-        super().__init__(**options)  # type: ignore[arg-type]
+    def __init__(self, delays: list[float | Exception], on_trouble: Trouble = lambda name, error, delay: None) -> None:
+        super().__init__(on_trouble=on_trouble)
         self.delays = delays
         self.steps = 0
         self.stepped = threading.Semaphore(0)

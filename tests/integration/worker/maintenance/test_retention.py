@@ -207,6 +207,25 @@ def test_role_that_may_not_make_days__is_reported_once_and_prunes_results(
     assert records.results(worker_schema) == {}
 
 
+def test_error_of_the_retention_itself__is_reported_and_one_of_the_database_is_not(
+    build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[Exception] = [ValueError("a bug"), errors.AdminShutdown("the server stops")]
+
+    def fail(*args: Any, **kwargs: Any) -> None:
+        raise found.pop(0)
+
+    monkeypatch.setattr(results, "prune_waiters", fail)
+    reported: list[Any] = []
+    worker = build()
+    monkeypatch.setattr(worker.events, "database_trouble", lambda *about: reported.append(about))
+    worker.retention._has_waited = True
+    worker.retention.attempt()
+    worker.retention.attempt()
+    assert not found
+    assert [(action, str(error)) for action, error, _ in reported] == [("retention", "a bug")]
+
+
 def test_connection__is_open_only_during_a_look(build: Build) -> None:
     retention = build().retention
     assert retention.step() > 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from unittest.mock import Mock
 
+import pytest
 from django.dispatch import Signal
 
 from django_graphile_worker.worker.reporting.events import SignalSender
@@ -36,6 +37,21 @@ def test_receiver_that_raises__keeps_no_other_from_its_signal() -> None:
     sender.stop()
     assert sender.join(60)
     assert heard == [1, 2]
+
+
+def test_call_that_raises__is_logged_and_keeps_no_other_from_its_turn(caplog: pytest.LogCaptureFixture) -> None:
+    heard: list[int] = []
+
+    def bad() -> None:
+        raise SystemExit("a receiver")
+
+    sender = make_sender()
+    sender.call(bad)
+    sender.call(heard.append, 1)
+    sender.attempt()
+    sender.attempt()
+    assert heard == [1]
+    assert [record.getMessage().partition(",")[0] for record in caplog.records] == ["signal-sender failed"]
 
 
 def test_signal_without_receivers__is_not_kept() -> None:
