@@ -17,7 +17,7 @@ from django_graphile_worker.job_options import OPTIONS, DefaultOptions, JobOptio
 from django_graphile_worker.jobs import Job, JobDefaults
 from django_graphile_worker.limits import Key, Limit, TaskLimit, task_limits
 from django_graphile_worker.setting_types import MAX_DURATION, MIN_TIMEOUT, is_exception_class
-from django_graphile_worker.signatures import innermost, is_async_function, is_generator_function, source_of
+from django_graphile_worker.task_functions import innermost, is_async_function, is_generator_function, source_of
 from django_graphile_worker.text import TASK_ATTRIBUTES, TASK_OPTIONS, did_you_mean
 
 # How long a task with keep_result=True keeps its results if the setting KEEP_RESULTS is None.

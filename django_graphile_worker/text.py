@@ -1,6 +1,6 @@
 """Text for people, in logs, commands and errors: values made printable, durations, and suggestions for unknown names.
 
-The admin translates its durations (``admin.formatting``); the time phrases of crontabs are in ``crontab.time_phrases``.
+The admin translates its durations (``admin.formatting``); the time phrases of crontabs are in ``crontab.times``.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ from django_graphile_worker.job_options import DefaultOptions, Unique, valid_uni
 from django_graphile_worker.jobs import Job, JobDefaults
 from django_graphile_worker.payloads import decode
 from django_graphile_worker.registry import identifier_for, label_of, split_identifier, valid_schedulable
-from django_graphile_worker.signatures import is_async_function, source_of
+from django_graphile_worker.task_functions import is_async_function, source_of
 
 logger = logging.getLogger(LOGGER_NAME)
 

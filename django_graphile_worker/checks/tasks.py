@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.checks import CheckMessage, Error, Warning  # noqa: A004 - Django's names
 
-from django_graphile_worker import conf, registry, signatures
+from django_graphile_worker import conf, registry, task_functions
 from django_graphile_worker.checks.configuration import setting_name, valid_places
 from django_graphile_worker.crontab import CrontabMistake, Draft
 from django_graphile_worker.exceptions import CrontabError, InvalidJobError, InvalidTypeError
@@ -58,7 +58,7 @@ def _check_identifier(task: Task[Any, Any]) -> list[CheckMessage]:
 
 def _check_signature(task: Task[Any, Any]) -> list[CheckMessage]:
     try:
-        signature = signatures.read(task.function)
+        signature = task_functions.read_signature(task.function)
     except InvalidTypeError as error:
         return [
             Error(

@@ -20,7 +20,8 @@ search_path. The function takes the caller's cursor and the name of the schema, 
 nothing. A condition that several statements share belongs in ``jobs``, the conversion of a value in ``codecs``. A
 statement that ends a claim names the claim: the job's id and the whole ``locked_by``.
 
-Imports ``jobs``, ``payloads``, ``crontab`` and ``exceptions``; nothing of the API, the worker or the admin.
+Imports values, settings and tasks, such as ``jobs``, ``limits``, ``schedules``, ``conf`` and ``registry``; nothing of
+the API, the worker or the admin.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ def read_attempts(alias: str, criteria: HistoryCriteria, *, sees_payloads: bool)
             return
 
 
-def _row(row: past_attempts.PastAttempt, *, sees_payloads: bool) -> dict[str, Any]:
+def _row(row: past_attempts.HistoryRow, *, sees_payloads: bool) -> dict[str, Any]:
     return {
         "job_id": row.job_id,
         "attempt": row.attempt,

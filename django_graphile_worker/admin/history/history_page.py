@@ -23,7 +23,7 @@ from django_graphile_worker.admin.search.search_query import SearchTerm, join_te
 from django_graphile_worker.payloads import RawPayload, decode_leniently
 from django_graphile_worker.redaction import HIDDEN, redact_text
 from django_graphile_worker.sql.inspection import past_attempts
-from django_graphile_worker.sql.inspection.past_attempts import PastAttempt
+from django_graphile_worker.sql.inspection.past_attempts import HistoryRow
 from django_graphile_worker.sql.results import HistoryOutcome
 
 PAGE_SIZE = 50
@@ -119,7 +119,7 @@ class PastAttemptAdmin(PageAdmin):
     def _sees_payloads(self, request: HttpRequest) -> bool:
         return self.has_app_permission(request, "view_payload")
 
-    def _row(self, request: HttpRequest, row: PastAttempt) -> dict[str, Any]:
+    def _row(self, request: HttpRequest, row: HistoryRow) -> dict[str, Any]:
         return {
             "job_id": row.job_id,
             "url": self.url(request, "pastattempt", "change", row.job_id),
@@ -138,7 +138,7 @@ class PastAttemptAdmin(PageAdmin):
             "error": error_summary.summarize(row.error, sees_payloads=self._sees_payloads(request)),
         }
 
-    def _details(self, request: HttpRequest, row: PastAttempt) -> dict[str, Any]:
+    def _details(self, request: HttpRequest, row: HistoryRow) -> dict[str, Any]:
         sees_payloads = self._sees_payloads(request)
         error = row.error or ""
         return {
@@ -151,7 +151,7 @@ class PastAttemptAdmin(PageAdmin):
         return self.url(request, "pastattempt", q=join_terms([SearchTerm(name, value)]))
 
 
-def _facts(row: PastAttempt) -> Iterator[tuple[str, str]]:
+def _facts(row: HistoryRow) -> Iterator[tuple[str, str]]:
     yield _("Added"), formatting.exact_time(row.added_at)
     yield _("Due"), formatting.exact_time(row.run_at)
     if row.started_at is not None:

@@ -15,7 +15,7 @@ from django_graphile_worker.jobs import attempts_made
 from django_graphile_worker.sql.codecs import within_python_years as readable
 from django_graphile_worker.sql.inspection import past_attempts
 from django_graphile_worker.sql.inspection.job_search.criteria import State, state_of
-from django_graphile_worker.sql.inspection.past_attempts import PastAttempt
+from django_graphile_worker.sql.inspection.past_attempts import HistoryRow
 from django_graphile_worker.sql.jobs import IS_ALIVE, IS_DUE, JOIN_PARKED, TRUE_RUN_AT
 from django_graphile_worker.sql.results import HistoryOutcome
 from django_graphile_worker.sql.statements import literal, quoted, statement
@@ -145,7 +145,7 @@ def last_job_id(cursor: Any, *, schema: str) -> int | None:
     return found
 
 
-def last_attempt(cursor: Any, job_id: int, *, schema: str) -> PastAttempt | None:
+def last_attempt(cursor: Any, job_id: int, *, schema: str) -> HistoryRow | None:
     """Return the attempt of a job that ended last, if the history has one."""
     return next(iter(past_attempts.attempts_of_job(cursor, job_id, schema=schema)), None)
 

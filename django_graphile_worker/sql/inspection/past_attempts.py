@@ -222,8 +222,8 @@ COLUMNS = """history.ended_at, history.started_at, history.added_at, history.run
 _NEWEST = "order by {0}.ended_at desc, {0}.job_id desc, {0}.attempt desc"
 
 
-class PastAttempt(NamedTuple):
-    """A row of the history. In a list, the error is cut, and the payload is None."""
+class HistoryRow(NamedTuple):
+    """A row of the history: one attempt. In a list, the error is cut, and the payload is None."""
 
     ended_at: Any
     started_at: Any
@@ -251,7 +251,7 @@ class PastAttempt(NamedTuple):
 class HistoryPage:
     """A page of attempts, and where the next page begins (None: this was the last)."""
 
-    rows: list[PastAttempt]
+    rows: list[HistoryRow]
     next_token: str | None
     # Whether the search ended before all rows were read, so that the page is not full.
     is_cut_off: bool
@@ -278,7 +278,7 @@ def find_attempts(
             )
         cursor.execute(statement(text, schema), parameters)
         *found, (examined, last, examined_of_day) = ((row[:-3] if row[0] else row[-3:]) for row in cursor.fetchall())
-    rows = [PastAttempt._make(row) for row in found]
+    rows = [HistoryRow._make(row) for row in found]
     is_day_cut_off = examined_of_day >= MAX_EXAMINED
     if len(rows) > limit:
         return HistoryPage(rows[:limit], rows[limit - 1].token, is_cut_off=False, is_day_cut_off=is_day_cut_off)
@@ -376,11 +376,11 @@ where history.job_id = %(id)s::bigint
 order by history.ended_at desc limit {MAX_ATTEMPTS_SHOWN}"""
 
 
-def attempts_of_job(cursor: Any, job_id: int, *, schema: str) -> list[PastAttempt]:
+def attempts_of_job(cursor: Any, job_id: int, *, schema: str) -> list[HistoryRow]:
     """Return the attempts of one job with their errors and payloads, the latest first."""
     with _index_scans(cursor):
         cursor.execute(statement(ATTEMPTS_OF_JOB, schema), {"id": job_id})
-        return [PastAttempt._make(row) for row in cursor.fetchall()]
+        return [HistoryRow._make(row) for row in cursor.fetchall()]
 
 
 def _place(token: str | None) -> dict[str, Any] | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from inspect import Parameter
 from typing import Any
 
-from django_graphile_worker import signatures
+from django_graphile_worker import task_functions
 from django_graphile_worker.exceptions import PayloadError
 from django_graphile_worker.worker.execution.helpers import Helpers
 from django_graphile_worker.worker.typed_payloads.converters import Converter, converter_for
@@ -63,7 +63,7 @@ def _converted(convert: Converter, payload: Any) -> Any:
 
 def bind(function: Callable[..., Any]) -> Binding:
     """Read the parameters of a function: (payload), (payload, helpers), or none at all."""
-    signature = signatures.read(function)
+    signature = task_functions.read_signature(function)
     return Binding(
         function=function,
         takes_payload=signature.takes_payload,

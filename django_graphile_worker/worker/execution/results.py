@@ -14,7 +14,7 @@ from json.decoder import WHITESPACE  # type: ignore[attr-defined]
 from typing import Any
 
 from django_graphile_worker.exceptions import BatchFailure, InvalidTypeError
-from django_graphile_worker.signatures import UNRUN, is_generator
+from django_graphile_worker.task_functions import UNRUN, is_generator
 from django_graphile_worker.worker.execution.job_run import JobRun
 
 logger = logging.getLogger("django_graphile_worker.worker")

@@ -1,8 +1,8 @@
-"""Sends results to the database in batches, reports what happened to each, and keeps those that must be sent again.
+"""Sends outcomes to the database in batches, reports what happened to each, and keeps those that must be sent again.
 
-``ReleaseBatcher`` decides how many results one statement takes, and which statement releases them. A result stays in
-``PendingReleases`` until the database has accepted it, or until its claim is known to be lost. A single result that the
-database rejects moves to ``RejectedReleases``.
+``ReleaseBatcher`` decides how many outcomes one statement takes, and which statement releases them. An outcome stays in
+``PendingReleases`` until the database has accepted it, or until its claim is known to be lost. A single outcome that
+the database rejects moves to ``RejectedReleases``.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ from django_graphile_worker.worker.release.statements import ReleaseStatements
 if TYPE_CHECKING:
     from django_graphile_worker.worker.database_worker import DatabaseWorker
 
-# The largest number of results in one statement.
+# The largest number of outcomes in one statement.
 BATCH = 2000
-# After a rejection a batch has this many times fewer results: four steps from the largest batch down to a single
-# result, and each step may take as long as a statement's deadline.
+# After a rejection a batch has this many times fewer outcomes: four steps from the largest batch down to a single
+# outcome, and each step may take as long as a statement's deadline.
 SHRINKAGE = 8
 # The connection broke during a statement, so its effect is unknown; or the server is read-only, and accepts no batch
 # of any size.
 CONNECTION_TROUBLE = (psycopg.OperationalError, psycopg.InterfaceError, *WRONG_SERVER)
 # The server reports that the statement had no effect. It may accept a smaller batch.
 TOO_MUCH = (errors.QueryCanceled, errors.OutOfMemory, errors.ProgramLimitExceeded)
-# Seconds until a result that the database rejected is sent again.
+# Seconds until an outcome that the database rejected is sent again.
 REJECTED_DELAY = 5.0
-# A result that is rejected again although others were accepted meanwhile is itself the problem. All such results
-# together take at most this share of the releaser's time, but no result waits longer than the longest delay: the cause
+# An outcome that is rejected again although others were accepted meanwhile is itself the problem. All such outcomes
+# together take at most this share of the releaser's time, but no outcome waits longer than the longest delay: the cause
 # of its rejection may have passed.
 SHARE_OF_REJECTED = 0.1
 LONGEST_DELAY = 30.0
-# A worker that stops waits for the rejected results: it sends each result this many times more, at this shorter delay,
-# and then gives up.
+# A worker that stops waits for the rejected outcomes: it sends each this many times more, at this shorter delay, and
+# then gives up.
 HURRIED_DELAY = 0.5
 LAST_TRIES = 3
 
@@ -75,9 +75,9 @@ class PendingReleases:
         self.queues: list[HeldQueue] = []
         # Whether the connection broke during an earlier try: that try may have released the rows that are missing now.
         self.is_in_doubt = is_in_doubt
-        # A rejected result is in a PendingReleases of its own, and is sent again at this time.
+        # A rejected outcome is in a PendingReleases of its own, and is sent again at this time.
         self.retry_at = retry_at
-        # How many statements had succeeded when the result was rejected; None if that is unknown or no longer relevant.
+        # How many statements had succeeded when the outcome was rejected; None if that is unknown or not relevant.
         self.successes_before: int | None = None
 
     def __len__(self) -> int:
@@ -105,7 +105,7 @@ class PendingReleases:
 
 
 class RejectedReleases:
-    """Results that the database rejected. Each is sent by itself, so that no other result waits for it."""
+    """Outcomes that the database rejected. Each is sent by itself, so that no other outcome waits for it."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -113,15 +113,15 @@ class RejectedReleases:
         self._is_hurried = False
         # How many statements have succeeded so far.
         self._successes = 0
-        # By result: how often it was rejected since the worker began to stop, without rejections for lack of time.
+        # By outcome: how often it was rejected since the worker began to stop, without rejections for lack of time.
         self._last_rejections: Counter[tuple[str, int]] = Counter()
 
     def add(
         self, item: Outcome | HeldQueue, source: PendingReleases, *, spent: float, is_definite: bool = False
     ) -> float:
-        """Keep a result that was rejected; return the seconds until it is sent again.
+        """Keep an outcome that was rejected; return the seconds until it is sent again.
 
-        ``source`` is where the result came from, ``spent`` the seconds that the rejected statement took. A rejection
+        ``source`` is where the outcome came from, ``spent`` the seconds that the rejected statement took. A rejection
         is definite if more time would not have helped.
         """
         delay = self._delay(source, spent=spent, is_definite=is_definite)
@@ -133,7 +133,7 @@ class RejectedReleases:
         return delay
 
     def note_success(self, pending: PendingReleases) -> None:
-        """Note that a statement succeeded. If it released a rejected result, the others are sent again at once."""
+        """Note that a statement succeeded. If it released a rejected outcome, the others are sent again at once."""
         self._successes += 1
         if self.all and pending in self.all:
             for each in self.all:
@@ -145,14 +145,14 @@ class RejectedReleases:
         return [pending for pending in self.all if pending.retry_at <= now]
 
     def until_next(self) -> float:
-        """Return the seconds until the next result is due to be sent again. There must be a rejected result."""
+        """Return the seconds until the next outcome is due to be sent again. There must be a rejected outcome."""
         return max(min(pending.retry_at for pending in self.all) - self._clock(), 0.0)
 
     def remove_released(self) -> None:
         self.all = [pending for pending in self.all if pending]
 
     def hurry(self) -> None:
-        """Send all rejected results again now, and with short delays from now on: a worker that stops waits for them.
+        """Send all rejected outcomes again now, and with short delays from now on: a worker that stops waits for them.
 
         Called from another thread than the thread of the releaser.
         """
@@ -162,7 +162,7 @@ class RejectedReleases:
 
     @property
     def are_given_up(self) -> bool:
-        """Whether the database has rejected each result LAST_TRIES times since the worker began to stop."""
+        """Whether the database has rejected each outcome LAST_TRIES times since the worker began to stop."""
         rejected = [pending for pending in list(self.all) if pending]
         return bool(rejected) and all(
             self._last_rejections[_key(item)] >= LAST_TRIES
@@ -179,7 +179,7 @@ class RejectedReleases:
             return HURRIED_DELAY if is_definite else REJECTED_DELAY
         before = source.successes_before
         if before is None or self._successes == before:
-            # No statement succeeded since the last rejection: the problem is the database, not this result.
+            # No statement succeeded since the last rejection: the problem is the database, not this outcome.
             return REJECTED_DELAY
         return min(max(REJECTED_DELAY, spent * len(self.all) / SHARE_OF_REJECTED), LONGEST_DELAY)
 
@@ -189,31 +189,31 @@ class RejectedReleases:
 
 
 class ReleaseBatcher:
-    """Ends the claims of pending results with one statement per kind of outcome."""
+    """Ends the claims of pending outcomes with one statement per kind of outcome."""
 
     def __init__(self, worker: DatabaseWorker, statements: ReleaseStatements, rejected: RejectedReleases) -> None:
         self._worker = worker
         self._statements = statements
         self._rejected = rejected
-        # How many results the database accepts at once, judged by the last statements.
+        # How many outcomes the database accepts at once, judged by the last statements.
         self.batch_size = BATCH
 
     def release_jobs(self, pending: PendingReleases) -> None:
         """End the claims of all pending outcomes. The outcomes that stay in ``pending`` must be tried again."""
         if pending.succeeded:
-            self._release(pending, pending.succeeded, self._statements.complete)
+            self._release_in_batches(pending, pending.succeeded, self._statements.complete)
         if pending.recorded:
-            self._release(pending, pending.recorded, self._statements.complete_recorded, in_one_statement)
+            self._release_in_batches(pending, pending.recorded, self._statements.complete_recorded, in_one_statement)
         if pending.failed:
-            self._release(pending, pending.failed, self._fail)
+            self._release_in_batches(pending, pending.failed, self._fail)
         if pending.interrupted:
             before = len(pending.interrupted)
-            self._release(pending, pending.interrupted, self._statements.return_jobs)
+            self._release_in_batches(pending, pending.interrupted, self._statements.return_jobs)
             self._worker.jobs_returned(before - len(pending.interrupted))
         if pending.cancelled:
-            self._release(pending, pending.cancelled, self._statements.end_cancelled)
+            self._release_in_batches(pending, pending.cancelled, self._statements.end_cancelled)
         if pending.expired:
-            self._release(pending, pending.expired, self._statements.expire)
+            self._release_in_batches(pending, pending.expired, self._statements.expire)
 
     def release_queues(self, pending: PendingReleases, everything: Iterable[PendingReleases]) -> None:
         """Release the pending queues, except the queues that a job in ``everything`` still needs."""
@@ -251,7 +251,7 @@ class ReleaseBatcher:
         if closings:
             self._statements.close_keys(closings)
 
-    def _release(
+    def _release_in_batches(
         self,
         pending: PendingReleases,
         outcomes: list[AnyOutcome],
@@ -283,8 +283,8 @@ class ReleaseBatcher:
     ) -> Answer | None:
         """Release a batch, which is the start of ``items``; return None if the database rejects it.
 
-        After a rejection the next batch is smaller. A single result that is rejected moves to the rejected results, so
-        that no other result waits for it.
+        After a rejection the next batch is smaller. A single outcome that is rejected moves to the rejected outcomes,
+        so that no other waits for it.
         """
         began = monotonic()
         try:
@@ -293,7 +293,7 @@ class ReleaseBatcher:
             if len(batch) > 1:
                 self.batch_size = max(len(batch) // SHRINKAGE, 1)
             if isinstance(error, CONNECTION_TROUBLE) and not isinstance(error, TOO_MUCH):
-                # A result of this batch may be the cause of the broken connection: send the other results first.
+                # An outcome of this batch may be the cause of the broken connection: send the other outcomes first.
                 items[:] = items[len(batch) :] + batch
                 raise
             if len(batch) == 1:
@@ -370,7 +370,7 @@ def _key(item: Outcome | HeldQueue) -> tuple[str, int]:
 
 
 def has_begun(outcome: Outcome) -> bool:
-    """Return True if a result is lost with the claim: a job that never began has no result."""
+    """Return whether a run is lost with the claim: a job that never began has none."""
     if isinstance(outcome, Expired):
         return False
     return not isinstance(outcome, Interrupted | Cancelled) or outcome.has_begun

@@ -6,8 +6,9 @@ need a statement and a commit of its own. If the process is killed, the jobs tha
 do the jobs that have ended during the pause. Results, named queues and returned jobs, which other sessions, jobs or
 workers wait for, end the pause.
 
-A result stays pending until the database has accepted it, or until its claim is known to be lost. Otherwise it is tried
-again: in a smaller batch if the database does not accept so large a batch, and by itself if the database rejects it.
+An outcome stays pending until the database has accepted it, or until its claim is known to be lost. Otherwise it is
+tried again: in a smaller batch if the database does not accept so large a batch, and by itself if the database rejects
+it.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class Releaser(Service):
         self._must_warm_up = True
 
     def put(self, outcome: Outcome | HeldQueue) -> None:
-        """Take an outcome. It may wait for the end of a pause, unless it is a result that a session may wait for."""
+        """Take an outcome. It may wait for the end of a pause, unless a session may wait for it."""
         self._inbox.append(outcome)
         if type(outcome) is not Succeeded and _is_awaited(outcome):
             self.end_pause()
@@ -128,14 +129,14 @@ class Releaser(Service):
         return BUSY_ROW_DELAY if self._pending else self._rest()
 
     def hurry(self) -> None:
-        """Send everything now, including rejected results: the worker stops, and waits for the results."""
+        """Send everything now, including rejected outcomes: the worker stops, and waits for them."""
         self._is_hurried = True
         self._rejected.hurry()
         super().hurry()
 
     def wait_until_empty(self, timeout: float) -> bool:
-        """Wait until no result is pending, at most ``timeout`` seconds; return True if no result is pending."""
-        # The event is checked again after the count, which is zero while _collect() moves results.
+        """Wait until no outcome is pending, at most ``timeout`` seconds; return True if none is."""
+        # The event is checked again after the count, which is zero while _collect() moves outcomes.
         return self._is_empty.wait(timeout) and self.pending_count == 0 and self._is_empty.is_set()
 
     @property
@@ -144,7 +145,7 @@ class Releaser(Service):
 
     @property
     def given_up_job_ids(self) -> list[int]:
-        """The ids of jobs whose results the database keeps rejecting; empty while any other result is pending."""
+        """The ids of jobs whose outcomes the database keeps rejecting; empty while any other outcome is pending."""
         if self._inbox or self._pending or not self._rejected.are_given_up:
             return []
         return self._rejected.job_ids()
@@ -181,7 +182,7 @@ class Releaser(Service):
 
     def _collect(self) -> None:
         if self._inbox:
-            # The results may have arrived during the last step, whose end found none.
+            # The outcomes may have arrived during the last step, whose end found none.
             self._is_empty.clear()
         take = self._inbox.popleft
         arrived = [take() for _ in range(min(len(self._inbox), BATCH))]
@@ -199,7 +200,7 @@ class Releaser(Service):
                 self._pending.put(item)
 
     def _release_rejected(self) -> None:
-        """Send rejected results again, but only while no other result has arrived: each may take long."""
+        """Send rejected outcomes again, but only while no other outcome has arrived: each may take long."""
         for pending in self._rejected.due():
             if self._inbox:
                 break

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from django_graphile_worker import registry, signatures
+from django_graphile_worker import registry, task_functions
 from django_graphile_worker.admin import formatting
 from django_graphile_worker.job_options import OPTIONS, Unique
 
@@ -57,7 +57,7 @@ def task_facts(identifier: str) -> TaskFacts:
 def _function_of(task: Any) -> Any:
     """Return the function of the project: of a Django task, the function that takes the arguments of a call."""
     django_task = getattr(task, "django_task", None) if "django_task" in vars(task) else None
-    return signatures.innermost(task.function if django_task is None else django_task.func)
+    return task_functions.innermost(task.function if django_task is None else django_task.func)
 
 
 def _docstring(identifier: str) -> str:
@@ -79,7 +79,7 @@ def _signature(function: Any) -> str:
 def _payload_fields(function: Any) -> Iterator[tuple[str, str]]:
     """Yield the fields of the class that the payload is converted to: a dataclass or a model."""
     try:
-        parameter = signatures.read(function).payload
+        parameter = task_functions.read_signature(function).payload
         kind = typing.get_type_hints(function).get(parameter.name) if parameter is not None else None
         hints = typing.get_type_hints(kind) if isinstance(kind, type) and kind.__module__ != "builtins" else {}
     except Exception:  # an annotation may name what does not exist at run time

@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 from django_graphile_worker.admin import audit, error_summary, formatting
 from django_graphile_worker.redaction import redact_text
 from django_graphile_worker.results.reading import Result, ResultStatus
-from django_graphile_worker.sql.inspection.past_attempts import PastAttempt
+from django_graphile_worker.sql.inspection.past_attempts import HistoryRow
 from django_graphile_worker.sql.results import HistoryOutcome
 
 _CANCELLATION = re.compile(r"Cancelled(?: by (?P<by>.+?))?(?:: (?P<reason>.+)|\.)", re.DOTALL)
@@ -31,7 +31,7 @@ class Ending:
 
 
 def ending_of(
-    kept: Result | None, last: PastAttempt | None, entries: Sequence[LogEntry], *, sees_payloads: bool
+    kept: Result | None, last: HistoryRow | None, entries: Sequence[LogEntry], *, sees_payloads: bool
 ) -> Ending | None:
     """Return how a job ended; None if nothing tells."""
     deletion = next((entry for entry in entries if entry.action_flag == DELETION), None)
@@ -57,7 +57,7 @@ def _of_result(kept: Result, deletion: LogEntry | None, sees_payloads: bool) -> 
     return _deleted(deletion, kept.finished_at)
 
 
-def _of_attempt(last: PastAttempt, deletion: LogEntry | None, sees_payloads: bool) -> Ending | None:
+def _of_attempt(last: HistoryRow, deletion: LogEntry | None, sees_payloads: bool) -> Ending | None:
     """Return the ending that the last attempt of the history tells; None if the job waited for another attempt."""
     outcome = HistoryOutcome(last.outcome)
     if outcome is HistoryOutcome.SUCCEEDED:

@@ -17,7 +17,7 @@ from django_graphile_worker.admin.pages import PageAdmin
 from django_graphile_worker.admin.search.search_query import SearchTerm
 from django_graphile_worker.results.reading import Result
 from django_graphile_worker.sql.inspection import job_detail
-from django_graphile_worker.sql.inspection.past_attempts import PastAttempt
+from django_graphile_worker.sql.inspection.past_attempts import HistoryRow
 
 
 def missing_job_context(
@@ -71,7 +71,7 @@ def _texts(job_id: int, newest: int | None) -> tuple[str, str, str]:
     return title, _("Ended"), explanation
 
 
-def _facts(page: PageAdmin, request: HttpRequest, kept: Result | None, last: PastAttempt | None) -> list[Fact]:
+def _facts(page: PageAdmin, request: HttpRequest, kept: Result | None, last: HistoryRow | None) -> list[Fact]:
     """Return what is known about a job that has ended, with the facts of its last attempt."""
     if kept is None and last is None:
         return []

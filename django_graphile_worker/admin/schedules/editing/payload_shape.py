@@ -13,7 +13,7 @@ from importlib import import_module
 from inspect import Parameter
 from typing import Any
 
-from django_graphile_worker import signatures
+from django_graphile_worker import task_functions
 from django_graphile_worker.registry import Task
 from django_graphile_worker.worker.execution.binding import bind, resolved_annotation
 from django_graphile_worker.worker.typed_payloads.converters import init_fields
@@ -51,7 +51,7 @@ def shape_of(task: Task[Any, Any]) -> Shape | None:
         django_task = _django_task(task)
         if django_task is not None:
             return Shape(tuple(_arguments_of_call(django_task)), is_call=True)
-        signature = signatures.read(task.function)
+        signature = task_functions.read_signature(task.function)
         if not signature.takes_payload:
             return Shape(())
         annotation = _annotation(task)
@@ -74,7 +74,7 @@ def _django_task(task: Any) -> Any:
 
 
 def _annotation(task: Task[Any, Any]) -> Any:
-    parameter = signatures.read(task.function).payload
+    parameter = task_functions.read_signature(task.function).payload
     if parameter is None or parameter.annotation is Parameter.empty:
         return None
     return resolved_annotation(task.function, parameter)

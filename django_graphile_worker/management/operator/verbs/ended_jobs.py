@@ -16,7 +16,7 @@ from django_graphile_worker.management.operator.formatting import Cell, Column
 from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.results import Result, ResultStatus, result, wait_for_result
 from django_graphile_worker.sql.inspection import past_attempts
-from django_graphile_worker.sql.inspection.past_attempts import HistoryCriteria, PastAttempt
+from django_graphile_worker.sql.inspection.past_attempts import HistoryCriteria, HistoryRow
 from django_graphile_worker.sql.progress import Progress
 from django_graphile_worker.sql.results import HistoryOutcome
 from django_graphile_worker.text import escaped, readable_duration
@@ -190,7 +190,7 @@ _COLUMNS = (
 )
 
 
-def _row(row: PastAttempt, now: datetime) -> list[str]:
+def _row(row: HistoryRow, now: datetime) -> list[str]:
     return [
         str(row.job_id),
         row.task_identifier,
@@ -205,6 +205,6 @@ def _row(row: PastAttempt, now: datetime) -> list[str]:
     ]
 
 
-def _attempt_as_dict(row: PastAttempt) -> dict[str, Any]:
+def _attempt_as_dict(row: HistoryRow) -> dict[str, Any]:
     shown = row._asdict() | {"outcome": HistoryOutcome(row.outcome).name.lower(), "seconds": row.seconds}
     return {name: value for name, value in shown.items() if name not in ("token", "payload_text")}

@@ -45,7 +45,7 @@ class Signature:
         return _annotation_name(parameter) not in _HELPERS_TYPES
 
 
-def read(function: Callable[..., Any]) -> Signature:
+def read_signature(function: Callable[..., Any]) -> Signature:
     """Return the parameters that a worker fills: (payload), (payload, helpers) or none; raise for others."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
