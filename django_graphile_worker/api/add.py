@@ -296,7 +296,7 @@ def refuse_unknown_task(name: str) -> Never:
     """Raise UnknownTaskError: in immediate mode a job runs in this process, and no other worker can have its task."""
     hint = did_you_mean(name, registry.tasks.identifiers())
     raise UnknownTaskError(
-        f"add_job() in immediate mode: expected a task of this project, got {name!r}."
+        f"add_job() in immediate mode: this project has no task {name!r}."
         f"{f' {hint}' if hint else ' Register it with @task, in a module tasks.py of an installed app.'}"
     )
 

@@ -53,8 +53,8 @@ Jobs = Job | int | Iterable[Job | int]
 # The payload of retry_jobs() if none is given: None is a payload, too.
 KEEP: Any = object()
 NO_LOWER_PRIORITY = (
-    f"run_next: expected a job with a priority above {SMALLEST_PRIORITY}, the lowest of all, got one that waits with "
-    "it: no job can run before it. Give that job a higher number first."
+    f"run_next: a job waits with {SMALLEST_PRIORITY}, the lowest priority of all, and no job can run before it. Give "
+    "that job a higher number first."
 )
 # The characters of the texts about a cancellation; the rest of a longer text is cut off.
 MAX_REASON_LENGTH = 10_000

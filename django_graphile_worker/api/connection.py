@@ -61,8 +61,8 @@ class QueueConnection(NamedTuple):
         """Raise SchemaError if row-level security hides rows from this role: the tables would look empty."""
         role, tables = privileges.hidden_tables(self.cursor, schema=self.schema)
         if tables:
-            got = f"got {role!r}, for which {', '.join(tables)} appear empty"
-            raise SchemaError(not_permitted(self.alias, self.schema, got))
+            why = f"{', '.join(tables)} appear empty to it"
+            raise SchemaError(not_permitted(self.alias, self.schema, why, role=role))
 
 
 def open_queue(using: str | None, installation: str | None = None) -> AbstractContextManager[QueueConnection]:

@@ -97,4 +97,4 @@ def _refuse_unknown(name: str, known: Iterable[LimitStatus]) -> None:
         way_out = did_you_mean(name, names) or (
             f"Known limits: {', '.join(names)}." if names else "No task of this project has a limit."
         )
-        raise InvalidJobError(f"limit: expected the name of a limit, got {name!r}. {way_out}")
+        raise InvalidJobError(f"limit: there is no limit {name!r}. {way_out}")

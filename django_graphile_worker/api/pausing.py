@@ -40,13 +40,13 @@ def pause(
     """
     kind, name = _valid_target(queue, task, flag)
     ends_at = _valid_until(until)
-    told = {"reason": _valid_text("reason", reason), "by": _valid_text("by", by)}
+    texts = {"reason": _valid_text("reason", reason), "by": _valid_text("by", by)}
     place = place_of(using, installation)
     with open_place(place) as connection:
         if not create:
             _refuse_unknown(connection, kind, name)
         found, _ = sql_pauses.pause(
-            connection.cursor, kind, name, schema=connection.schema, until=ends_at, now=_now(), **told
+            connection.cursor, kind, name, schema=connection.schema, until=ends_at, now=_now(), **texts
         )
     simulation.has_pauses = True
     _send(signals.work_paused, found, place, by=found.by)
@@ -139,7 +139,7 @@ def _refuse_unknown(connection: QueueConnection, kind: PauseKind, name: str) -> 
     hint = did_you_mean(name, known)
     unknown = UnknownQueueError if kind is PauseKind.QUEUE else UnknownTaskError
     raise unknown(
-        f"{kind}: expected a {kind} that the database has, got {name!r}.{f' {hint}' if hint else ''} To pause it "
+        f"{kind}: the database has no {kind} {name!r}.{f' {hint}' if hint else ''} To pause it "
         "before its first job is added: create=True."
     )
 

@@ -163,7 +163,7 @@ class _Prepared:
         backend: Any = task.get_backend()
         if getattr(backend, "runs_in_graphile_worker", False) is not True:
             raise InvalidTask(
-                f"expected a task of a GraphileWorkerBackend, got {task.module_path} of {type(backend).__name__}."
+                f"{task.module_path} is a task of {type(backend).__name__}, and not of a GraphileWorkerBackend."
             )
         self.task = task
         self.backend = backend

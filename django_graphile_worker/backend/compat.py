@@ -42,8 +42,8 @@ else:
         from django_tasks.signals import task_enqueued, task_finished, task_started
     except ImportError as error:
         raise ImportError(
-            "django_graphile_worker.backend: expected Django 6.0 or newer, or the package django-tasks, got Django "
-            f"{VERSION[0]}.{VERSION[1]} alone ({error}). Run: pip install 'django-graphile-worker[tasks]'"
+            f"django_graphile_worker.backend: Django {VERSION[0]}.{VERSION[1]} needs django-tasks ({error}). "
+            "Run: pip install 'django-graphile-worker[tasks]'"
         ) from error
 
     # The package named it InvalidTaskError until Django 6.0 named it InvalidTask.

@@ -33,7 +33,7 @@ class BackendOptions:
     serial_queues: Mapping[str, str] = field(default_factory=dict)
     # Django Tasks has no retries: code that was written for it need not be safe to run twice.
     max_attempts: int = 1
-    # The labels that workers run unless they are told others; empty for all labels.
+    # The labels that workers run unless they are given others; empty for all labels.
     queue_labels: tuple[str, ...] = ()
 
     def place(self) -> Place:
@@ -162,7 +162,7 @@ def _check_app(backend: Any) -> list[CheckMessage]:
         return []
     return [
         Error(
-            f'TASKS["{backend.alias}"]: expected the app "django_graphile_worker" to be installed, got no such app.',
+            f'TASKS["{backend.alias}"]: the app "django_graphile_worker" is not installed.',
             hint='Add "django_graphile_worker" to INSTALLED_APPS, and run migrate.',
             id="graphile_worker.E020",
         )

@@ -112,8 +112,8 @@ def missing_task(path: str) -> Task[..., Any]:
 
     def missing(*args: Any, **kwargs: Any) -> Any:
         raise LookupError(
-            f"expected a Django task at {path!r}, got none: it was renamed, or its module has gone. Its results can "
-            "be read, but it cannot run."
+            f"There is no Django task at {path!r}: it was renamed, or its module has gone. Its results can be read, "
+            "but it cannot run."
         )
 
     missing.__module__, missing.__name__, missing.__qualname__ = module, name, name

@@ -58,7 +58,7 @@ class RunnableTask(registry.Task[Any, Any, Any]):
 
     def __init__(self, django_task: GraphileTask[Any, Any], identifier: str) -> None:
         self.django_task = django_task
-        events = self.events = RunEvents(identifier, django_task.backend)
+        events = self.events = RunSignals(identifier, django_task.backend)
         make = _async_function if is_async_function(django_task.func) else _function
         super().__init__(
             _named_like(django_task.func, make(django_task, events)),
@@ -117,7 +117,7 @@ class RunnableTask(registry.Task[Any, Any, Any]):
         try:
             bound = inspect.signature(self.django_task.func).bind_partial(*context, *call.args, **call.kwargs)
         except TypeError as error:
-            raise PayloadError(f"expected arguments of {self.django_task.module_path}, got others ({error})") from None
+            raise PayloadError(f"the arguments do not fit {self.django_task.module_path} ({error})") from None
         bound.apply_defaults()
         return dict(list(bound.arguments.items())[len(context) :])
 
@@ -139,7 +139,7 @@ class RunnableTask(registry.Task[Any, Any, Any]):
         return f"{module}:{name} ({filename}:{line})"
 
 
-def _function(task: GraphileTask[Any, Any], events: RunEvents) -> Callable[..., Any]:
+def _function(task: GraphileTask[Any, Any], events: RunSignals) -> Callable[..., Any]:
     """Return the function that a worker calls for a job of a ``def`` task."""
     function, takes_context = task.func, task.takes_context
 
@@ -159,7 +159,7 @@ def _function(task: GraphileTask[Any, Any], events: RunEvents) -> Callable[..., 
     return run
 
 
-def _async_function(task: GraphileTask[Any, Any], events: RunEvents) -> Callable[..., Any]:
+def _async_function(task: GraphileTask[Any, Any], events: RunSignals) -> Callable[..., Any]:
     """Return the function that a worker calls for a job of an ``async def`` task."""
     function, takes_context = task.func, task.takes_context
 
@@ -245,7 +245,7 @@ class Run:
         return GraphileTaskContext(task_result=self.result, helpers=helpers)
 
 
-class RunEvents:
+class RunSignals:
     """The runs of one task in this process."""
 
     def __init__(self, identifier: str, backend: str) -> None:

@@ -125,7 +125,7 @@ def refuse_unknown_options(options: Iterable[str]) -> None:
     if not unknown:
         return
     if unknown[0] == "run_after":
-        raise InvalidTypeError("@task: expected run_after with each call, got it here. Use .using(run_after=...).")
+        raise InvalidTypeError("@task takes no run_after. Use .using(run_after=...).")
     known = ["priority", "queue_name", "backend", "takes_context", *OPTIONS]
     way_out = did_you_mean(unknown[0], known) or f"Known options: {', '.join(known)}."
     raise InvalidTypeError(f"@task: expected a known option, got {unknown[0]!r}. {way_out}")
@@ -401,8 +401,8 @@ def declared_task(task: Task[..., Any]) -> Task[..., Any]:
         if is_ours(found):
             return found
         raise InvalidTask(
-            f"{task.module_path}: expected a task that was declared for a GraphileWorkerBackend, got a task of the "
-            f"backend {found.backend!r}. A worker runs no other tasks: write @task(backend={task.backend!r})."
+            f"{task.module_path} is a task of the backend {found.backend!r}. A worker runs only tasks of a "
+            f"GraphileWorkerBackend: write @task(backend={task.backend!r})."
         )
     raise InvalidTask(
         f"A worker imports a task by the path of its function: expected the task at {task.module_path!r}, got "

@@ -97,7 +97,7 @@ def _check_dotted_paths_of(place: Place) -> list[CheckMessage]:
 
 
 def _check_callables(paths: Iterable[str], name: str, message_id: str) -> Iterator[CheckMessage]:
-    for got in _mistaken_paths(paths, callable):
+    for got in _invalid_paths(paths, callable):
         yield Error(
             f"{name}: expected the dotted path of a callable, got {got}.",
             hint="Use the path of the module, a dot, and the name of the callable: 'shop.jobs.measure'.",
@@ -106,7 +106,7 @@ def _check_callables(paths: Iterable[str], name: str, message_id: str) -> Iterat
 
 
 def _check_exceptions(paths: Iterable[str], name: str, message_id: str) -> Iterator[CheckMessage]:
-    for got in _mistaken_paths(paths, is_exception_class):
+    for got in _invalid_paths(paths, is_exception_class):
         yield Error(
             f"{name}: expected dotted paths of exception classes, got {got}.",
             hint="Use the path of the module, a dot, and the name of the class: 'shop.errors.OutOfStock'.",
@@ -114,7 +114,7 @@ def _check_exceptions(paths: Iterable[str], name: str, message_id: str) -> Itera
         )
 
 
-def _mistaken_paths(paths: Iterable[str], is_valid: Callable[[object], bool]) -> Iterator[str]:
+def _invalid_paths(paths: Iterable[str], is_valid: Callable[[object], bool]) -> Iterator[str]:
     """Yield each path that cannot be used, and why."""
     for path in paths:
         try:

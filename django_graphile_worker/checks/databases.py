@@ -82,11 +82,11 @@ def check_psycopg(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
     expected = ".".join(map(str, OLDEST_PSYCOPG))
     hint = f"Install it: python -m pip install 'psycopg[binary]>={expected}'"
     if version is None:
-        message = f"Expected psycopg {expected} or newer, got none. psycopg 2 cannot run the worker."
+        message = f"psycopg {expected} or newer is not installed. psycopg 2 cannot run the worker."
         return [Error(message, hint=hint, id="graphile_worker.E006")]
     if version < OLDEST_PSYCOPG:
         got = ".".join(map(str, version))
-        message = f"Expected psycopg {expected} or newer, got {got}, which leaks memory while it listens."
+        message = f"psycopg {got} leaks memory while it listens; {expected} or newer is needed."
         return [Error(message, hint=hint, id="graphile_worker.E007")]
     return []
 
@@ -111,8 +111,8 @@ def check_routers(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
 
 def _not_migratable(alias: str) -> CheckMessage:
     return Error(
-        f"The database routers send jobs to {alias!r}: expected allow_migrate() to allow the app "
-        f"{routing.APP_LABEL!r} there, got a refusal.",
+        f"The database routers send jobs to {alias!r}, but their allow_migrate() refuses the app {routing.APP_LABEL!r} "
+        f"there.",
         hint="Make allow_migrate() and db_for_write() of the routers agree on this app.",
         id="graphile_worker.E014",
     )
@@ -125,7 +125,7 @@ def _different_databases(routed: str, database: str) -> CheckMessage:
     else:
         hint = "The routers take precedence. Make the routers and the setting name the same database."
     return Warning(
-        f"The database routers send jobs to {routed!r}: expected {database!r}, the value of {setting}.",
+        f"The database routers send jobs to {routed!r}, but {setting} is {database!r}.",
         hint=hint,
         id="graphile_worker.W003",
     )
@@ -146,8 +146,8 @@ def _check_pool_of(place: Place, connection: BaseDatabaseWrapper) -> list[CheckM
         return []
     return [
         Warning(
-            f"The connection pool of the database {connection.alias!r}: expected at least as many connections "
-            f"as jobs run at the same time ({place.settings.concurrency}), got {size}.",
+            f"The connection pool of the database {connection.alias!r} has {size} connections, fewer than jobs run at "
+            f"the same time ({place.settings.concurrency}).",
             hint=f'Raise OPTIONS["pool"]["max_size"], or lower {setting_name(place, "CONCURRENCY")}.',
             id="graphile_worker.W002",
         )

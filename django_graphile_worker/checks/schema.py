@@ -102,8 +102,8 @@ def _lost_schema(alias: str, schema: str) -> CheckMessage:
     """Return the message for a schema that migrate does not create, because the app is recorded as migrated."""
     option = "" if alias == DEFAULT_DB_ALIAS else f" --database {alias}"
     return Error(
-        f"The app {routing.APP_LABEL!r} is migrated in the database {alias!r}: expected the worker schema "
-        f"{schema!r}, got none, or an incomplete one.",
+        f"The app {routing.APP_LABEL!r} is migrated in the database {alias!r}, but the worker schema {schema!r} is "
+        f"missing or incomplete.",
         hint=f'To create an empty one, after DROP SCHEMA or under a new name: run "manage.py migrate '
         f'{routing.APP_LABEL} zero --fake{option}", then "manage.py migrate {routing.APP_LABEL}{option}". If '
         f'{conf.SETTING}["SCHEMA"] was changed, the old schema stays, with its jobs; to keep on using it, change the '
@@ -133,8 +133,8 @@ def _check_functions(cursor: Any, alias: str, schema: str) -> list[CheckMessage]
     names = ", ".join(sorted({*(function.name for function in foreign), *missing}))
     return [
         Error(
-            f"The worker schema {schema!r} in the database {alias!r}: expected the functions of "
-            f"django-graphile-worker, got missing functions, or functions of another program: {names}."
+            f"In the worker schema {schema!r} in the database {alias!r}, functions are missing, or are those of "
+            f"another program: {names}."
             f"{_newer_ledger(cursor, schema)}",
             hint='Run "manage.py graphile_worker repair", which restores the functions. migrate does not.',
             id="graphile_worker.E019",
@@ -159,7 +159,7 @@ def _check_row_security(cursor: Any, alias: str, schema: str) -> list[CheckMessa
         return []
     return [
         Error(
-            not_permitted(alias, schema, f"got {role!r}, for which {', '.join(tables)} appear empty"),
+            not_permitted(alias, schema, f"{', '.join(tables)} appear empty to it", role=role),
             hint=f'"manage.py graphile_worker grants {role} --kind worker" prints the SQL for a role that runs jobs.',
             id="graphile_worker.E015",
         )
@@ -176,8 +176,8 @@ def _check_indexes(cursor: Any, alias: str, schema: str) -> list[CheckMessage]:
     missing, incomplete = (", ".join(names) or "none" for names in lacking)
     return [
         Warning(
-            f"The worker schema {schema!r} in the database {alias!r}: expected all its indexes, got some missing "
-            f"({missing}) or incomplete ({incomplete}). With many jobs, finding them is slow.",
+            f"The worker schema {schema!r} in the database {alias!r} lacks indexes: missing ({missing}), incomplete "
+            f"({incomplete}). With many jobs, finding them is slow.",
             hint=indexes.REMEDY,
             id="graphile_worker.W005",
         )
@@ -193,8 +193,8 @@ def _check_timeouts(cursor: Any, alias: str, schema: str) -> list[CheckMessage]:
         return []
     return [
         Warning(
-            f"The workers of the schema {schema!r} in the database {alias!r}: expected all of them to have the same "
-            f"WORKER_TIMEOUT, got {', '.join(f'{seconds:g}' for seconds in timeouts)} seconds.",
+            f"The workers of the schema {schema!r} in the database {alias!r} have different values of WORKER_TIMEOUT: "
+            f"{', '.join(f'{seconds:g}' for seconds in timeouts)} seconds.",
             hint="Each worker is declared dead after its own timeout. Start all workers with the same settings, unless "
             "the difference is intended.",
             id="graphile_worker.W006",
@@ -212,8 +212,8 @@ def _check_other_workers(cursor: Any, alias: str, schema: str) -> list[CheckMess
     limited = sorted(task.identifier for task in registry.tasks if task.limits)
     return [
         Warning(
-            f"The schema {schema!r} in the database {alias!r}: expected only workers of this package, as tasks have "
-            f"limits ({', '.join(limited)}), got {', '.join(found)}, not registered.",
+            f"Tasks have limits ({', '.join(limited)}), and the schema {schema!r} in the database {alias!r} has "
+            f"workers that are not registered: {', '.join(found)}.",
             hint="It is probably a worker of graphile-worker for Node.js, which knows no limits. Make sure that it has "
             "none of these tasks: the jobs that it runs are neither counted nor kept waiting.",
             id="graphile_worker.W007",
@@ -251,7 +251,7 @@ def _check_schedule_times(cursor: Any, alias: str, schema: str) -> list[CheckMes
     for named in listing.named_times(cursor, schema=schema):
         values = {"time_zone": named.time_zone, "cron": named.cron}
         mistakes = mistakes_in(values if named.cron is not None else values | {"interval": "1 s"})
-        found += [_mistaken_schedule(named, alias, field, texts) for field, texts in mistakes.items()]
+        found += [_invalid_schedule(named, alias, field, texts) for field, texts in mistakes.items()]
     return found[:MAX_MESSAGES]
 
 
@@ -271,14 +271,14 @@ def _crontab_identifiers() -> list[str]:
 def _unknown_schedule_task(named: listing.NamedTask, alias: str) -> CheckMessage:
     suggestion = did_you_mean(named.task, registry.tasks.identifiers())
     return Warning(
-        f"{_schedule_subject(named.schedule, named.number, alias)}: expected a task of this project, "
-        f"got {named.task!r}. No worker of this project fires it.",
+        f"{_schedule_subject(named.schedule, named.number, alias)}: this project has no task {named.task!r}. No "
+        f"worker of this project fires it.",
         hint=f"{suggestion} Define the task, or change, disable or delete the schedule.".strip(),
         id="graphile_worker.W011",
     )
 
 
-def _mistaken_schedule(named: listing.NamedTimes, alias: str, field: str, texts: Sequence[str]) -> CheckMessage:
+def _invalid_schedule(named: listing.NamedTimes, alias: str, field: str, texts: Sequence[str]) -> CheckMessage:
     return Warning(
         f"{_schedule_subject(named.schedule, named.number, alias)}: {field}: {' '.join(texts)}",
         hint="Correct the schedule. Until then, no worker fires it.",
@@ -289,8 +289,8 @@ def _mistaken_schedule(named: listing.NamedTimes, alias: str, field: str, texts:
 def _clashing_names(names: Sequence[str], alias: str) -> CheckMessage:
     listed = ", ".join(map(repr, names[:MAX_NAMES])) + (" and more" if len(names) > MAX_NAMES else "")
     return Warning(
-        f"The schedules of the database {alias!r}: expected names that no crontab item has as its identifier, got "
-        f"{listed}. Both fire, and the events and logs of both have the same name.",
+        f"Schedules of the database {alias!r} have the names of crontab items: {listed}. Both fire, and the events "
+        f"and logs of both have the same name.",
         hint="If the schedule replaces the crontab item, remove the item from the crontab (also from that of a worker "
         "of Node.js). If not, rename the schedule.",
         id="graphile_worker.W013",

@@ -34,7 +34,7 @@ def _duplicate_identifier(group: tuple[Task[Any, Any], ...]) -> CheckMessage:
     identifier = group[0].identifier
     places = " and ".join(task.place for task in group)
     return Error(
-        f"The task identifier {identifier!r}: expected one function, got {len(group)}: {places}.",
+        f"{len(group)} functions have the task identifier {identifier!r}: {places}.",
         hint=f'Give each function its own identifier: @task("billing:{identifier}").',
         obj=group[1],
         id="graphile_worker.E008",
@@ -97,7 +97,7 @@ def _check_numbers(uses: list[Use]) -> Iterator[CheckMessage]:
     for task, limit in uses[1:]:
         if (limit.numbers, limit.is_fair) != (first.numbers, first.is_fair):
             yield Error(
-                f"The limit {limit.name!r}: expected the same numbers in all its tasks, got {_numbers_of(first)} in "
+                f"The limit {limit.name!r} has different numbers in its tasks: {_numbers_of(first)} in "
                 f"{first_task.identifier!r}, {first_task.place}, and {_numbers_of(limit)} in {task.identifier!r}, "
                 f"{task.place}.",
                 hint="Write the Limit once and use it in both tasks, or give one of them another name: "
@@ -117,15 +117,14 @@ def _check_limits_of(place: Place, uses_by_name: dict[str, list[Use]]) -> Iterat
         if name not in uses_by_name:
             close = did_you_mean(name, uses_by_name)
             yield Warning(
-                f"{setting}: expected the name of a limit, got {name!r}, which no task of this project has. "
-                f"{close}".rstrip(),
+                f"{setting}: no task of this project has a limit {name!r}. {close}".rstrip(),
                 hint="The name of a limit is its name=, or its template, or the path of its function; without a key, "
                 "the identifier of the task.",
                 id="graphile_worker.W008",
             )
         elif not _fits(uses_by_name[name][0][1], dict(numbers)):
             yield Error(
-                f"{setting}: expected a burst of less than the rate, got {dict(numbers)!r} for the limit "
+                f"{setting}: the burst is not less than the rate: {dict(numbers)!r} for the limit "
                 f"{_numbers_of(uses_by_name[name][0][1])}.",
                 hint="Set the rate as well, or a smaller burst.",
                 id="graphile_worker.E023",
@@ -178,8 +177,7 @@ def _unknown_task(mistake: CrontabMistake) -> CheckMessage:
 
 def _unreadable_file(place: Place, error: OSError) -> CheckMessage:
     return Error(
-        f"{setting_name(place, 'CRONTAB_FILE')}: expected a file that can be read, got "
-        f"{str(place.settings.crontab_file)!r}: "
+        f"{setting_name(place, 'CRONTAB_FILE')}: {str(place.settings.crontab_file)!r} cannot be read: "
         f"{error.strerror or error}.",
         hint="Set the path of a readable file. A relative path starts at the directory of the command.",
         id="graphile_worker.E012",

@@ -58,7 +58,7 @@ def poll_interval(text: str) -> float:
 def existing_file(text: str) -> Path:
     path = Path(text)
     if not path.is_file():
-        raise ArgumentTypeError(f"expected a crontab file, got {text!r}, which does not exist")
+        raise ArgumentTypeError(f"the file {text!r} does not exist")
     return path
 
 
@@ -227,7 +227,7 @@ def _add_display(parser: CommandParser) -> None:
 def plan_from(options: dict[str, Any], *, is_colored: bool) -> Plan:
     """Return the plan of a command line. The settings are not read: see Plan."""
     if options["reload"] and (options["once"] or (options["processes"] or 1) > 1):
-        raise CommandError("--reload: expected a single process that keeps running, got --processes or --once as well.")
+        raise CommandError("--reload cannot be used with --processes or --once.")
     return Plan(
         overrides={name: options[name] for name in SETTINGS if options.get(name) is not None},
         databases=tuple(options.get("databases") or ()),

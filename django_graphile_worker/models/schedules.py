@@ -111,7 +111,7 @@ class ScheduleQuerySet(models.QuerySet["Schedule"]):
         """Create schedules with one statement; raise ValidationError for the first that is not valid."""
         schedules = list(objs)
         for schedule in schedules:
-            schedule.refuse_mistakes()
+            schedule.validate_definition()
         with at_simulated_time(self.db):
             return super().bulk_create(schedules, *args, **kwargs)
 
@@ -193,7 +193,7 @@ class Schedule(models.Model):
     def save(self, *args: Any, **kwargs: Any) -> None:
         """Save the definition; raise ValidationError if it is not valid. Workers use it within two seconds."""
         kwargs["using"] = using = self._alias(kwargs.get("using"))
-        self.refuse_mistakes()
+        self.validate_definition()
         if self._state.adding:
             # A copy of a schedule of the code: workers would delete it.
             self.is_from_code = False
@@ -223,8 +223,8 @@ class Schedule(models.Model):
         schedule._former_task = schedule.__dict__.get("task")
         return schedule
 
-    def refuse_mistakes(self) -> None:
-        """Raise ValidationError with the mistakes by field, if the definition is not valid; parse its durations.
+    def validate_definition(self) -> None:
+        """Raise ValidationError with the errors by field, if the definition is not valid; parse its durations.
 
         The task must be one that this process knows, unless the schedule has it already: another project that shares
         the database may have it.
@@ -295,7 +295,7 @@ class Schedule(models.Model):
         with changed_by(by, using=alias):
             changed = type(self).objects.using(alias).filter(pk=self.pk).update(paused_until=until)
             if not changed:
-                raise type(self).DoesNotExist(f"Expected a schedule that exists, got {self.name!r}, which was deleted.")
+                raise type(self).DoesNotExist(f"The schedule {self.name!r} was deleted.")
             self.refresh_from_db(using=alias, fields=["paused_until", *OF_THE_DATABASE])
             self.note_pause(until, by=by, using=alias)
 

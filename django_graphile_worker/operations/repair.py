@@ -76,7 +76,7 @@ def _drop(schema_editor: BaseDatabaseSchemaEditor, functions: list[catalog.Funct
             raise
         names = ", ".join(sorted({function.name for function in functions}))
         raise SchemaError(
-            f"Expected that {names} of another program in the schema {schema!r} can be dropped, got: "
+            f"The functions {names} of another program in the schema {schema!r} cannot be dropped: "
             f"{' '.join(str(error).split())} Drop the dependent objects first. Nothing was changed."
         ) from error
 

@@ -263,9 +263,8 @@ def _check_nothing_in_the_way(relations: frozenset[str], schema: str) -> None:
     in_the_way = sorted(relations & catalog.RELATIONS)
     if in_the_way:
         raise SchemaError(
-            f"Expected the schema {schema!r} to be absent, empty, or created by graphile-worker, got a "
-            f"schema with {', '.join(in_the_way)} but without graphile-worker's table of migrations. Choose another "
-            f'name with GRAPHILE_WORKER["SCHEMA"].'
+            f"The schema {schema!r} has {', '.join(in_the_way)}, but not graphile-worker's table of migrations. Choose "
+            f'another name with GRAPHILE_WORKER["SCHEMA"].'
         )
 
 
@@ -273,8 +272,8 @@ def check_no_job_is_lost(waiting: int, schema: str) -> None:
     """Raise SchemaError when jobs wait, unless the setting DROP_WAITING_JOBS allows to drop them."""
     if waiting and not conf.current().drop_waiting_jobs:
         raise SchemaError(
-            f"Expected no waiting jobs in the schema {schema!r}, got {waiting}; dropping it would lose them. Let the "
-            f'workers finish, or set GRAPHILE_WORKER["DROP_WAITING_JOBS"] = True.'
+            f"The schema {schema!r} has waiting jobs ({waiting}), and dropping it would lose them. Let the workers "
+            f'finish, or set GRAPHILE_WORKER["DROP_WAITING_JOBS"] = True.'
         )
 
 
@@ -382,6 +381,6 @@ class BuildIndexes(SchemaOperation):
         incomplete = self._incomplete(connection, schema)
         if incomplete:
             raise SchemaError(
-                f"Expected complete indexes in the schema {schema!r}, got {', '.join(incomplete)} incomplete: another "
-                f"session began to build them and did not finish. Migrate again; everything else is installed."
+                f"Indexes in the schema {schema!r} are incomplete ({', '.join(incomplete)}): another session began to "
+                f"build them and did not finish. Migrate again; everything else is installed."
             )

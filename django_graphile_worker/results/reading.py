@@ -109,19 +109,17 @@ class Result:
         """What the task returned. Raises ``ResultNotReadyError`` or ``JobFailedError`` if there is no such value."""
         name = f"{self.task_identifier} #{self.job_id}"
         if not self.is_finished:
-            raise ResultNotReadyError(
-                f"{name}: expected a job that has succeeded, got one that is {self.status}. Use wait_for_result()."
-            )
+            raise ResultNotReadyError(f"{name} has no value yet: it is {self.status}. Use wait_for_result().")
         if self.status is ResultStatus.REMOVED:
-            raise JobFailedError(f"{name}: expected a job that has succeeded, got one that was removed.")
+            raise JobFailedError(f"{name} has no value: it was removed.")
         if self.status is ResultStatus.CANCELLED:
             why = cancellation_text(self.cancelled_by or "", self.cancel_reason or "")
-            raise JobCancelledError(f"{name}: expected a job that has succeeded, got one that was cancelled. {why}")
+            raise JobCancelledError(f"{name} has no value: it was cancelled. {why}")
         if self.status is ResultStatus.EXPIRED:
-            raise JobExpiredError(f"{name}: expected a job that has succeeded, got one that expired before it started.")
+            raise JobExpiredError(f"{name} has no value: it expired before it started.")
         if self.status is ResultStatus.FAILED:
             why = (self.last_error or "no error is known").strip().partition("\n")[0]
-            raise JobFailedError(f"{name}: expected a job that has succeeded, got one that has failed: {why}")
+            raise JobFailedError(f"{name} has no value: it failed: {why}")
         return self._value
 
 

@@ -139,8 +139,8 @@ def _wait(place: Place, job_id: int) -> Wait:
 def _result(row: ResultRow | None, job_id: int) -> Result:
     if row is None:
         raise UnknownResultError(
-            f"wait_for_result: expected a job that exists, or whose result is kept, got {job_id}. Either there is no "
-            "such job, or its transaction is not committed yet, or it has ended and nothing of it is kept: declare its "
+            f"wait_for_result: there is neither a job {job_id} nor a result of it. Either there never was such a "
+            "job, or its transaction is not committed yet, or it has ended and nothing of it is kept: declare its "
             'task with @task(keep_result=timedelta(hours=1)), or set GRAPHILE_WORKER["KEEP_RESULTS"].'
         )
     return result_from(row)
@@ -148,7 +148,7 @@ def _result(row: ResultRow | None, job_id: int) -> Result:
 
 def _timed_out(job_id: int, seconds: float | None) -> ResultTimeoutError:
     return ResultTimeoutError(
-        f"wait_for_result: expected job {job_id} to end within {seconds:g} seconds, it has not. The job is unchanged: "
+        f"wait_for_result: job {job_id} did not end within {seconds:g} seconds. The job is unchanged: "
         "wait again, or read result() later."
     )
 

@@ -29,7 +29,7 @@ def translated(error: BaseException, *, alias: str, schema: str) -> GraphileWork
     if code in NOT_INSTALLED:
         return SchemaError(not_installed(alias, schema))
     if code == INSUFFICIENT_PRIVILEGE:
-        return SchemaError(not_permitted(alias, schema, f"got: {_first_line(error)}"))
+        return SchemaError(not_permitted(alias, schema, _first_line(error)))
     if code == PROGRAM_LIMIT_EXCEEDED and "NOTIFY" in str(error):
         return GraphileWorkerError(notify_queue_is_full(alias))
     return None
@@ -53,9 +53,10 @@ def not_installed(alias: str, schema: str) -> str:
 def foreign_functions(alias: str, schema: str, got: str) -> str:
     option = "" if alias == DEFAULT_DB_ALIAS else f" --database {alias}"
     return (
-        f"Expected the functions of django-graphile-worker in the worker schema {schema!r} in the database {alias!r}, "
-        f'got: {got}. {_install_app()}Run "manage.py migrate graphile_worker{option}"; if it has nothing to do, '
-        f'another program has replaced them: run "manage.py graphile_worker repair{option}".'
+        f"The worker schema {schema!r} in the database {alias!r} does not have the functions of "
+        f"django-graphile-worker: {got}. {_install_app()}"
+        f'Run "manage.py migrate graphile_worker{option}"; if it has nothing to do, another program has replaced them: '
+        f'run "manage.py graphile_worker repair{option}".'
     )
 
 
@@ -63,9 +64,10 @@ def _install_app() -> str:
     return "" if apps.is_installed("django_graphile_worker") else 'Add "django_graphile_worker" to INSTALLED_APPS. '
 
 
-def not_permitted(alias: str, schema: str, got: str) -> str:
+def not_permitted(alias: str, schema: str, why: str, *, role: str = "") -> str:
+    name = f" {role!r}" if role else ""
     return (
-        f"Expected a role that may use the worker schema {schema!r} in the database {alias!r}, {got}. "
+        f"The role{name} may not use the worker schema {schema!r} in the database {alias!r}: {why}. "
         "Row-level security hides its tables from every role but their owner: connect as the owner, or let the owner "
         'run the SQL that "manage.py graphile_worker grants <role>" prints; --kind worker is for workers.'
     )
@@ -73,7 +75,7 @@ def not_permitted(alias: str, schema: str, got: str) -> str:
 
 def notify_queue_is_full(alias: str) -> str:
     return (
-        f"Expected room in the NOTIFY queue of the server of the database {alias!r}, got none: nothing was committed. "
+        f"The NOTIFY queue of the server of the database {alias!r} is full: nothing was committed. "
         "A session that listens has a transaction open for long: find it with pg_stat_activity and end it. "
         "add_job() sends no notification from 90% on; a NOTIFY of the site's own in the same transaction still fails."
     )

@@ -28,7 +28,7 @@ MAX_RECOVERED = 2000
 # The interval of heartbeats, in seconds, if neither the worker's row nor the caller states it.
 DEFAULT_HEARTBEAT = 10.0
 
-LOOK_AT_FLEET = """/* gw:look-at-fleet */
+READ_FLEET = """/* gw:look-at-fleet */
 select late.worker_id, late.beaten_at, late.silent_seconds, late.timeout_seconds, late.heartbeat_seconds, late.workers,
     orphans.worker_ids, orphans.reached
 from :SCHEMA._private_late_workers(
@@ -174,7 +174,7 @@ class Unlocked:
     cancelled: tuple[CancelledJob, ...] = ()
 
 
-def look_at_fleet(
+def read_fleet(
     cursor: Any,
     *,
     schema: str,
@@ -190,7 +190,7 @@ def look_at_fleet(
     """
     # A simulation that owns the time of the server, too, replaces "moment".
     parameters = {"timeout": timeout, "heartbeat": heartbeat, "moment": None, "now": now, "go_on_at": go_on_at}
-    cursor.execute(statement(LOOK_AT_FLEET, schema), parameters)
+    cursor.execute(statement(READ_FLEET, schema), parameters)
     rows = cursor.fetchall()
     size, orphans, reached = rows[0][5:]
     late = [LateWorker(*row[:5]) for row in rows if row[0] is not None]
@@ -252,14 +252,14 @@ def recover(
     by: str | None = None,
 ) -> Recovered:
     """Remove these workers, by default all silent workers; recover their claims, and claims of unregistered workers."""
-    fleet = look_at_fleet(cursor, schema=schema, timeout=timeout, now=now)
+    fleet = read_fleet(cursor, schema=schema, timeout=timeout, now=now)
     silent = [late for late in fleet.late if late.is_silent] if dead is None else dead
     worker_ids = remove_dead_workers(cursor, silent, schema=schema, by=by)
     while True:
         worker_ids += [worker_id for worker_id in fleet.orphans if worker_id not in worker_ids]
         if fleet.reached is None:
             return recover_claims(cursor, worker_ids, schema=schema, limit=limit, now=now, keeping=keeping, by=by)
-        fleet = look_at_fleet(cursor, schema=schema, timeout=timeout, now=now, go_on_at=fleet.reached)
+        fleet = read_fleet(cursor, schema=schema, timeout=timeout, now=now, go_on_at=fleet.reached)
 
 
 def _exhausted(cursor: Any, rows: Iterable[Sequence[Any]], *, schema: str) -> tuple[Exhausted, ...]:

@@ -311,8 +311,8 @@ def _with_cancellation(attempts: list[StoredAttempt], who_and_why: Any) -> list[
     """Return the attempts of a cancelled job; a job that was cancelled while it waited has none for that."""
     if attempts and attempts[-1].exception_class == CANCELLED:
         return attempts
-    told = who_and_why if isinstance(who_and_why, dict) else {}
-    text = cancellation_text(told.get("by", ""), told.get("reason", ""))
+    details = who_and_why if isinstance(who_and_why, dict) else {}
+    text = cancellation_text(details.get("by", ""), details.get("reason", ""))
     return [*attempts, StoredAttempt(None, CANCELLED, text)]
 
 

@@ -323,4 +323,4 @@ def check_installation(database: Database) -> None:
     if not are_installed:
         raise SchemaError(not_installed(alias, schema))
     if hidden:
-        raise SchemaError(not_permitted(alias, schema, f"got {role!r}, for which {', '.join(hidden)} appear empty"))
+        raise SchemaError(not_permitted(alias, schema, f"{', '.join(hidden)} appear empty to it", role=role))

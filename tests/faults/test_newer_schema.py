@@ -10,7 +10,7 @@ import pytest
 from tests.faults.processes import Fleet, Wait
 from tests.faults.world import World
 
-SENTENCE = r"for Rust: expected no breaking migration after 20, got 21\. Upgrade"
+SENTENCE = r"for Rust: its breaking migration 21 came after 20\. Upgrade"
 REFUSED = 57
 
 

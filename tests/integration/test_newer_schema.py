@@ -13,7 +13,7 @@ from django_graphile_worker import Worker, add_job
 from django_graphile_worker.exceptions import BreakingMigrationError, SchemaError
 from tests.support.operating import execute, operate
 
-SENTENCE = "for Rust: expected no breaking migration after 20, got 21. Upgrade"
+SENTENCE = "for Rust: its breaking migration 21 came after 20. Upgrade"
 # As graphile_worker for Rust has it: the same arguments, another text, and an error of its own.
 RUST_ADD_JOB = """create or replace function {schema}.add_job(
   identifier text, payload json default null::json, queue_name text default null::text,
@@ -104,7 +104,7 @@ class TestFunctionsOfAnotherProgram:
     def test_check__names_them_and_the_ledger(self) -> None:
         come_from_rust()
         message = found()["E019"]
-        assert "functions of another program: add_job." in message
+        assert "those of another program: add_job." in message
         assert "has reached 22, which is beyond 20: graphile_worker for Rust (0.14)" in message
         assert 'Run "manage.py graphile_worker repair"' in message
 
@@ -139,7 +139,7 @@ class TestFunctionsOfAnotherProgram:
     )
     def test_repair__drops_functions_that_make_calls_ambiguous(self, signature: str) -> None:
         execute(f"create function {{schema}}.add_job{signature} returns void language sql as $$ select $$")
-        assert "functions of another program: add_job." in found()["E019"]
+        assert "those of another program: add_job." in found()["E019"]
         said = operate("repair").out
         assert said.startswith("Dropped: add_job(identifier text, payload json")
         assert found() == {}
@@ -157,7 +157,7 @@ class TestFunctionsOfAnotherProgram:
     def test_repair__says_what_depends_on_a_function_that_must_go(self) -> None:
         execute("create function {schema}.add_job(wrong integer) returns integer language sql as $$ select 1 $$")
         execute("create view {schema}.theirs as select {schema}.add_job(1)")
-        with pytest.raises(CommandError, match=r"can be dropped, got: .*view .*Drop the dependent objects first"):
+        with pytest.raises(CommandError, match=r"cannot be dropped: .*view .*Drop the dependent objects first"):
             operate("repair")
 
     def test_repair__refuses_a_schema_that_is_too_new(self) -> None:

@@ -70,7 +70,7 @@ def through_command(action: str, ids: list[int]) -> None:
     if action == "cancel":
         operate(verb, *map(str, ids), *options)
         return
-    with pytest.raises(CommandError, match=r"^Expected 8 jobs"):
+    with pytest.raises(CommandError, match=r"^[1-9] of 8 jobs w(as|ere) not changed"):
         operate(verb, *map(str, ids), *options)
 
 

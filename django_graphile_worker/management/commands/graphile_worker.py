@@ -52,4 +52,4 @@ class Command(BaseCommand):
         except GraphileWorkerError as error:
             raise CommandError(str(error)) from error
         except OperationalError as error:
-            raise CommandError(f"Expected an answer from the database, got an error: {error}") from error
+            raise CommandError(f"The database answered with an error: {error}") from error

@@ -140,7 +140,7 @@ def payload(text: str | None) -> Any:
     try:
         return parse_json5(text)
     except RecursionError:
-        raise CommandError(f"{source}: expected a value that is nested less deeply.") from None
+        raise CommandError(f"{source}: the value is nested too deeply.") from None
     except Json5Error as error:
         raise CommandError(
             f"{source}: expected JSON or JSON5 (quoted for the shell, like '{{\"order\": 1}}'), "

@@ -66,7 +66,7 @@ class Console:
         self.err.write(escaped(text), style_func=str)
 
     def warn(self, text: str) -> None:
-        """Write a note about a possible mistake, in the colour of warnings."""
+        """Write a note about a possible error, in the colour of warnings."""
         self.err.write(self.style.WARNING(escaped(text)), style_func=str)
 
     def dump(self, value: Any) -> None:
@@ -104,7 +104,7 @@ class Console:
 
 def _took_too_long(seconds: float) -> str:
     return (
-        f"Expected an answer within {seconds:g} seconds, got none. Select fewer jobs (--state, --task, --limit), "
+        f"The database did not answer within {seconds:g} seconds. Select fewer jobs (--state, --task, --limit), "
         'or allow more time with GRAPHILE_WORKER["ADMIN_STATEMENT_TIMEOUT"].'
     )
 

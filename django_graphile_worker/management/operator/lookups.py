@@ -59,8 +59,7 @@ def require_task(cursor: Cursor, name: str, *, schema: str) -> None:
     if name not in of_workers:
         known = {*registry.tasks.identifiers(), *of_workers, *known_names.known_tasks(cursor, schema=schema)}
         raise CommandError(
-            f"--task: expected a task that a job, a worker or this project has, got {name!r}."
-            f"{did_you_mean(name, known)}"
+            f"--task: neither a job nor a worker nor this project has a task {name!r}.{did_you_mean(name, known)}"
         )
 
 

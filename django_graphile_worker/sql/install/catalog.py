@@ -52,9 +52,9 @@ def refuse_breaking_migration(cursor: Cursor, *, schema: str) -> None:
 
 def breaking_migration_error(latest: int, schema: str) -> BreakingMigrationError:
     return BreakingMigrationError(
-        f"The schema {schema!r} belongs to a newer graphile-worker, or to graphile_worker for Rust: expected no "
-        f"breaking migration after {LEDGER}, got {latest}. Upgrade django-graphile-worker to a version that supports "
-        f'it, or choose another name with GRAPHILE_WORKER["SCHEMA"].'
+        f"The schema {schema!r} belongs to a newer graphile-worker, or to graphile_worker for Rust: its breaking "
+        f"migration {latest} came after {LEDGER}. Upgrade django-graphile-worker to a version that supports it, "
+        f'or choose another name with GRAPHILE_WORKER["SCHEMA"].'
     )
 
 
@@ -298,7 +298,7 @@ def check_usable(cursor: Cursor, *, schema: str) -> None:
     role, tables = hidden_tables(cursor, schema=schema)
     if tables:
         raise SchemaError(
-            f"Expected a role that sees the rows of {schema!r}, got {role!r}: row-level security hides "
-            f"{', '.join(tables)} from it, so every query would find nothing, without an error. Connect as the owner "
-            f'of the tables, or let the owner run what "manage.py graphile_worker grants {role}" prints.'
+            f"Row-level security hides {', '.join(tables)} in {schema!r} from the role {role!r}, so every query would "
+            f"find nothing, without an error. Connect as the owner of the tables, "
+            f'or let the owner run what "manage.py graphile_worker grants {role}" prints.'
         )

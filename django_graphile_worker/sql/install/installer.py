@@ -91,7 +91,7 @@ def adopt(execute: Execute, cursor: Cursor, *, schema: str) -> None:
     missing = catalog.RELATIONS - relations
     if missing:
         raise SchemaError(
-            f"Expected the schema {schema!r} to be as graphile-worker's migration {LEDGER} leaves it, got one without "
+            f"The schema {schema!r} lacks what graphile-worker's migration {LEDGER} leaves: "
             f'{", ".join(sorted(missing))}. Repair it, or choose another name with GRAPHILE_WORKER["SCHEMA"].'
         )
     _check_arguments(catalog.functions(cursor, schema=schema), schema)
@@ -205,8 +205,8 @@ def check_ledger(ledger: Ledger, schema: str) -> None:
     """Raise for a ledger that is older than this package, or breaking; warn of a newer ledger."""
     if ledger.latest < LEDGER:
         raise SchemaError(
-            f"The schema {schema!r} was made by an older graphile-worker: expected its migration {LEDGER}, got "
-            f"{ledger.latest}. Upgrade it with graphile-worker 0.18, and migrate again: "
+            f"The schema {schema!r} was made by an older graphile-worker: it is at migration {ledger.latest}, and "
+            f"{LEDGER} is needed. Upgrade it with graphile-worker 0.18, and migrate again: "
             f"npx graphile-worker@0.18 --schema-only --schema {schema} --connection postgres://..."
         )
     if ledger.latest_breaking > LEDGER:
@@ -226,9 +226,9 @@ def _check_arguments(found: Iterable[Function], schema: str) -> None:
     others = sorted({function.name for function in found if not function.is_as_expected})
     if others:
         raise SchemaError(
-            f"Expected {', '.join(others)} in the schema {schema!r} with the arguments that graphile-worker 0.18 "
-            f"gives them, got others. Calls would be ambiguous, so nothing was changed. Upgrade django-graphile-worker "
-            f"to a version that supports them, or drop the functions that you added."
+            f"In the schema {schema!r}, {', '.join(others)} have other arguments than in graphile-worker 0.18. Calls "
+            f"would be ambiguous, so nothing was changed. Upgrade django-graphile-worker to a version that supports "
+            f"them, or drop the functions that you added."
         )
 
 

@@ -450,8 +450,8 @@ def _cancel(
 ) -> StepResult:
     fates = control.cancel_jobs(cursor, matching, cancellation, schema=schema) if matching else []
     cancelled = [fate.job_id for fate in fates if fate.fate in (control.REMOVED, control.STOPPING)]
-    told = [*cancelled, *(fate.job_id for fate in fates if fate.fate == control.UNSTOPPABLE)]
-    result = _result(cursor, told, job_ids, schema=schema)
+    changing = [*cancelled, *(fate.job_id for fate in fates if fate.fate == control.UNSTOPPABLE)]
+    result = _result(cursor, changing, job_ids, schema=schema)
     return replace(result, ids=cancelled, fates=fates)
 
 

@@ -128,7 +128,7 @@ class Recovery(Service):
 
     def _look(self) -> float:
         self._renew_long_claims()
-        fleet = self._look_at_fleet()
+        fleet = self._read_fleet()
         recovered = self._recover(self._dead(fleet), [*self._unfinished, *fleet.orphans])
         self._unfinished = list(recovered.dead_worker_ids) if recovered.is_partial else []
         if self._looks % LOOKS_PER_CLEANUP == 0:
@@ -149,9 +149,9 @@ class Recovery(Service):
             return [worker for worker in fleet.late if worker.is_overdue_by(BEATS_WATCHED)]
         return self._detector.find_dead(fleet.late, in_contact_since=self._worker.heartbeat.in_contact_since)
 
-    def _look_at_fleet(self) -> recovery.Fleet:
+    def _read_fleet(self) -> recovery.Fleet:
         with self._database.cursor() as cursor:
-            fleet = recovery.look_at_fleet(
+            fleet = recovery.read_fleet(
                 cursor,
                 schema=self._database.schema,
                 timeout=self._timeout,

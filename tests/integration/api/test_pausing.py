@@ -104,9 +104,9 @@ def test_signals__are_sent_at_the_commit(heard: list[Any], django_capture_on_com
 def test_unknown_queue_and_task__are_refused_with_close_names() -> None:
     make_queue("mail")
     make_task("send_receipt")
-    with pytest.raises(UnknownQueueError, match=r"got 'mall'\. Did you mean 'mail'\? .*create=True"):
+    with pytest.raises(UnknownQueueError, match=r"no queue 'mall'\. Did you mean 'mail'\? .*create=True"):
         pause(queue="mall")
-    with pytest.raises(UnknownTaskError, match=r"got 'send_recept'\. Did you mean 'send_receipt'\?"):
+    with pytest.raises(UnknownTaskError, match=r"no task 'send_recept'\. Did you mean 'send_receipt'\?"):
         pause(task="send_recept")
     assert pauses() == []
     assert not models.JobQueue.objects.filter(queue_name="mall").exists()

@@ -58,12 +58,12 @@ class TestPsycopg:
         [
             (
                 None,
-                "Expected psycopg 3.2.10 or newer, got none. psycopg 2 cannot run the worker.",
+                "psycopg 3.2.10 or newer is not installed. psycopg 2 cannot run the worker.",
                 "graphile_worker.E006",
             ),
             (
                 (3, 2, 9),
-                "Expected psycopg 3.2.10 or newer, got 3.2.9, which leaks memory while it listens.",
+                "psycopg 3.2.9 leaks memory while it listens; 3.2.10 or newer is needed.",
                 "graphile_worker.E007",
             ),
         ],
@@ -86,8 +86,8 @@ class TestRouters:
         settings.DATABASE_ROUTERS = [f"{__name__}.AllElsewhere"]
         assert found() == [
             Error(
-                "The database routers send jobs to 'other': expected allow_migrate() to allow the app "
-                "'graphile_worker' there, got a refusal.",
+                "The database routers send jobs to 'other', but their allow_migrate() refuses the app "
+                "'graphile_worker' there.",
                 hint="Make allow_migrate() and db_for_write() of the routers agree on this app.",
                 id="graphile_worker.E014",
             )
@@ -102,8 +102,7 @@ class TestRouters:
         configure(DATABASE="third")
         assert found() == [
             Warning(
-                "The database routers send jobs to 'other': expected 'third', the value of "
-                'GRAPHILE_WORKER["DATABASE"].',
+                "The database routers send jobs to 'other', but GRAPHILE_WORKER[\"DATABASE\"] is 'third'.",
                 hint="The routers take precedence. Make the routers and the setting name the same database.",
                 id="graphile_worker.W003",
             )
@@ -123,8 +122,8 @@ class TestPool:
     def test_a_pool_that_is_too_small(self, pool: Any, size: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(connection.settings_dict, "OPTIONS", {"pool": pool})
         warning = Warning(
-            "The connection pool of the database 'default': expected at least as many connections as jobs run at "
-            f"the same time (10), got {size}.",
+            f"The connection pool of the database 'default' has {size} connections, fewer than jobs run at the same "
+            "time (10).",
             hint='Raise OPTIONS["pool"]["max_size"], or lower GRAPHILE_WORKER["CONCURRENCY"].',
             id="graphile_worker.W002",
         )

@@ -55,8 +55,8 @@ class TestSchema:
         configure(SCHEMA="renamed")
         assert found(databases=["default"]) == [
             Error(
-                "The app 'graphile_worker' is migrated in the database 'default': expected the worker "
-                "schema 'renamed', got none, or an incomplete one.",
+                "The app 'graphile_worker' is migrated in the database 'default', but the worker schema 'renamed' is "
+                "missing or incomplete.",
                 hint='To create an empty one, after DROP SCHEMA or under a new name: run "manage.py migrate '
                 'graphile_worker zero --fake", then "manage.py migrate graphile_worker". If GRAPHILE_WORKER["SCHEMA"] '
                 "was changed, the old schema stays, with its jobs; to keep on using it, change the setting back.",
@@ -87,8 +87,8 @@ class TestRowSecurity:
             cursor.execute("set local role blind_role")
         assert found(databases=["default"]) == [
             Error(
-                f"Expected a role that may use the worker schema '{worker_schema}' in the database 'default', got "
-                "'blind_role', for which _private_job_queues, _private_jobs, _private_tasks appear empty. Row-level "
+                f"The role 'blind_role' may not use the worker schema '{worker_schema}' in the database 'default': "
+                "_private_job_queues, _private_jobs, _private_tasks appear empty to it. Row-level "
                 "security hides its tables from every role but their owner: connect as the owner, or let the owner run "
                 'the SQL that "manage.py graphile_worker grants <role>" prints; --kind worker is for workers.',
                 hint='"manage.py graphile_worker grants blind_role --kind worker" prints the SQL for a role that runs '
@@ -138,8 +138,8 @@ class TestIndexes:
             cursor.execute(statement.format(schema=in_quotes(worker_schema)))
         (warning,) = found(databases=["default"])
         assert warning == Warning(
-            f"The worker schema '{worker_schema}' in the database 'default': expected all its indexes, got some "
-            f"missing ({missing}) or incomplete ({incomplete}). With many jobs, finding them is slow.",
+            f"The worker schema '{worker_schema}' in the database 'default' lacks indexes: "
+            f"missing ({missing}), incomplete ({incomplete}). With many jobs, finding them is slow.",
             hint=REMEDY,
             id="graphile_worker.W005",
         )
@@ -165,7 +165,7 @@ class TestTimeouts:
             cursor.execute(f"insert into {table} (id, timeout_seconds) values ('c', 5)")
         (warning,) = found(databases=["default"])
         assert warning.id == "graphile_worker.W006"
-        assert warning.msg.endswith("expected all of them to have the same WORKER_TIMEOUT, got 5, 60 seconds.")
+        assert warning.msg.endswith(" have different values of WORKER_TIMEOUT: 5, 60 seconds.")
 
 
 pytestmark = pytest.mark.django_db
@@ -186,9 +186,7 @@ def test_task_that_is_gone__is_named_once_with_a_suggestion() -> None:
     Schedule.objects.exclude(name="nightly").update(task="reprot")
     (warning,) = found(databases=["default"])
     assert warning.id == "graphile_worker.W011"
-    assert warning.msg.startswith(
-        "The schedule 'monthly' and 1 more in the database 'default': expected a task of this"
-    )
+    assert warning.msg.startswith("The schedule 'monthly' and 1 more in the database 'default': this project has no")
     assert "'report'" in str(warning.hint)
     Schedule.objects.update(is_enabled=False)
     assert found(databases=["default"]) == []
@@ -211,4 +209,4 @@ def test_name_of_a_crontab_item__of_this_project_or_of_another(configure: Any, w
         cursor.execute(f"insert into {table} (identifier, known_since) values ('weekly', now())")
     (warning,) = found(databases=["default"])
     assert warning.id == "graphile_worker.W013"
-    assert "got 'nightly', 'weekly'. Both fire" in warning.msg
+    assert "have the names of crontab items: 'nightly', 'weekly'. Both fire" in warning.msg

@@ -28,7 +28,7 @@ class TestTasks:
 
         assert found() == [
             Error(
-                f"The task identifier 'send': expected one function, got 2: {one.place} and {two.place}.",
+                f"2 functions have the task identifier 'send': {one.place} and {two.place}.",
                 hint='Give each function its own identifier: @task("billing:send").',
                 obj=two,
                 id="graphile_worker.E008",
@@ -128,8 +128,8 @@ class TestCrontab:
         configure(CRONTAB_FILE=tmp_path / "missing")
         assert found() == [
             Error(
-                f'GRAPHILE_WORKER["CRONTAB_FILE"]: expected a file that can be read, got '
-                f"'{tmp_path / 'missing'}': No such file or directory.",
+                f"GRAPHILE_WORKER[\"CRONTAB_FILE\"]: '{tmp_path / 'missing'}' cannot be read: "
+                "No such file or directory.",
                 hint="Set the path of a readable file. A relative path starts at the directory of the command.",
                 id="graphile_worker.E012",
             )
@@ -152,9 +152,7 @@ def test_tasks_that_share_a_limit__must_agree_on_its_numbers() -> None:
     limited("d", Limit("account:{account}", concurrency=4, fair=True))
     (error,) = found()
     assert error.id == "graphile_worker.E022"
-    assert error.msg.startswith(
-        "The limit 'account:{account}': expected the same numbers in all its tasks, got 3 at once in 'a', "
-    )
+    assert error.msg.startswith("The limit 'account:{account}' has different numbers in its tasks: 3 at once in 'a', ")
     assert ", and 4 at once, fair in 'd', " in error.msg
 
 
@@ -166,13 +164,13 @@ def test_setting__names_limits_that_exist(configure: Any) -> None:
     (warning,) = found()
     assert warning.id == "graphile_worker.W008"
     assert warning.msg == (
-        'GRAPHILE_WORKER["LIMITS"]["acount:{account}"]: expected the name of a limit, got \'acount:{account}\', which '
-        "no task of this project has. Did you mean 'account:{account}'?"
+        'GRAPHILE_WORKER["LIMITS"]["acount:{account}"]: no task of this project has a limit \'acount:{account}\'. '
+        "Did you mean 'account:{account}'?"
     )
     configure(LIMITS={"account:{account}": {"burst": 10}})
     (error,) = found()
     assert error.id == "graphile_worker.E023"
-    assert "expected a burst of less than the rate, got {'burst': 10} for the limit 10/m." in error.msg
+    assert "the burst is not less than the rate: {'burst': 10} for the limit 10/m." in error.msg
 
 
 def test_setting_without_any_limit__is_told(configure: Any) -> None:
@@ -192,11 +190,11 @@ class TestOtherWorkers:
         limited("a", Limit(concurrency=3))
         (warning,) = found(databases=["default"])
         assert warning.id == "graphile_worker.W007"
-        assert warning.msg.endswith("as tasks have limits (a), got worker-ab12, not registered.")
+        assert warning.msg.endswith(" has workers that are not registered: worker-ab12.")
 
     def test_session_that_listens_like_node__is_told(self, worker_schema: str, raw_connection: Any) -> None:
         limited("a", Limit(concurrency=3))
         session = raw_connection()
         session.execute('LISTEN "jobs:insert"; LISTEN "worker:migrate";')
         (warning,) = found(databases=["default"])
-        assert f"got session {session.info.backend_pid}, not registered." in warning.msg
+        assert f"not registered: session {session.info.backend_pid}." in warning.msg

@@ -45,7 +45,7 @@ def test_waiting_job__has_no_value_yet() -> None:
     assert found is not None
     assert (found.job_id, found.task_identifier, found.queue_name) == (job.id, "task", "eu")
     assert (found.status, found.is_finished, found.added_at) == (ResultStatus.WAITING, False, job.created_at)
-    with pytest.raises(ResultNotReadyError, match=rf"^task #{job.id}: expected a job that has succeeded, got one that"):
+    with pytest.raises(ResultNotReadyError, match=rf"^task #{job.id} has no value yet: it is"):
         found.value  # noqa: B018
 
 
@@ -61,7 +61,7 @@ def test_failed_job__raises_the_first_line_of_its_error() -> None:
     found = result(make_failed_job("task", error="ValueError: no such order\n\nTraceback"))
     assert found is not None
     assert (found.status, found.is_finished) == (ResultStatus.FAILED, True)
-    with pytest.raises(JobFailedError, match=r"got one that has failed: ValueError: no such order$"):
+    with pytest.raises(JobFailedError, match=r"it failed: ValueError: no such order$"):
         found.value  # noqa: B018
 
 
@@ -94,7 +94,7 @@ def test_job_that_is_gone_before_its_end__was_removed(cursor: Any, worker_schema
     found = result(4711)
     assert found is not None
     assert (found.status, found.is_finished) == (ResultStatus.REMOVED, True)
-    with pytest.raises(JobFailedError, match="got one that was removed"):
+    with pytest.raises(JobFailedError, match="it was removed"):
         found.value  # noqa: B018
 
 

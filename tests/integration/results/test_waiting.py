@@ -201,13 +201,15 @@ def test_connection_that_is_lost_before_the_wait_for_notifications__is_replaced_
 
 def test_timeout__names_the_job_and_leaves_it_unchanged(worker_schema: str) -> None:
     job = add_job("task")
-    with pytest.raises(ResultTimeoutError, match=rf"^wait_for_result: expected job {job.id} to end within 0.05 sec"):
+    with pytest.raises(ResultTimeoutError, match=rf"^wait_for_result: job {job.id} did not end within 0.05 sec"):
         wait_for_result(job, timeout=0.05)
     assert issubclass(ResultTimeoutError, TimeoutError)
 
 
 def test_unknown_job__is_refused_at_once() -> None:
-    with pytest.raises(UnknownResultError, match=r"got 4711\. Either there is no such job"):
+    with pytest.raises(
+        UnknownResultError, match=r"neither a job 4711 nor a result of it\. Either there never was such"
+    ):
         wait_for_result(4711, timeout=DEADLINE)
 
 

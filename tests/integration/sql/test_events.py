@@ -80,7 +80,7 @@ def test_many_lost_workers__are_removed_with_one_look_at_the_locked_jobs(cursor:
         register(cursor, worker_schema, worker_id, silent=62)
         make_job("send", locked_by=f"{worker_id}/1", locked_at=minutes_ago(2))
         make_queue(f"queue-{number}", locked_by=f"{worker_id}/1", locked_at=minutes_ago(2))
-    late = recovery.look_at_fleet(cursor, schema=worker_schema, timeout=60.0, heartbeat=10.0).late
+    late = recovery.read_fleet(cursor, schema=worker_schema, timeout=60.0, heartbeat=10.0).late
     before = scans(cursor)
     removed = recovery.remove_dead_workers(cursor, late, schema=worker_schema)
     after = scans(cursor)
@@ -218,7 +218,7 @@ def test_two_recoveries_at_once__write_one_event(
     for _ in range(3):
         make_job("send", locked_by=f"{WORKER}/1", locked_at=minutes_ago(2))
     first, second = (raw_connection() for _ in range(2))
-    late = recovery.look_at_fleet(first.cursor(), schema=worker_schema, timeout=60.0).late
+    late = recovery.read_fleet(first.cursor(), schema=worker_schema, timeout=60.0).late
     numbers = []
     for session in (first, second):
         # The transaction of the first is open while the second recovers.

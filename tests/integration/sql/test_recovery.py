@@ -274,7 +274,7 @@ def test_a_worker_has_the_timeout_of_its_own_row(cursor: Any, worker_schema: str
 def test_a_worker_that_has_beaten_since_it_was_found_silent_is_left_alone(
     dead: str, cursor: Any, worker_schema: str
 ) -> None:
-    late = recovery.look_at_fleet(cursor, schema=worker_schema, timeout=60.0).late
+    late = recovery.read_fleet(cursor, schema=worker_schema, timeout=60.0).late
     assert [worker.id for worker in late] == [dead]
     workers.beat(cursor, dead, {}, schema=worker_schema)
     assert recovery.remove_dead_workers(cursor, late, schema=worker_schema) == []
@@ -290,10 +290,10 @@ def test_a_look_reads_some_locks_and_the_next_goes_on_behind_them(cursor: Any, w
     )
     orphan = make_job(locked_by="django-worker-orphan/1", locked_at=minutes_ago(2))
     looks = 0
-    fleet = recovery.look_at_fleet(cursor, schema=worker_schema, timeout=60.0)
+    fleet = recovery.read_fleet(cursor, schema=worker_schema, timeout=60.0)
     while not fleet.orphans:
         assert fleet.reached is not None
-        fleet = recovery.look_at_fleet(cursor, schema=worker_schema, timeout=60.0, go_on_at=fleet.reached)
+        fleet = recovery.read_fleet(cursor, schema=worker_schema, timeout=60.0, go_on_at=fleet.reached)
         looks += 1
     assert (looks, fleet.orphans, fleet.reached) == (2, ["django-worker-orphan"], None)
     assert recover(cursor, worker_schema).job_ids == (orphan,)

@@ -138,9 +138,9 @@ class ImmediateTests:
 
     def test_what_could_not_work_in_production__is_refused(self) -> None:
         with own_tasks(log := Log()), immediate():
-            with pytest.raises(UnknownTaskError, match=r"a task of this project, got 'lgo'\. Did you mean 'log'"):
+            with pytest.raises(UnknownTaskError, match=r"this project has no task 'lgo'\. Did you mean 'log'"):
                 add_job("lgo")
-            with pytest.raises(UnknownTaskError, match=r"got 'nothing'\. Register it with @task"):
+            with pytest.raises(UnknownTaskError, match=r"no task 'nothing'\. Register it with @task"):
                 add_jobs([JobSpec("log"), JobSpec("nothing")])
             with pytest.raises(PayloadError, match=r"\$\.at"):
                 add_job("log", {"at": object()})

@@ -201,5 +201,5 @@ def test_enqueue__refuses_a_task_of_another_backend(framework: Any, settings: An
     other = f"{BaseTaskBackend.__module__.rpartition('.')[0]}.dummy.DummyBackend"
     ours = settings.TASKS["default"]
     settings.TASKS = {"default": {"BACKEND": other}, "ours": ours}
-    with pytest.raises(InvalidTask, match=r"got a task of the backend 'default'.*write @task\(backend='ours'\)"):
+    with pytest.raises(InvalidTask, match=r"add is a task of the backend 'default'.*write @task\(backend='ours'\)"):
         framework.add.using(backend="ours").enqueue(1)

@@ -39,7 +39,7 @@ def run_now(schedules: Sequence[Schedule], change: Change) -> list[Done]:
 
 
 def _run_now(schedule: Schedule, change: Change) -> Done:
-    schedule.refuse_mistakes()
+    schedule.validate_definition()
     job_id = schedule.run_now(by=change.by)
     message = audit.Message(gettext_noop("Run now, as job #%(id)s."), {"id": str(job_id)})
     return Done(schedule, message, job_id=job_id)

@@ -137,7 +137,7 @@ def _missed(options: Options) -> dict[str, Any]:
     if options["missed_within"] is None:
         return {} if options["missed"] in (None, Schedule.Missed.ALL) else {"missed_within": None}
     if options["missed"] not in (None, Schedule.Missed.ALL):
-        raise CommandError(f"--missed-within: expected --missed all or no --missed, got --missed {options['missed']}.")
+        raise CommandError(f"--missed-within cannot be used with --missed {options['missed']}.")
     within = _read("missed_within", options["missed_within"], parse_interval)
     return {"missed": Schedule.Missed.ALL.value, "missed_within": within}
 
@@ -168,9 +168,9 @@ class Add(Verb):
     def run(self, console: Console, options: Options) -> None:
         using, name = database_of(console), options["name"]
         if Schedule.objects.using(using).filter(name=name).exists():
-            raise CommandError(f"Expected a new name, got {quoted(name)}, which a schedule has. Use schedules edit.")
+            raise CommandError(f"There is a schedule {quoted(name)} already. Use schedules edit.")
         if all(options[option] is None for option in TIMES):
-            raise CommandError("Expected --cron, --every or --run-at, got none of them.")
+            raise CommandError("One of --cron, --every and --run-at is required.")
         values = values_of(options, zone="UTC", now=console.now())
         schedule = Schedule(name=name, is_enabled=not options["disabled"], **values)
         refuse_errors(schedule)
@@ -209,7 +209,7 @@ class Edit(Verb):
         changes = {name: value for name, value in values.items() if not is_same(name, getattr(schedule, name), value)}
         if not changes:
             if not values:
-                raise CommandError("Expected what to change, got no option. Use schedules edit --help.")
+                raise CommandError("There is nothing to change. Use schedules edit --help.")
             console.note(f"{shown(schedule.name)} has these values already.")
         for name, value in changes.items():
             setattr(schedule, name, value)

@@ -69,7 +69,7 @@ class Entry:
 
     name: str
     values: dict[str, Any]
-    mistakes: dict[str, list[str]]
+    errors: dict[str, list[str]]
 
 
 def defaults() -> dict[str, Any]:
@@ -102,27 +102,27 @@ def written(name: str, value: Any, zone: str) -> Any:
 
 
 def read_entry(value: Any, place: str) -> Entry:
-    """Return the fields of an entry, with every mistake in its types; ``place`` names an entry without a name."""
+    """Return the fields of an entry, with every error in its types; ``place`` names an entry without a name."""
     if not isinstance(value, Mapping):
         return Entry(place, {}, {"": [f"expected an object with the fields of a schedule, got {quoted(value)}."]})
-    mistakes: dict[str, list[str]] = {}
+    errors: dict[str, list[str]] = {}
     for name in value:
         if name not in FIELDS:
             hint = did_you_mean(name, FIELDS)
-            mistakes[name] = [f"expected a field of a schedule ({', '.join(FIELDS)}), got {quoted(name)}.{hint}"]
+            errors[name] = [f"expected a field of a schedule ({', '.join(FIELDS)}), got {quoted(name)}.{hint}"]
     zone = value.get("time_zone", "UTC")
     values = {}
     for name in FIELDS:
         if name not in value:
             if name in REQUIRED:
-                mistakes[name] = ["expected a value, got none."]
+                errors[name] = ["a value is required."]
             continue
         try:
             values[name] = _read_field(name, value[name], zone if isinstance(zone, str) else "UTC")
         except ValueError as error:
-            mistakes[name] = [str(error)]
+            errors[name] = [str(error)]
     name = values.get("name")
-    return Entry(f"schedule {quoted(name)}" if name else place, values, mistakes)
+    return Entry(f"schedule {quoted(name)}" if name else place, values, errors)
 
 
 def _read_field(name: str, value: Any, zone: str) -> Any:
@@ -181,11 +181,9 @@ def read_file(path: str) -> list[Entry]:
         text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
         content = json.loads(text, object_pairs_hook=_without_duplicates, parse_constant=_refuse_constant)
     except OSError as error:
-        raise CommandError(f"Expected a file that can be read, got {path!r}: {error.strerror or error}.") from error
+        raise CommandError(f"{path!r} cannot be read: {error.strerror or error}.") from error
     except (ValueError, RecursionError) as error:
-        raise CommandError(
-            f"{path}: expected JSON, as graphile_worker schedules export writes it, got an error: {error}."
-        ) from error
+        raise CommandError(f"{path} is not JSON as graphile_worker schedules export writes it: {error}.") from error
     entries = content.get(KEY) if isinstance(content, dict) else None
     if not isinstance(entries, list) or len(content) != 1:
         raise CommandError(
@@ -233,27 +231,27 @@ class Difference:
 
 
 def difference(entries: Sequence[Entry], present: Mapping[str, Schedule], *, deletes_others: bool) -> Difference:
-    """Return what an import of the entries changes; raise CommandError with every mistake in them."""
-    found, mistakes = Difference(), []
+    """Return what an import of the entries changes; raise CommandError with every error in them."""
+    found, errors = Difference(), []
     named: set[str] = set()
     for entry in entries:
-        mistakes += [_error_line(entry, name, text) for name, texts in entry.mistakes.items() for text in texts]
+        errors += [_error_line(entry, name, text) for name, texts in entry.errors.items() for text in texts]
         name = entry.values.get("name")
         if name is not None and name in named:
-            mistakes.append(f"{entry.name}: expected one entry for each name, got several.")
+            errors.append(f"{entry.name}: the file has several entries with this name.")
         elif name is not None:
             named.add(name)
-            mistakes += _compare(found, entry, present.get(name))
-    if mistakes:
-        lines = "\n".join(shown(mistake) for mistake in mistakes)
-        raise CommandError(f"Nothing was imported. Correct these mistakes:\n{lines}")
+            errors += _compare(found, entry, present.get(name))
+    if errors:
+        lines = "\n".join(shown(error) for error in errors)
+        raise CommandError(f"Nothing was imported. Correct these errors:\n{lines}")
     others = [each for name, each in sorted(present.items()) if name not in named and not each.is_from_code]
     found.deleted, found.kept = (others, 0) if deletes_others else ([], len(others))
     return found
 
 
 def _compare(found: Difference, entry: Entry, before: Schedule | None) -> list[str]:
-    """Add an entry to the difference, and return its mistakes."""
+    """Add an entry to the difference, and return its errors."""
     if before is not None and before.is_from_code:
         return [of_code(before)]
     wanted = defaults() | entry.values
@@ -266,7 +264,7 @@ def _compare(found: Difference, entry: Entry, before: Schedule | None) -> list[s
         for name in FIELDS
         if name in wanted and not is_same(name, getattr(schedule, name), wanted[name])
     }
-    if before is not None and not changes and not entry.mistakes:
+    if before is not None and not changes and not entry.errors:
         found.unchanged += 1
         return []
     for name, (_, value) in changes.items():
@@ -275,7 +273,7 @@ def _compare(found: Difference, entry: Entry, before: Schedule | None) -> list[s
         found.added.append(schedule)
     else:
         found.changed.append(Change(schedule, changes))
-    checked = {name: texts for name, texts in errors_in(schedule).items() if name not in entry.mistakes}
+    checked = {name: texts for name, texts in errors_in(schedule).items() if name not in entry.errors}
     return [_error_line(entry, name, text) for name, texts in checked.items() for text in texts]
 
 
@@ -307,7 +305,7 @@ class Import(Verb):
     summary = "Add and change schedules so that they are as a file says."
     description = (
         "The file is one of 'schedules export', or written by hand. Either all of it is imported or, if it has "
-        "mistakes, nothing: each mistake is named. A field that the file leaves out gets its default; only a pause is "
+        "errors, nothing: each error is named. A field that the file leaves out gets its default; only a pause is "
         "left as it is. Schedules that the file does not have stay, unless --delete-others is given. To import a file "
         "twice changes nothing."
     )
@@ -340,7 +338,7 @@ class Import(Verb):
                 _write(using, found)
         _report_import(console, found, is_dry=is_dry)
         if options["check"] and not found.is_empty:
-            raise CommandError("Expected schedules that are as the file says, got differences.")
+            raise CommandError("The schedules differ from the file.")
 
 
 def _write(using: str, found: Difference) -> None:

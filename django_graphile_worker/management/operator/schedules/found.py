@@ -34,8 +34,8 @@ def database_of(console: Console) -> str:
     place = place_of(**console.place)
     if place.settings.schema != conf.schema_of_models():
         raise CommandError(
-            f"--installation: expected the installation of the model Schedule, {conf.DEFAULT!r}, got "
-            f"{place.installation!r}, which has another schema."
+            f"--installation: schedules are in the installation {conf.DEFAULT!r}; {place.installation!r} has another "
+            f"schema."
         )
     return place.using
 
@@ -51,7 +51,7 @@ def find_all(console: Console, names: Sequence[str]) -> list[Schedule]:
     found = {schedule.name: schedule for schedule in schedules.filter(name__in=names)}
     for name in names:
         if name not in found:
-            raise CommandError(f"Expected the name of a schedule, got {quoted(name)}.{_way_out(console, name)}")
+            raise CommandError(f"There is no schedule {quoted(name)}.{_way_out(console, name)}")
     return [found[name] for name in dict.fromkeys(names)]
 
 
@@ -63,8 +63,8 @@ def refuse_from_code(schedule: Schedule) -> None:
 
 def of_code(schedule: Schedule) -> str:
     return (
-        f"Expected a schedule of the database, got {quoted(schedule.name)}, which is @task(every=...) in the code: "
-        f"change it there. It can be paused, resumed and run here."
+        f"{quoted(schedule.name)} is @task(every=...) in the code: change it there. Here it can be paused, resumed "
+        f"and run."
     )
 
 
@@ -84,22 +84,22 @@ def code_items(console: Console) -> Sequence[CronItem]:
 def errors_in(schedule: Schedule) -> dict[str, list[str]]:
     """Return the messages of the model by field; none for a valid schedule."""
     try:
-        schedule.refuse_mistakes()
+        schedule.validate_definition()
     except ValidationError as error:
         return {name: [str(text) for text in texts] for name, texts in error.message_dict.items()}
     return {}
 
 
 def refuse_errors(schedule: Schedule) -> None:
-    """Raise CommandError with every mistake of a schedule."""
-    if mistakes := errors_in(schedule):
-        raise CommandError(_lines(mistakes))
+    """Raise CommandError with every error in a schedule."""
+    if errors := errors_in(schedule):
+        raise CommandError(_lines(errors))
 
 
-def _lines(mistakes: Mapping[str, Sequence[str]]) -> str:
+def _lines(errors: Mapping[str, Sequence[str]]) -> str:
     return "\n".join(
         shown(text if name == NON_FIELD_ERRORS else f"{name}: {text}")
-        for name, texts in mistakes.items()
+        for name, texts in errors.items()
         for text in texts
     )
 
@@ -114,4 +114,4 @@ def changing(using: str, options: Options) -> Iterator[None]:
         raise CommandError(_lines(error.message_dict)) from error
     except (DataError, IntegrityError) as error:
         first = str(error).partition("\n")[0]
-        raise CommandError(f"Expected a schedule that the database accepts, got an error: {first}") from error
+        raise CommandError(f"The database refuses the schedule: {first}") from error

@@ -118,7 +118,7 @@ def _unknown_item(console: Console, name: str, known: Known) -> str:
         way_out = " It is in the crontab of this project, but no worker has started with it yet: start one first."
     else:
         way_out = arguments.did_you_mean(name, {*known, *items}) or " graphile_worker crontab lists the items."
-    return f"Expected a recurring task that is recorded in the database, got {name!r}.{way_out}"
+    return f"The database has no recurring task {name!r}.{way_out}"
 
 
 def _block(console: Console, item: CronItem, known: KnownCrontab | None, now: datetime, count: int) -> str:

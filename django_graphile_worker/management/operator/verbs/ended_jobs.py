@@ -45,9 +45,8 @@ class ShowResult(Verb):
         found = _read(console, options)
         if found is None:
             raise CommandError(
-                f"Expected the id of a job that exists, or whose result is kept, got {options['job_id']}: completed "
-                "jobs are deleted, and their results are kept only if @task(keep_result=...) or the setting "
-                "KEEP_RESULTS says so."
+                f"There is no job {options['job_id']}, and no result of it: completed jobs are deleted, and their "
+                "results are kept only if @task(keep_result=...) or the setting KEEP_RESULTS says so."
             )
         if console.is_json:
             console.dump(_as_dict(found))

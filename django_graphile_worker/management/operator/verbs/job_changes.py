@@ -35,8 +35,6 @@ class ChangeByIds(Verb):
     done: str
     # The states to which the verb does not apply, each with the reason; running jobs have theirs here.
     unsuited: ClassVar[Mapping[str, str]] = {}
-    # What the jobs were expected to be, for one job and for several.
-    expected: ClassVar[tuple[str, str]] = ("that waits", "that wait")
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("job_ids", nargs="+", type=arguments.job_id, metavar="ID", help="The ids of the jobs.")
@@ -65,15 +63,14 @@ class ChangeByIds(Verb):
         with console.reading() as (cursor, schema, _):
             states = {row.id: row.state for row in search.rows(cursor, left, schema=schema)}
         whys = [f"#{job_id} {self._why_left(states.get(job_id))}" for job_id in left]
-        count = len(job_ids) - len(left)
-        wait = self.expected[len(job_ids) > 1]
-        return f"Expected {counted(len(job_ids), 'job')} {wait}, got {count or 'none'}: {'; '.join(whys)}."
+        were = "was" if len(left) == 1 else "were"
+        return f"{len(left)} of {counted(len(job_ids), 'job')} {were} not changed: {'; '.join(whys)}."
 
     def _why_left(self, state: str | None) -> str:
         if state is None:
             return "does not exist (completed and removed jobs are deleted)"
         if state == "running":
-            return "is running, and was not changed"
+            return "is running"
         return self.unsuited.get(state) or f"was running a moment ago and is {state} now: try again"
 
 
@@ -157,7 +154,7 @@ class Cancel(Verb):
     def run(self, console: Console, options: Options) -> None:
         ids, keys = options["job_ids"], list(dict.fromkeys(options["job_keys"] or ()))
         if not ids and not keys:
-            raise CommandError("Expected ids of jobs, or --key, got neither.")
+            raise CommandError("Ids of jobs or --key are required.")
         by = _user() if options["by"] is None else options["by"]
         why = {"reason": options["reason"], "by": by, **console.place}
         by_key = {key: cancel_by_key(key, **why) for key in keys}
@@ -255,7 +252,7 @@ class Remove(Verb):
             self._report(console, jobs)
         missing = [repr(key) for key, job in found.items() if job is None]
         if missing:
-            raise CommandError(f"Expected a job with each key, got none with {', '.join(missing)}.")
+            raise CommandError(f"There is no job with the key {', '.join(missing)}.")
 
     def _report(self, console: Console, jobs: Sequence[Job]) -> None:
         now = console.now()
@@ -297,7 +294,7 @@ class Reschedule(ChangeByIds):
     def change(self, job_ids: Sequence[int], console: Console, options: Options) -> list[Job]:
         changes = {name: options[name] for name in ("run_at", "priority", "attempts", "max_attempts")}
         if all(value is None for value in changes.values()):
-            raise CommandError("Expected --run-at, --priority, --attempts or --max-attempts, got none of them.")
+            raise CommandError("One of --run-at, --priority, --attempts and --max-attempts is required.")
         jobs = api.reschedule_jobs(job_ids, **changes, **console.place)
         spent = [f"#{job.id}" for job in jobs if job.attempts >= job.max_attempts]
         if spent:
@@ -325,7 +322,6 @@ class Retry(ChangeByIds):
         "--all --state retrying",
     )
     done = "To be tried again:"
-    expected = ("that has failed", "that have failed")
     unsuited = {
         "ready": "has not failed (run-next moves it to the front)",
         "limited": "has not failed, and waits for a limit",
@@ -352,14 +348,15 @@ class Retry(ChangeByIds):
 
     def run(self, console: Console, options: Options) -> None:
         is_choosing = bool(options["task"] or options["error"] or options["all"])
-        if is_choosing == bool(options["job_ids"]):
-            got = "both" if is_choosing else "neither"
-            raise CommandError(f"Expected either ids of jobs or one of --task, --error and --all, got {got}.")
+        if is_choosing and options["job_ids"]:
+            raise CommandError("Ids of jobs cannot be used with --task, --error or --all.")
+        if not is_choosing and not options["job_ids"]:
+            raise CommandError("Ids of jobs, or one of --task, --error and --all, are required.")
         if options["job_ids"]:
             super().run(console, options)
             return
         if options["payload"] is not None:
-            raise CommandError("--payload: expected ids of jobs, got --task, --error or --all.")
+            raise CommandError("--payload needs ids of jobs.")
         criteria = self._criteria(console, options)
         count = 0 if criteria is None else sum(self._retry_all(console, criteria, options["dry_run"]))
         verb = "would be" if options["dry_run"] else "will be"
@@ -370,7 +367,7 @@ class Retry(ChangeByIds):
 
     def change(self, job_ids: Sequence[int], console: Console, options: Options) -> list[Job]:
         if options["dry_run"]:
-            raise CommandError("--dry-run: expected --task, --error or --all, got ids.")
+            raise CommandError("--dry-run needs --task, --error or --all.")
         given = {} if options["payload"] is None else {"payload": arguments.payload(options["payload"])}
         return retry_jobs(job_ids, **given, **console.place)
 
@@ -424,7 +421,6 @@ class RunNow(ChangeByIds):
     )
     examples = ("42", "42 43 44")
     done = "Due now:"
-    expected = ("that is not due yet", "that are not due yet")
     unsuited = {
         "ready": "is due already (run-next moves it to the front)",
         "limited": "is due already, and waits for a limit",
@@ -444,7 +440,6 @@ class RunNext(ChangeByIds):
     )
     examples = ("42", "42 43 44")
     done = "Next:"
-    expected = ("that is due", "that are due")
     unsuited = {
         "ready": "is before all other jobs already",
         "limited": "is before all other jobs already",

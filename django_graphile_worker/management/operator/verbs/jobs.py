@@ -159,10 +159,7 @@ class Show(Verb):
         with console.reading() as (cursor, schema, now):
             job = job_detail(cursor, options["job_id"], timeout=timeout, longest=None, schema=schema)
         if job is None:
-            raise CommandError(
-                f"Expected the id of a job, got {options['job_id']}, which does not exist: "
-                "completed and removed jobs are deleted."
-            )
+            raise CommandError(f"There is no job {options['job_id']}: completed and removed jobs are deleted.")
         reasons = _reasons(job, now)
         if console.is_json:
             console.dump(_detail_as_dict(job, reasons))

@@ -54,7 +54,7 @@ class Limits(Verb):
     def run(self, console: Console, options: Options) -> None:
         numbers = {name: options[name] for name in NUMBERS if options[name] is not None}
         if options["set"] is None and numbers:
-            raise CommandError(f"--{next(iter(numbers))}: expected --set with the name of a limit as well, got none.")
+            raise CommandError(f"--{next(iter(numbers))} needs --set with the name of a limit.")
         try:
             if options["set"] is not None:
                 _set(console, options["set"], numbers)
@@ -68,7 +68,7 @@ class Limits(Verb):
 
 def _set(console: Console, name: str, given: dict[str, Any]) -> None:
     if not given:
-        raise CommandError("--set: expected --concurrency, --rate or both, got no number. To lift it: --reset.")
+        raise CommandError("--set needs --concurrency, --rate or both. To lift the limit: --reset.")
     numbers = LimitNumbers(**given, where="limits")
     before = _numbers_of(console, name)
     override_limit(name, numbers, changed_by=getpass.getuser(), **console.place)

@@ -39,7 +39,7 @@ class Cleanup(Verb):
     def run(self, console: Console, options: Options) -> None:
         age = options["permanently_failed_older_than"]
         if age is None and not options["queues"] and not options["tasks"]:
-            raise CommandError("Expected --permanently-failed-older-than, --queues or --tasks, got none of them.")
+            raise CommandError("One of --permanently-failed-older-than, --queues and --tasks is required.")
         result = api.cleanup(
             failed_jobs_older_than=age,
             unused_queues=options["queues"],

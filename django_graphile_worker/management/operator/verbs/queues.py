@@ -194,7 +194,7 @@ class Pause(Verb):
 
     def _list(self, console: Console, options: Options) -> None:
         if options["until"] is not None or options["reason"] or options["create"]:
-            raise CommandError("Expected what to pause, got only how: name it with --queue, --task or --flag.")
+            raise CommandError("Name what to pause with --queue, --task or --flag.")
         paused = api.pauses(**console.place)
         if console.is_json:
             console.dump([as_dict(pause) for pause in paused])
@@ -222,7 +222,7 @@ class Resume(Verb):
     def run(self, console: Console, options: Options) -> None:
         target = target_of(options)
         if bool(target) == options["all"]:
-            raise CommandError("Expected one of --queue, --task, --flag and --all.")
+            raise CommandError("One of --queue, --task, --flag and --all is required.")
         by = lookups.name_of_user(options)
         paused = api.pauses(**console.place)
         targets = [target] if target else [{pause.kind.value: pause.name} for pause in paused]

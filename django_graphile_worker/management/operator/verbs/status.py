@@ -105,7 +105,7 @@ class Status(Verb):
         tasks = tuple(options["task"] or ())
         if options["watch"] is not None:
             if options["check"] or console.is_json:
-                raise CommandError("--watch: expected output as text, got --check or --json as well.")
+                raise CommandError("--watch cannot be used with --check or --json.")
             _watch(console, tasks, options["watch"])
             return
         _look_up(console, tasks, must_exist=options["check"])
@@ -116,7 +116,7 @@ class Status(Verb):
         else:
             console.say(_as_text(console, status))
         if options["check"] and problems:
-            raise CommandError(f"Expected a healthy queue, got: {'; '.join(problems)}.")
+            raise CommandError(f"The queue is unhealthy: {'; '.join(problems)}.")
 
 
 def _look_up(console: Console, tasks: Sequence[str], *, must_exist: bool) -> None:

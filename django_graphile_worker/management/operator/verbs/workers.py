@@ -164,7 +164,7 @@ class Unlock(Verb):
         if missing:
             hint = did_you_mean(missing[0], [holder.id for holder in every_holder])
             names = ", ".join(map(repr, missing))
-            raise CommandError(f"Expected workers that hold jobs or queues, got {names}; none was unlocked.{hint}")
+            raise CommandError(f"No worker was unlocked: no jobs or queues are held by {names}.{hint}")
         return found
 
 
@@ -174,10 +174,7 @@ def _holds(holder: Holder) -> str:
 
 def _refusal(alive: Sequence[Holder]) -> str:
     found = ", ".join(f"{shown(holder.id)} ({worker_state(holder)}, {_holds(holder)})" for holder in alive)
-    return (
-        f"Expected workers that have ended, got some with a recent heartbeat: {found}. {RISK} Stop them first, "
-        "or use --force. None was unlocked."
-    )
+    return f"These workers have a recent heartbeat: {found}. {RISK} Stop them first, or use --force. None was unlocked."
 
 
 # More than all workers can hold. One statement recovers all jobs, because it also declares their worker dead.
@@ -334,7 +331,7 @@ def _late_workers(using: str | None, installation: str | None, timeout: float) -
     heartbeat = place.settings.heartbeat_interval
     with open_place(place) as queue:
         queue.refuse_hidden_tables()
-        return recovery.look_at_fleet(queue.cursor, schema=queue.schema, timeout=timeout, heartbeat=heartbeat).late
+        return recovery.read_fleet(queue.cursor, schema=queue.schema, timeout=timeout, heartbeat=heartbeat).late
 
 
 class Run(Verb):

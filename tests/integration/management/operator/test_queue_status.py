@@ -32,7 +32,7 @@ def test_check__fails_for_each_reason_and_passes_without_one() -> None:
     assert _ailments() == ""
     assert "1 worker alive instead of 2" in _ailments("--min-workers", "2")
     job_id = make_job("a", run_at=minutes_ago(6))
-    assert f"got: a #{job_id} has been ready for 6 m, longer than 5m." in _ailments()
+    assert f"unhealthy: a #{job_id} has been ready for 6 m, longer than 5m." in _ailments()
     assert _ailments("--max-age", "10m") == ""
     operate("fail", str(job_id))
     assert _ailments() == ""
@@ -92,7 +92,7 @@ def test_check__names_the_job_that_no_worker_can_run() -> None:
     job_id = make_job("send_recipt", run_at=minutes_ago(7))
     make_job("send_receipt", run_at=minutes_ago(6))
     problem = f"send_recipt #{job_id} has been ready for 7 m (no live worker has this task), longer than 5m"
-    assert _ailments() == f"Expected a healthy queue, got: {problem}."
+    assert _ailments() == f"The queue is unhealthy: {problem}."
     assert "send_receipt #" in _ailments("--task", "send_receipt")
     assert _ailments("--task", "send_receipt", "--max-age", "10m") == ""
 
@@ -104,7 +104,7 @@ def test_check__of_a_task_that_nothing_knows_fails_with_the_name_that_was_meant(
     for known in ("of_a_worker", "of_a_job", "send_receipt"):
         operate("status", "--check", "--task", known)
     for typed, meant in (("of_a_workr", "of_a_worker"), ("of_a_jbo", "of_a_job"), ("send_recipt", "send_receipt")):
-        expected = f"--task: expected a task that .* has, got '{typed}'. Did you mean '{meant}'"
+        expected = f"--task: neither a job nor a worker nor this project has a task '{typed}'. Did you mean '{meant}'"
         with pytest.raises(CommandError, match=expected):
             operate("status", "--check", "--task", "of_a_job", "--task", typed)
 

@@ -192,5 +192,5 @@ def test_a_worker_with_a_short_timeout_does_not_apply_it_to_others(
     quick.recovery.skips_watching = True
     quick.recovery.step()
     with connection.cursor() as cursor:
-        fleet = recovery.look_at_fleet(cursor, schema=worker_schema, timeout=6.0)
+        fleet = recovery.read_fleet(cursor, schema=worker_schema, timeout=6.0)
     assert (fleet.size, fleet.late) == (2, [])

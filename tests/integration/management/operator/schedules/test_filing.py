@@ -110,7 +110,7 @@ def test_import__adds_changes_and_deletes(file: Any) -> None:
     ]
     assert told.err == "Not in the file, and left as before: 2 schedules. --delete-others deletes them.\n"
     assert not Schedule.objects.filter(name="nightly").exists()
-    with pytest.raises(CommandError, match="are as the file says, got differences"):
+    with pytest.raises(CommandError, match=r"^The schedules differ from the file"):
         operate("schedules", "import", path, "--check")
     told = operate("schedules", "import", path, "--delete-others", "--by", "maria", "--json")
     assert told.json == {
@@ -148,7 +148,7 @@ def test_import__names_every_mistake_by_its_schedule_and_imports_nothing(file: A
     with pytest.raises(CommandError) as refused:
         operate("schedules", "import", path)
     first, *lines = str(refused.value).splitlines()
-    assert first == "Nothing was imported. Correct these mistakes:"
+    assert first == "Nothing was imported. Correct these errors:"
     told = "\n".join(lines)
     for text in (
         "schedule 'a': expected a field of a schedule (name, ",
@@ -158,9 +158,9 @@ def test_import__names_every_mistake_by_its_schedule_and_imports_nothing(file: A
         "schedule 'b': interval: expected a period like '10s' or '1h30m', got 10.",
         "schedule 'b': is_enabled: expected true or false, got 1.",
         "schedule 'b': time_zone: ",
-        "schedule number 4: name: expected a value, got none.",
+        "schedule number 4: name: a value is required.",
         "schedule 'c': ",
-        "schedule 'nightly': expected one entry for each name, got several.",
+        "schedule 'nightly': the file has several entries with this name.",
         "schedule number 7: expected an object with the fields of a schedule, got [].",
     ):
         assert text in told
@@ -170,7 +170,7 @@ def test_import__names_every_mistake_by_its_schedule_and_imports_nothing(file: A
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "expected JSON, as graphile_worker schedules export writes it, got an error"),
+        ("{", "is not JSON as graphile_worker schedules export writes it"),
         ('{"schedules": [{"name": "a", "name": "b"}]}', "the key 'name' twice in one object"),
         ('{"schedules": [{"payload": {"a": NaN}}]}', "NaN, which is not JSON"),
         ("[]", 'expected {"schedules": [...]}'),
@@ -184,7 +184,7 @@ def test_other_files__are_refused(file: Any, text: str, message: str) -> None:
 
 
 def test_missing_file__is_told() -> None:
-    with pytest.raises(CommandError, match="Expected a file that can be read, got 'nowhere"):
+    with pytest.raises(CommandError, match=r"^'nowhere"):
         operate("schedules", "import", "nowhere.json")
 
 
@@ -206,6 +206,6 @@ def test_project_without_time_zones__exports_and_imports_the_same(file: Any, set
 def test_import__refuses_the_name_of_a_schedule_of_the_code(file: Any) -> None:
     Schedule.objects.create(name="nightly", task="send_report", interval=timedelta(seconds=30))
     Schedule.objects.update(is_from_code=True)
-    with pytest.raises(CommandError, match=r"got 'nightly', which is @task\(every=\.\.\.\) in the code"):
+    with pytest.raises(CommandError, match=r"'nightly' is @task\(every=\.\.\.\) in the code"):
         operate("schedules", "import", file(NIGHTLY))
     assert Schedule.objects.get().cron is None

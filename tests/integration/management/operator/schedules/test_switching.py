@@ -52,7 +52,7 @@ def test_disable_and_enable__change_what_differs() -> None:
 
 
 def test_delete__deletes_all_or_none() -> None:
-    with pytest.raises(CommandError, match="got 'c'"):
+    with pytest.raises(CommandError, match="There is no schedule 'c'"):
         operate("schedules", "delete", "a", "c")
     assert Schedule.objects.count() == 2
     assert operate("schedules", "delete", "a", "b", "--by", "eve").out == "a is deleted.\nb is deleted.\n"
@@ -85,7 +85,7 @@ def test_definition_that_cannot_be_read__is_shown_and_can_be_stopped() -> None:
 def test_schedule_of_the_code__is_paused_and_run_but_changed_only_in_the_code() -> None:
     Schedule.objects.filter(name="a").update(is_from_code=True)
     for words in (("edit", "a", "--every", "1m"), ("disable", "a")):
-        with pytest.raises(CommandError, match=r"got 'a', which is @task\(every=\.\.\.\) in the code: change it there"):
+        with pytest.raises(CommandError, match=r"'a' is @task\(every=\.\.\.\) in the code: change it there"):
             operate("schedules", *words)
     assert operate("schedules", "pause", "a").out == "a is paused until it is resumed.\n"
     assert operate("schedules", "resume", "a").out == "a is resumed from now on.\n"

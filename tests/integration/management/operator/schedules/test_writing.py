@@ -87,22 +87,25 @@ def test_edit__without_a_difference_leaves_no_trace() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["add", "x", "send_report"], "Expected --cron, --every or --run-at, got none of them."),
+        (["add", "x", "send_report"], "One of --cron, --every and --run-at is required."),
         (
             ["add", "nightly", "send_report", "--every", "1h"],
-            "got 'nightly', which a schedule has. Use schedules edit.",
+            "There is a schedule 'nightly' already. Use schedules edit.",
         ),
         (["add", "x", "send_report", "--every", "often"], "--every: expected an interval like 'every 10 s'"),
         (["add", "x", "send_report", "--run-at", "soon"], "--run-at: expected 'now', a period like +5m"),
         (["add", "x", "send_report", "--every", "1h", "--priority", "high"], "--priority: expected a whole number"),
-        (["add", "x", "send_report", "--every", "1h", "--missed", "skip", "--missed-within", "1h"], "--missed-within:"),
+        (
+            ["add", "x", "send_report", "--every", "1h", "--missed", "skip", "--missed-within", "1h"],
+            "--missed-within cannot be used with",
+        ),
         (["add", "x", "send_report", "--cron", "61 * * * *"], "cron: "),
         (["add", "x", "send_report", "--cron", "@daily", "--time-zone", "Europe/Berln"], "Europe/Berlin"),
         (["add", "x", "send_reprt", "--every", "1h"], "send_report"),
         (["add", "x", "send_report", "[1]", "--every", "1h"], "payload: "),
-        (["edit", "nightli", "--cron", "@daily"], "got 'nightli'. Did you mean 'nightly'?"),
+        (["edit", "nightli", "--cron", "@daily"], "There is no schedule 'nightli'. Did you mean 'nightly'?"),
         (["edit", "prune", "--cron", "@daily"], "A recurring task of the code has this name: graphile_worker crontab"),
-        (["edit", "nightly"], "Expected what to change, got no option."),
+        (["edit", "nightly"], "There is nothing to change."),
     ],
 )
 def test_mistakes__are_refused(arguments: list[str], message: str) -> None:

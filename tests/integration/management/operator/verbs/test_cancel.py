@@ -73,5 +73,5 @@ def test_cancel__as_json() -> None:
 
 
 def test_cancel__needs_something_to_cancel() -> None:
-    with pytest.raises(CommandError, match=r"^Expected ids of jobs, or --key, got neither\.$"):
+    with pytest.raises(CommandError, match=r"^Ids of jobs or --key are required\.$"):
         operate("cancel")

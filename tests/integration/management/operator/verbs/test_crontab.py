@@ -92,16 +92,18 @@ class TestPausing:
         assert self.item()["last_execution"] is None
 
     def test_crontab__knows_no_such_item(self) -> None:
-        with pytest.raises(CommandError, match=r"got 'reciepts'\. Did you mean 'receipts'\?"):
+        with pytest.raises(CommandError, match=r"no recurring task 'reciepts'\. Did you mean 'receipts'\?"):
             operate("crontab", "--pause", "reciepts")
 
     def test_crontab__says_where_the_items_are_listed(self) -> None:
-        with pytest.raises(CommandError, match=r"got 'xyz'\. graphile_worker crontab lists the items\.$"):
+        with pytest.raises(CommandError, match=r"no recurring task 'xyz'\. graphile_worker crontab lists the items\.$"):
             operate("crontab", "--pause", "xyz")
 
     def test_crontab__of_an_item_that_no_worker_has_had_says_so(self) -> None:
         execute("delete from {schema}._private_known_crontabs")
-        with pytest.raises(CommandError, match=r"got 'receipts'\. It is in the crontab of this project, but no worker"):
+        with pytest.raises(
+            CommandError, match=r"no recurring task 'receipts'\. It is in the crontab of this project, but no worker"
+        ):
             operate("crontab", "--pause", "receipts")
 
     def test_crontab__does_not_claim_a_run_for_a_paused_item_that_never_ran(self) -> None:

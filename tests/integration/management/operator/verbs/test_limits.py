@@ -65,12 +65,15 @@ def test_numbers__are_set_and_reset() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--set", "acount:{account}", "--rate", "1/s"], "got 'acount:{account}'. Did you mean 'account:{account}'?"),
+        (
+            ["--set", "acount:{account}", "--rate", "1/s"],
+            "there is no limit 'acount:{account}'. Did you mean 'account:{account}'?",
+        ),
         (["--reset", "x"], "Known limits: account:{account}, other."),
-        (["--set", ACCOUNT], "--set: expected --concurrency, --rate or both, got no number."),
+        (["--set", ACCOUNT], "--set needs --concurrency, --rate or both."),
         (["--set", ACCOUNT, "--rate", "often"], "limits: rate: expected a rate like '100/m'"),
         (["--set", ACCOUNT, "--burst", "5"], "limits: expected a rate with burst=5, got none"),
-        (["--rate", "1/s"], "--rate: expected --set with the name of a limit as well, got none."),
+        (["--rate", "1/s"], "--rate needs --set with the name of a limit."),
     ],
 )
 def test_mistakes__are_refused(arguments: list[str], message: str) -> None:

@@ -37,14 +37,14 @@ def test_pause_without_a_target__lists_what_is_paused() -> None:
 
 def test_pause_of_an_unknown_queue__suggests_and_says_how_to_create_it() -> None:
     make_queue("mail")
-    with pytest.raises(CommandError, match=r"got 'mall'\. Did you mean 'mail'\? .*: --create\."):
+    with pytest.raises(CommandError, match=r"no queue 'mall'\. Did you mean 'mail'\? .*: --create\."):
         operate("pause", "--queue", "mall")
     operate("pause", "--queue", "mall", "--create")
     assert pauses()[0].name == "mall"
 
 
 def test_pause_with_an_end_but_no_target__is_refused() -> None:
-    with pytest.raises(CommandError, match="name it with --queue, --task or --flag"):
+    with pytest.raises(CommandError, match="Name what to pause with --queue, --task or --flag"):
         operate("pause", "--until", "+1h")
 
 

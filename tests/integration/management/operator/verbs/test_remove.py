@@ -13,7 +13,7 @@ pytestmark = pytest.mark.django_db
 
 def test_remove__deletes_by_key_and_tells_of_keys_without_a_job() -> None:
     job_id = make_job("a", key="k")
-    with pytest.raises(CommandError, match="got none with 'missing'"):
+    with pytest.raises(CommandError, match="There is no job with the key 'missing'"):
         operate("remove", "k", "missing")
     assert job_row(job_id, "id") is None
 

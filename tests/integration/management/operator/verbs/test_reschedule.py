@@ -20,7 +20,7 @@ def test_reschedule__changes_only_what_is_given() -> None:
 
 
 def test_reschedule__without_a_change_is_an_error() -> None:
-    with pytest.raises(CommandError, match="Expected --run-at"):
+    with pytest.raises(CommandError, match="One of --run-at"):
         operate("reschedule", str(make_job("a")))
 
 

@@ -64,5 +64,5 @@ def test_wait__ends_after_the_timeout_and_shows_the_job() -> None:
     output = operate("result", str(job_id), "--wait", "0.1")
     assert "waiting" in output.out
     assert "within 0.1 seconds" in output.err
-    with pytest.raises(CommandError, match=rf"got {job_id + 1}: completed jobs are deleted"):
+    with pytest.raises(CommandError, match=rf"no job {job_id + 1}, and no result of it: completed jobs are deleted"):
         operate("result", str(job_id + 1), "--wait", "5")

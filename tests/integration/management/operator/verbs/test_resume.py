@@ -32,5 +32,5 @@ def test_resume_all__ends_every_pause() -> None:
 
 @pytest.mark.parametrize("arguments", [(), ("--all", "--flag", "bulk")])
 def test_resume__needs_one_target(arguments: tuple[str, ...]) -> None:
-    with pytest.raises(CommandError, match="Expected one of --queue, --task, --flag and --all"):
+    with pytest.raises(CommandError, match="One of --queue, --task, --flag and --all"):
         operate("resume", *arguments)

@@ -54,7 +54,7 @@ def test_retry__of_more_than_a_batch_retries_all(failures: dict[str, int], monke
 
 def test_retry__takes_ids_and_says_what_it_left(failures: dict[str, int]) -> None:
     assert operate("retry", str(failures["charge"])).out.startswith("To be tried again: charge #")
-    with pytest.raises(CommandError, match=r"^Expected 1 job that has failed, got none: #\d+ is running"):
+    with pytest.raises(CommandError, match=r"^1 of 1 job was not changed: #\d+ is running"):
         operate("retry", str(failures["running"]))
     assert _waiting() == {failures["charge"]}
 
@@ -65,13 +65,13 @@ def test_retry__of_a_mistyped_error_suggests_the_right_one(failures: dict[str, i
 
 @pytest.mark.parametrize("arguments", [[], ["1", "--all"], ["1", "--dry-run"]])
 def test_retry__wants_ids_or_a_choice(arguments: list[str]) -> None:
-    with pytest.raises(CommandError, match=r"^(Expected either ids of jobs or|--dry-run: expected)"):
+    with pytest.raises(CommandError, match=r"^(Ids of jobs|--dry-run needs)"):
         operate("retry", *arguments)
 
 
-@pytest.mark.parametrize(("arguments", "got"), [([], "neither"), (["1", "--all"], "both")])
-def test_retry__says_whether_a_choice_is_missing_or_double(arguments: list[str], got: str) -> None:
-    with pytest.raises(CommandError, match=rf", got {got}\.$"):
+@pytest.mark.parametrize(("arguments", "why"), [([], "are required"), (["1", "--all"], "cannot be used with")])
+def test_retry__says_whether_a_choice_is_missing_or_double(arguments: list[str], why: str) -> None:
+    with pytest.raises(CommandError, match=f"^Ids of jobs.* {why}"):
         operate("retry", *arguments)
 
 
@@ -80,5 +80,5 @@ def test_retry__with_a_payload_edits_the_job(failures: dict[str, int]) -> None:
     operate("retry", str(job_id), "--payload", "{order: 7}")
     row = execute("select payload::text, attempts, last_error from {schema}._private_jobs where id = %s", [job_id])
     assert row == [('{"order":7}', 0, "TimeoutError: no answer")]
-    with pytest.raises(CommandError, match=r"^--payload: expected ids of jobs"):
+    with pytest.raises(CommandError, match=r"^--payload needs ids of jobs"):
         operate("retry", "--all", "--payload", "{}")

@@ -17,7 +17,7 @@ def test_run_next__says_why_a_job_was_not_changed() -> None:
     with pytest.raises(CommandError) as refused:
         operate("run-next", str(first), str(due), str(later))
     assert str(refused.value) == (
-        f"Expected 3 jobs that are due, got 1: #{first} is before all other jobs already; "
+        f"2 of 3 jobs were not changed: #{first} is before all other jobs already; "
         f"#{later} is not due yet (use run-now)."
     )
     priorities = [(job_row(each, "priority") or ())[0] for each in (other, first, due)]

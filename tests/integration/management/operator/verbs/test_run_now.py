@@ -16,6 +16,6 @@ def test_run_now__says_why_a_job_was_not_changed() -> None:
     with pytest.raises(CommandError) as refused:
         operate("run-now", str(later), str(due), str(failed))
     assert str(refused.value) == (
-        f"Expected 3 jobs that are not due yet, got 1: #{due} is due already (run-next moves it to the front); "
+        f"2 of 3 jobs were not changed: #{due} is due already (run-next moves it to the front); "
         f"#{failed} has failed permanently (use retry)."
     )

@@ -65,7 +65,7 @@ def test_show__of_a_payload_that_python_cannot_decode_shows_its_text() -> None:
 
 
 def test_show__of_a_job_that_is_not_there_is_an_error() -> None:
-    with pytest.raises(CommandError, match="Expected the id of a job, got 99"):
+    with pytest.raises(CommandError, match="There is no job 99"):
         operate("show", "99")
 
 

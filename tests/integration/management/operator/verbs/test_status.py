@@ -167,5 +167,5 @@ def test_watch__shows_the_queue_until_it_is_interrupted(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("other", ["--check", "--json"])
 def test_watch__is_for_people(other: str) -> None:
-    with pytest.raises(CommandError, match=r"^--watch: expected output as text"):
+    with pytest.raises(CommandError, match=r"^--watch cannot be used with"):
         operate("status", "--watch", other)

@@ -34,6 +34,8 @@ def test_unlock__refuses_a_worker_that_beats_unless_forced() -> None:
 
 def test_unlock__of_a_mistyped_worker_suggests_and_frees_nobody() -> None:
     job_id = make_job("a", locked_by="worker-node")
-    with pytest.raises(CommandError, match=r"got 'worker-nod'.*none was unlocked. Did you mean 'worker-node'"):
+    with pytest.raises(
+        CommandError, match=r"^No worker was unlocked: .* held by 'worker-nod'\. Did you mean 'worker-node'"
+    ):
         operate("unlock", "worker-nod", "worker-node")
     assert job_row(job_id, "locked_by") == ("worker-node",)
