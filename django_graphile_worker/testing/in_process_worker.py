@@ -38,7 +38,7 @@ from django_graphile_worker.worker.maintenance.heartbeat import Heartbeat
 from django_graphile_worker.worker.outcomes import Cancelled, Done, Expired, Failed, Interrupted, Outcome
 from django_graphile_worker.worker.release.releaser import Releaser
 from django_graphile_worker.worker.reporting.events import SignalSender, TaskReports, WorkerEvents
-from django_graphile_worker.worker.task_selection import FindTask, task_finder
+from django_graphile_worker.worker.task_selection import any_task_finder
 
 # How often a claim is repeated that found only lanes whose keys are full.
 MAX_LIMITED_CLAIMS = 1_000
@@ -88,16 +88,6 @@ def _outcome_name(outcome: Outcome, retry_in: float | None) -> str:
     return "succeeded"
 
 
-def _task_finder(place: Place) -> FindTask | None:
-    """Return what finds Django tasks by their names, of all labels, or None in a project without them."""
-    if task_finder(place.settings) is None:
-        return None
-    # Late import: a project without Django Tasks cannot load the backend.
-    from django_graphile_worker.backend.runnable import find_runnable
-
-    return find_runnable
-
-
 class InProcessWorker(DatabaseWorker):
     """The parts of a worker that a job passes through, for one call of ``run_jobs()``, and what events mean for them.
 
@@ -127,7 +117,7 @@ class InProcessWorker(DatabaseWorker):
         self.heartbeat = Heartbeat(self)
         self.limited = None
         self.limited_jobs: LimitedJobs | None = None
-        self.directory = TaskDirectory(self, _task_finder(place))
+        self.directory = TaskDirectory(self, any_task_finder())
         self.forbidden_flags = ForbiddenFlags(self.settings)
         self.releaser = Releaser(self)
         self._now = now
