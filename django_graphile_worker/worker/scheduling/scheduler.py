@@ -65,10 +65,9 @@ LONGEST_LOCKED_WAIT = 2.0
 # Seconds until a worker looks again whether the schedules of its tasks exist: another may have deleted them while this
 # one was suspended.
 WRITE_INTERVAL = 60.0
-# Errors that are not about one schedule: the server is gone or read-only, the role has no rights, the schema is not
-# that of this version.
-OF_ALL = (
-    psycopg.OperationalError,
+# Errors that mostly are not about one schedule: the server is read-only, the role has no rights, the schema is not that
+# of this version. But a trigger of the project may raise them for the jobs of one task.
+MOSTLY_OF_ALL = (
     psycopg.InternalError,
     psycopg.errors.InsufficientPrivilege,
     psycopg.errors.UndefinedTable,
@@ -99,6 +98,8 @@ class Scheduler(Service):
         self._clock = clock
         # When the next step begins by itself; None while a step is under way.
         self._due_at: float | None = None
+        # When schedules are looked for by itself: not with each look for items of the crontab.
+        self._schedules_due_at = -math.inf
         self._tasks = KnownTasks(worker.registry, any_task_finder(), clock=clock)
         self._turns = Turns(clock)
         self._refusals = Refusals(clock)
@@ -119,15 +120,15 @@ class Scheduler(Service):
     def expect(self, seconds: float) -> None:
         """Look for due schedules in so many seconds at the latest. Called with each read of what is asked."""
         self.start()
-        due_at = self._due_at
-        if due_at is None or self._clock() + seconds < due_at:
+        expected_at, due_at = self._clock() + seconds, self._due_at
+        self._schedules_due_at = min(self._schedules_due_at, expected_at)
+        if due_at is None or expected_at < due_at:
             self.wake()
 
     def step(self) -> float:
         """Fire what is due; return the seconds until something is due."""
         self._due_at = None
-        longest = LONGEST_WAIT_WITH_CRONTAB if self.items else LONGEST_WAIT
-        delay = min(self.fire_due(), longest)
+        delay = min(self.fire_due(), LONGEST_WAIT_WITH_CRONTAB if self.items else LONGEST_WAIT)
         self._due_at = self._clock() + delay
         return delay
 
@@ -136,13 +137,32 @@ class Scheduler(Service):
 
     def fire_due(self) -> float:
         """Fire what is due; return the seconds until the next round."""
+        if not self.items:
+            return self._fire_schedules()
+        try:
+            until_item = self._fire_items()
+        except Exception:
+            # What is wrong with the crontab must not keep schedules from firing, and the other way round.
+            self._fire_schedules()
+            raise
+        return min(until_item, self._fire_schedules())
+
+    def _fire_schedules(self) -> float:
+        seconds = self._schedules_due_at - self._clock()
+        if seconds > 0 and not self.was_called:
+            return seconds
+        # If this fails, the next round tries again.
+        self._schedules_due_at = -math.inf
+        seconds = self._fire_due_schedules()
+        # A schedule that was expected meanwhile has called for the next round.
+        self._schedules_due_at = self._clock() + min(seconds, LONGEST_WAIT)
+        return seconds
+
+    def _fire_due_schedules(self) -> float:
         if self._worker.every and self._clock() >= self._write_at:
             self._write_code_schedules()
         if not self._has_begun:
             self._report_unknown_tasks()
-        return min(self._fire_items() if self.items else math.inf, self._fire_schedules())
-
-    def _fire_schedules(self) -> float:
         if self._turns.wait > 0:
             # Something else has called for this round.
             return self._turns.wait
@@ -353,17 +373,21 @@ class Scheduler(Service):
                 )
         except psycopg.Error as error:
             is_locked = isinstance(error, psycopg.errors.LockNotAvailable)
-            if isinstance(error, OF_ALL) and not is_locked:
+            if isinstance(error, psycopg.OperationalError) and not is_locked:
                 raise
             # Each statement that finds a lock has waited for it.
             is_too_late = is_locked and self._clock() - began > LONGEST_ROUND
             if len(moves) > 1 and not is_too_late:
                 return sum(self._fire_some(part, began, SHORT_WAIT) for part in halves(moves))
+            is_news = False
             for move in moves:
                 if is_locked:
                     self._refusals.note_lock(move.due)
                 else:
-                    self._note_failure(move.due, error)
+                    is_news = self._note_failure(move.due, error)
+            if is_news and isinstance(error, MOSTLY_OF_ALL):
+                # The next round leaves this one out. If it fails as well, little was tried in vain.
+                raise
             return len(moves)
         self._note_fired(moves, fired)
         return len(fired)
@@ -426,9 +450,12 @@ class Scheduler(Service):
         if is_news:
             self._worker.events.send(signals.cron_missed, identifier=due.key, **_as_arguments(missed))
 
-    def _note_failure(self, due: DueSchedule | DueItem, error: Exception) -> None:
-        if self._refusals.note_failure(due):
+    def _note_failure(self, due: DueSchedule | DueItem, error: Exception) -> bool:
+        """Leave out what failed for a while; return whether that is news."""
+        is_news = self._refusals.note_failure(due)
+        if is_news:
             self._on_trouble(str(due), error, RETRY_AFTER)
+        return is_news
 
 
 def halves(parts: Sequence[Part]) -> tuple[Sequence[Part], Sequence[Part]]:
