@@ -373,7 +373,10 @@ class DatabaseWorker:
             if self.limited is not None:
                 return
             self.limited = LimitedWork(self)
-        if self.fetcher.has_started and not self.is_draining:
+        if self.is_stopping:
+            # The shutdown may have stopped the other services before it could see this one.
+            self.limited.keeper.stop()
+        elif self.fetcher.has_started and not self.is_draining:
             self.limited.keeper.start()
 
     # The lease.

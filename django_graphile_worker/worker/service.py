@@ -129,6 +129,8 @@ class Service(Loop):
 
     def __init__(self, *, on_trouble: Trouble) -> None:
         super().__init__(on_trouble=on_trouble)
+        # Several threads may start a service, and others stop it or look at it meanwhile.
+        self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
 
     def start(self, *, after: float = 0.0) -> None:
@@ -136,22 +138,27 @@ class Service(Loop):
 
         The first step begins after this many seconds, or when something wakes the service.
         """
-        if self._thread is None and not self._stopping.is_set():
-            name = f"graphile-worker-{self.name}"
-            self._thread = threading.Thread(target=self._run, args=(after,), name=name, daemon=True)
-            self._thread.start()
+        with self._starting:
+            if self._thread is None and not self._stopping.is_set():
+                name = f"graphile-worker-{self.name}"
+                self._thread = threading.Thread(target=self._run, args=(after,), name=name, daemon=True)
+                self._thread.start()
 
     def join(self, timeout: float | None = None) -> bool:
         """Wait for the end; return True when the service is over."""
-        if self._thread is None:
+        with self._starting:
+            thread = self._thread
+        if thread is None:
             return True
-        self._thread.join(timeout)
-        return not self._thread.is_alive()
+        thread.join(timeout)
+        return not thread.is_alive()
 
     @property
     def has_died(self) -> bool:
         """Has the thread ended without ``stop()``?"""
-        return self._thread is not None and not self._thread.is_alive() and not self.is_stopping
+        with self._starting:
+            thread = self._thread
+        return thread is not None and not thread.is_alive() and not self.is_stopping
 
     def _run(self, after: float) -> None:
         born_in = fork_guard.generation

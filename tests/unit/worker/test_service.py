@@ -65,6 +65,59 @@ def test_a_service_that_starts_later_begins_after_its_time_or_when_woken(event: 
     assert service.join(60)
 
 
+class SlowStart(Counter):
+    """A service whose start another thread reaches before it is done."""
+
+    def __init__(self) -> None:
+        super().__init__([])
+        self.is_starting = threading.Event()
+        self.may_go_on = threading.Event()
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        self.is_starting.set()
+        self.may_go_on.wait(1)
+        return "slow"
+
+
+def test_a_service_that_two_threads_start_runs_once() -> None:
+    """A service may start when the worker does, and when the heartbeat or a claim finds that it is needed."""
+    service = SlowStart()
+    threads = [threading.Thread(target=service.start) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    assert service.is_starting.wait(60)
+    service.may_go_on.set()
+    for thread in threads:
+        thread.join(60)
+    assert service.stepped.acquire(timeout=60)
+    assert not service.stepped.acquire(timeout=0.2)
+    service.stop()
+    assert service.join(60)
+    assert service.steps == 1
+
+
+def test_a_service_that_starts_at_this_moment_can_be_stopped_and_is_not_dead(monkeypatch: pytest.MonkeyPatch) -> None:
+    service, is_starting, has_stopped = Counter([]), threading.Event(), threading.Event()
+
+    class SlowThread(threading.Thread):
+        def start(self) -> None:
+            is_starting.set()
+            has_stopped.wait(0.5)
+            super().start()
+
+    starting = threading.Thread(target=service.start)
+    monkeypatch.setattr(threading, "Thread", SlowThread)
+    starting.start()
+    assert is_starting.wait(60)
+    assert not service.has_died
+    service.stop()
+    assert service.join(60)
+    has_stopped.set()
+    starting.join(60)
+    assert service.join(60)
+
+
 def test_a_service_that_would_start_later_can_be_stopped_before() -> None:
     service = Counter([])
     service.start(after=600)
