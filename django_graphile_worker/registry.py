@@ -97,7 +97,7 @@ class Task(Generic[P, R, Payload]):
     # The labels that workers run if they are given no others; empty for all. Only Django tasks have labels.
     default_labels: tuple[str, ...] = ()
     # Reports runs to the framework of Django Tasks; None for all other tasks.
-    events: RunReports | None = None
+    signals: RunReports | None = None
 
     if not TYPE_CHECKING:
         # Only type checkers support the default of Payload: at run time, Python 3.11 would require all three arguments.

@@ -27,7 +27,7 @@ from collections.abc import Callable
 from django.dispatch import Signal
 
 
-class Event(Signal):
+class NamedSignal(Signal):
     """A signal with the names of its arguments."""
 
     def __init__(self, *arguments: str) -> None:
@@ -62,91 +62,93 @@ class Event(Signal):
 
 # Sent before jobs are added, with a list of JobSpec. A receiver may replace entries of the list; if it raises, nothing
 # is added. Not sent for the jobs of schedules and of the crontab, which workers add.
-pre_add_jobs = Event("database", "specs")
+pre_add_jobs = NamedSignal("database", "specs")
 
 # The life of a worker.
-worker_started = Event("worker_id", "database", "concurrency", "tasks")
-worker_stopping = Event("worker_id", "database", "reason")
-worker_stopped = Event("worker_id", "database", "reason", "duration")
+worker_started = NamedSignal("worker_id", "database", "concurrency", "tasks")
+worker_stopping = NamedSignal("worker_id", "database", "reason")
+worker_stopped = NamedSignal("worker_id", "database", "reason", "duration")
 # The worker could not stop in order: jobs that it ran stay locked until its lease expires, and run again then.
-shutdown_failed = Event("worker_id", "database", "reason", "error")
+shutdown_failed = NamedSignal("worker_id", "database", "reason", "error")
 # The worker sent no heartbeat for longer than WORKER_TIMEOUT, and another worker recovered its jobs.
-worker_lost_lease = Event("worker_id", "database", "new_worker_id")
+worker_lost_lease = NamedSignal("worker_id", "database", "new_worker_id")
 
 # A newer graphile-worker has changed the schema in a way that this version does not know: the worker stops.
-schema_refused = Event("worker_id", "database", "error")
+schema_refused = NamedSignal("worker_id", "database", "error")
 
 # While the worker listens, a notification wakes it for each new job; otherwise it polls.
-listening_starting = Event("worker_id", "database")
-listening_started = Event("worker_id", "database")
-listening_lost = Event("worker_id", "database", "error", "retry_in")
+listening_starting = NamedSignal("worker_id", "database")
+listening_started = NamedSignal("worker_id", "database")
+listening_lost = NamedSignal("worker_id", "database", "error", "retry_in")
 
 # The life of a job. job_succeeded, job_failed, job_permanently_failed and job_interrupted are sent when a run ends;
 # job_released is sent when the database has stored its outcome.
 # For each statement that claims, claim_started is sent first; then jobs_claimed, nothing_claimed or database_trouble.
-claim_started = Event("worker_id", "database")
-nothing_claimed = Event("worker_id", "database", "duration")
-jobs_claimed = Event("worker_id", "database", "jobs", "duration")
-job_started = Event("worker_id", "database", "job")
+claim_started = NamedSignal("worker_id", "database")
+nothing_claimed = NamedSignal("worker_id", "database", "duration")
+jobs_claimed = NamedSignal("worker_id", "database", "jobs", "duration")
+job_started = NamedSignal("worker_id", "database", "job")
 # log_success: the setting LOG_SUCCESS of the worker that ran the job.
-job_succeeded = Event("worker_id", "database", "job", "duration", "log_success")
-job_failed = Event("worker_id", "database", "job", "duration", "error", "retry_in")
+job_succeeded = NamedSignal("worker_id", "database", "job", "duration", "log_success")
+job_failed = NamedSignal("worker_id", "database", "job", "duration", "error", "retry_in")
 # given_up_by: the option because of which the job was not tried again, give_up_on for example; often empty.
-job_permanently_failed = Event("worker_id", "database", "job", "duration", "error", "given_up_by")
-job_interrupted = Event("worker_id", "database", "job", "duration", "reason")
+job_permanently_failed = NamedSignal("worker_id", "database", "job", "duration", "error", "given_up_by")
+job_interrupted = NamedSignal("worker_id", "database", "job", "duration", "reason")
 # The job was not started by the time at which it expired. It is deleted, and never runs.
-job_expired = Event("worker_id", "database", "job", "expires_at")
+job_expired = NamedSignal("worker_id", "database", "job", "expires_at")
 # The job was cancelled. Sent once for each job: at the commit of the transaction that removed it, with an empty
 # worker_id and no duration; or by the worker that stopped it, or recovered it, when the database has stored that.
-job_cancelled = Event("worker_id", "database", "job", "duration", "reason", "cancelled_by")
+job_cancelled = NamedSignal("worker_id", "database", "job", "duration", "reason", "cancelled_by")
 # The job was cancelled while it ran, but ended by itself before the worker could stop it.
-cancellation_missed = Event("worker_id", "database", "job_id", "reason", "cancelled_by")
+cancellation_missed = NamedSignal("worker_id", "database", "job_id", "reason", "cancelled_by")
 # The task succeeded, but left its session changed (SET, a lock, a temporary table): its connection was closed.
-leftover_state_found = Event("worker_id", "database", "job", "leftovers")
+leftover_state_found = NamedSignal("worker_id", "database", "job", "leftovers")
 # A run was asked to stop and did not: it ended without its thread, which may run on until its process ends.
-thread_left_behind = Event("worker_id", "database", "job", "duration")
-job_released = Event("worker_id", "database", "job", "outcome")
+thread_left_behind = NamedSignal("worker_id", "database", "job", "duration")
+job_released = NamedSignal("worker_id", "database", "job", "outcome")
 # The worker's claim on the job had ended before its result was written, so the result is not written.
-claim_lost = Event("worker_id", "database", "job", "outcome")
+claim_lost = NamedSignal("worker_id", "database", "job", "outcome")
 
 # The worker stops, and the database refuses to store the results of these jobs: they run again.
-results_refused = Event("worker_id", "database", "job_ids")
+results_refused = NamedSignal("worker_id", "database", "job_ids")
 
 # Recovery of the jobs of dead workers.
-jobs_recovered = Event("worker_id", "database", "job_ids", "dead_worker_ids")
-stale_locks_released = Event("worker_id", "database", "jobs", "queues")
+jobs_recovered = NamedSignal("worker_id", "database", "job_ids", "dead_worker_ids")
+stale_locks_released = NamedSignal("worker_id", "database", "jobs", "queues")
 
 # Pauses. The process that pauses or resumes sends them when its transaction has committed; worker_id is empty then. The
 # worker that finds the end of a pause, or whose task paused its queue, sends them with its id.
-work_paused = Event("worker_id", "database", "kind", "name", "until", "reason", "by")
-work_resumed = Event("worker_id", "database", "kind", "name", "until", "reason", "by")
+work_paused = NamedSignal("worker_id", "database", "kind", "name", "until", "reason", "by")
+work_resumed = NamedSignal("worker_id", "database", "kind", "name", "until", "reason", "by")
 
 # Recurring tasks.
-cron_started = Event("worker_id", "database", "items")
-cron_scheduled = Event("worker_id", "database", "identifiers", "tick")
-cron_backfilled = Event("worker_id", "database", "identifier", "ticks")
+cron_started = NamedSignal("worker_id", "database", "items")
+cron_scheduled = NamedSignal("worker_id", "database", "identifiers", "tick")
+cron_backfilled = NamedSignal("worker_id", "database", "identifier", "ticks")
 # No worker fired these ticks in time, and none will: they are not within the backfill period of their item. Of several
 # workers that find them, one sends the signal.
-cron_missed = Event("worker_id", "database", "identifier", "number", "first_tick", "last_tick")
+cron_missed = NamedSignal("worker_id", "database", "identifier", "number", "first_tick", "last_tick")
 
 # The worker has seen schedules for the first time, and enabled schedules have tasks that the project does not have.
-schedule_tasks_not_found = Event("worker_id", "database", "tasks")
+schedule_tasks_not_found = NamedSignal("worker_id", "database", "tasks")
 # The worker begins to fire schedules, and schedules that people made have the names of tasks with an interval.
-schedule_names_taken = Event("worker_id", "database", "names")
+schedule_names_taken = NamedSignal("worker_id", "database", "names")
 # Schedules of the database. Of several workers, the worker that handles the ticks sends the signal, after the commit.
-schedule_fired = Event("worker_id", "database", "schedule_id", "name", "task", "ticks", "job_ids")
+schedule_fired = NamedSignal("worker_id", "database", "schedule_id", "name", "task", "ticks", "job_ids")
 # The ticks got no job because the last run was not over: reason is "overlap".
-schedule_skipped = Event("worker_id", "database", "schedule_id", "name", "task", "ticks", "reason")
+schedule_skipped = NamedSignal("worker_id", "database", "schedule_id", "name", "task", "ticks", "reason")
 # The ticks got no job because no worker was there to fire them in time.
-schedule_missed = Event("worker_id", "database", "schedule_id", "name", "task", "number", "first_tick", "last_tick")
+schedule_missed = NamedSignal(
+    "worker_id", "database", "schedule_id", "name", "task", "number", "first_tick", "last_tick"
+)
 
 # A statement failed; the worker tries again after retry_in.
-database_trouble = Event("worker_id", "database", "action", "error", "retry_in")
+database_trouble = NamedSignal("worker_id", "database", "action", "error", "retry_in")
 # Every part of the worker reaches the database again; duration is the length of the outage.
-database_answered = Event("worker_id", "database", "duration")
+database_answered = NamedSignal("worker_id", "database", "duration")
 # The worker schema lacks some of its indexes, so finding jobs is slow. Each worker sends this once.
-indexes_missed = Event("worker_id", "database", "missing", "incomplete")
+indexes_missed = NamedSignal("worker_id", "database", "missing", "incomplete")
 # Jobs wait for tasks that no live worker has. Each worker sends each name once, and again when the name comes back.
-tasks_unserved = Event("worker_id", "database", "identifiers")
+tasks_unserved = NamedSignal("worker_id", "database", "identifiers")
 # The setting TASKS or EXCLUDE_TASKS names tasks that the project does not have. Sent when the worker starts.
-tasks_not_found = Event("worker_id", "database", "setting", "patterns")
+tasks_not_found = NamedSignal("worker_id", "database", "setting", "patterns")

@@ -144,7 +144,7 @@ def _refuse_unknown(connection: QueueConnection, kind: PauseKind, name: str) -> 
     )
 
 
-def _send(signal: signals.Event, found: Pause, place: Place, *, by: str) -> None:
+def _send(signal: signals.NamedSignal, found: Pause, place: Place, *, by: str) -> None:
     """Send the signal when the transaction commits: before, no worker sees the change."""
     arguments: dict[str, Any] = {
         "worker_id": "",

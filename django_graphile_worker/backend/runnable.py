@@ -58,10 +58,10 @@ class RunnableTask(registry.Task[Any, Any, Any]):
 
     def __init__(self, django_task: GraphileTask[Any, Any], identifier: str) -> None:
         self.django_task = django_task
-        events = self.events = RunSignals(identifier, django_task.backend)
+        signals = self.signals = RunSignals(identifier, django_task.backend)
         make = _async_function if is_async_function(django_task.func) else _function
         super().__init__(
-            _named_like(django_task.func, make(django_task, events)),
+            _named_like(django_task.func, make(django_task, signals)),
             identifier,
             defaults=JobDefaults(),  # see the property
             atomic=django_task.atomic,
@@ -139,18 +139,18 @@ class RunnableTask(registry.Task[Any, Any, Any]):
         return f"{module}:{name} ({filename}:{line})"
 
 
-def _function(task: GraphileTask[Any, Any], events: RunSignals) -> Callable[..., Any]:
+def _function(task: GraphileTask[Any, Any], signals: RunSignals) -> Callable[..., Any]:
     """Return the function that a worker calls for a job of a ``def`` task."""
     function, takes_context = task.func, task.takes_context
 
     def run(payload: Any, helpers: Any) -> Any:
         call = Call.from_payload(payload)
-        run = events.begin(call, helpers) if takes_context or events.are_heard() else None
+        run = signals.begin(call, helpers) if takes_context or signals.are_heard() else None
         args = [run.context(helpers), *call.args] if run is not None and takes_context else call.args
         try:
             value = _return_value(function(*args, **call.kwargs))
         except BaseException as error:
-            events.note_error(helpers, error)
+            signals.note_error(helpers, error)
             raise
         if run is not None:
             run.value = value
@@ -159,21 +159,21 @@ def _function(task: GraphileTask[Any, Any], events: RunSignals) -> Callable[...,
     return run
 
 
-def _async_function(task: GraphileTask[Any, Any], events: RunSignals) -> Callable[..., Any]:
+def _async_function(task: GraphileTask[Any, Any], signals: RunSignals) -> Callable[..., Any]:
     """Return the function that a worker calls for a job of an ``async def`` task."""
     function, takes_context = task.func, task.takes_context
 
     async def run(payload: Any, helpers: Any) -> Any:
         call = Call.from_payload(payload)
         run = None
-        if takes_context or events.are_heard():
-            may_block = events.may_block(helpers.job)
-            run = await sync_to_async(events.begin)(call, helpers) if may_block else events.begin(call, helpers)
+        if takes_context or signals.are_heard():
+            may_block = signals.may_block(helpers.job)
+            run = await sync_to_async(signals.begin)(call, helpers) if may_block else signals.begin(call, helpers)
         args = [run.context(helpers), *call.args] if run is not None and takes_context else call.args
         try:
             value = _return_value(await function(*args, **call.kwargs))
         except BaseException as error:
-            events.note_error(helpers, error)
+            signals.note_error(helpers, error)
             raise
         if run is not None:
             run.value = value

@@ -88,7 +88,7 @@ class Drain:
         __tracebackhide__ = True
         with _unprinted_log_of_jobs(), self._worker.working():
             try:
-                self._timeline.begin(self._worker.caller_database, self._worker.events)
+                self._timeline.begin(self._worker.caller_database, self._worker.reports)
                 self._run_all()
             finally:
                 self._timeline.end()

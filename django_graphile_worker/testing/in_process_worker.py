@@ -37,7 +37,7 @@ from django_graphile_worker.worker.limited import LimitedClaims, LimitedTasks, S
 from django_graphile_worker.worker.maintenance.heartbeat import Heartbeat
 from django_graphile_worker.worker.outcomes import Cancelled, Done, Expired, Failed, Interrupted, Outcome
 from django_graphile_worker.worker.release.releaser import Releaser
-from django_graphile_worker.worker.reporting.events import SignalSender, TaskReports, WorkerEvents
+from django_graphile_worker.worker.reporting.reports import SignalSender, TaskReports, WorkerReports
 from django_graphile_worker.worker.task_selection import any_task_finder
 
 # How often a claim is repeated that found only lanes whose keys are full.
@@ -89,7 +89,7 @@ def _outcome_name(outcome: Outcome, retry_in: float | None) -> str:
 
 
 class InProcessWorker(DatabaseWorker):
-    """The parts of a worker that a job passes through, for one call of ``run_jobs()``, and what events mean for them.
+    """The parts of a worker that a job passes through, for one call of ``run_jobs()``, and what follows in a test.
 
     What concerns other parts of a worker, such as the fetcher, does nothing here. ``now`` is the time of the test.
     """
@@ -103,7 +103,7 @@ class InProcessWorker(DatabaseWorker):
         self.worker_id = new_worker_id()
         self.sender = new_sender()
         # A task with a time limit only learns its deadline.
-        self.stops = None  # type: ignore[assignment]
+        self.run_stops = None  # type: ignore[assignment]
         self.progress = DirectReports(  # type: ignore[assignment]
             using=place.using, schema=place.settings.schema
         )
@@ -111,7 +111,7 @@ class InProcessWorker(DatabaseWorker):
         self.caller_database = CallerDatabase(place)
         self.claim_database = self.release_database = self.caller_database
         self.signal_sender = SignalSender(self, type(self))
-        self.events = WorkerEvents(self)
+        self.reports = WorkerReports(self)
         self.task_reports = TaskReports(self)
         self.held = HeldClaims(self)
         self.heartbeat = Heartbeat(self)
@@ -137,7 +137,7 @@ class InProcessWorker(DatabaseWorker):
         return []
 
     def jobs_released(self, outcomes: Sequence[Outcome]) -> None:
-        self.events.jobs_released(outcomes)
+        self.reports.jobs_released(outcomes)
         self.task_reports.released(outcomes)
 
     def claims_settled(self, outcomes: Sequence[Outcome]) -> None:
@@ -250,7 +250,7 @@ class InProcessWorker(DatabaseWorker):
     def run(self, claim: Claim) -> RanJob:
         """Run a claimed job, and release it."""
         job = self.job_of(claim)
-        self.events.jobs_claimed([claim], 0.0)
+        self.reports.jobs_claimed([claim], 0.0)
         self._send_signals()
         token = running_job.set(f"{job.task_identifier} #{job.id}")
         try:

@@ -19,7 +19,7 @@ from django_graphile_worker.sql.schedules import changes, from_code
 from django_graphile_worker.sql.schedules.from_code import database_now
 from django_graphile_worker.testing.connections import CallerDatabase
 from django_graphile_worker.testing.simulated_clock import Clock
-from django_graphile_worker.worker.reporting.events import WorkerEvents
+from django_graphile_worker.worker.reporting.reports import WorkerReports
 from django_graphile_worker.worker.scheduling.scheduler import Scheduler
 
 MOMENT = timedelta(microseconds=1)
@@ -44,7 +44,7 @@ class PresentTime:
     by the clock of this process, has to run, too.
     """
 
-    def begin(self, database: CallerDatabase, events: WorkerEvents) -> None:
+    def begin(self, database: CallerDatabase, reports: WorkerReports) -> None:
         """Read the clock of the database, unless it was read a moment ago."""
         self._key = (database.alias, database.wrapper.settings_dict["NAME"])
         if self._key not in _measured or _seconds() - _measured[self._key][1] > MEASURED_FOR:
@@ -70,7 +70,7 @@ class StandingTime:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
-    def begin(self, database: CallerDatabase, events: WorkerEvents) -> None:
+    def begin(self, database: CallerDatabase, reports: WorkerReports) -> None:
         """Do nothing: there is nothing to catch up with."""
 
     def now(self) -> datetime:
@@ -97,14 +97,14 @@ class ClockTime:
         self._ticks: Ticks | None = None
         self._moments = 0
 
-    def begin(self, database: CallerDatabase, events: WorkerEvents) -> None:
+    def begin(self, database: CallerDatabase, reports: WorkerReports) -> None:
         """Go back to the time up to which jobs have been run, and fire what the crontab and schedules have for it."""
         clock = self._clock
         clock.shown = clock.caught_up.get(self._key, clock.start)
         if not self._has_cron:
             return
         ticks: Ticks = clock.ticks.get(self._key) or Ticks(self._place, lambda: clock.shown)
-        ticks.use(database, events)
+        ticks.use(database, reports)
         if self._key not in clock.ticks:
             clock.ticks[self._key] = ticks
             ticks.begin_at(clock.start, clock.target)
@@ -159,12 +159,12 @@ class TickWorker:
         self.registry = registry.tasks
         self.cron_items = project_crontab.collect(place.settings, with_tasks=is_default)
         self.every = registry.tasks.every() if is_default else {}
-        self.events = self
+        self.reports = self
         self.now = now
 
-    def use(self, database: CallerDatabase, events: WorkerEvents) -> None:
+    def use(self, database: CallerDatabase, reports: WorkerReports) -> None:
         self._database = database
-        self._events = events
+        self._reports = reports
 
     def database(self, part: str) -> TickWorker:
         return self
@@ -176,7 +176,7 @@ class TickWorker:
         """Leave the connection open: it belongs to the test."""
 
     def send(self, signal: Any, **arguments: Any) -> None:
-        self._events.send(signal, **arguments)
+        self._reports.send(signal, **arguments)
 
     def database_trouble(self, action: str, error: BaseException, retry_in: float) -> None:
         """Let the test fail with the error of a schedule, which a worker would only report."""
@@ -196,10 +196,10 @@ class Ticks:
         # No minute must be a round of its own because a function of the project is asked.
         self._scheduler.items.look_ahead = timedelta(days=1)
 
-    def use(self, database: CallerDatabase, events: WorkerEvents) -> None:
+    def use(self, database: CallerDatabase, reports: WorkerReports) -> None:
         """Use the connection and the signals of another worker from now on."""
         self._database = database
-        self._worker.use(database, events)
+        self._worker.use(database, reports)
 
     def begin_at(self, start: datetime, until: datetime) -> None:
         """Let what was made or fired at any other time begin at the start of the clock."""

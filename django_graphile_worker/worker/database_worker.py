@@ -1,8 +1,8 @@
-"""``DatabaseWorker``: one worker on one database. It owns the parts, and knows what an event means for each of them.
+"""``DatabaseWorker``: one worker on one database. It owns the parts, and knows what follows when something happens.
 
 A part gets this object and imports no other part. What concerns one other part, it calls there:
 ``worker.fetcher.wake()``. What several parts react to has a method here: ``worker.lease_lost()``. So to find out what
-an event leads to, read its method, and to find out who reports it, search for its name.
+a lost lease leads to, read its method, and to find out who reports it, search for its name.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from django_graphile_worker.sql.results import ResultKeeping, keeping
 from django_graphile_worker.sql.workers import WORKER_PREFIX, wake_workers
 from django_graphile_worker.worker.control.control_reader import ControlReader
 from django_graphile_worker.worker.control.pauses import PauseEndings, Pauses
-from django_graphile_worker.worker.control.stops import Stops
+from django_graphile_worker.worker.control.run_stops import RunStops
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.execution.executor import Executor
 from django_graphile_worker.worker.execution.job_run import JobRun
@@ -47,12 +47,12 @@ from django_graphile_worker.worker.maintenance.heartbeat import Heartbeat
 from django_graphile_worker.worker.maintenance.recovery import Recovery
 from django_graphile_worker.worker.maintenance.regular_checks import BacklogSampler, SchemaVersion, UnservedTasks
 from django_graphile_worker.worker.maintenance.retention import Retention
-from django_graphile_worker.worker.outcomes import Cancelled, Interrupted, Outcome, Stop
+from django_graphile_worker.worker.outcomes import Cancelled, Interrupted, Outcome, RunStop
 from django_graphile_worker.worker.pool.line import WorkUnit, interrupted
 from django_graphile_worker.worker.pool.pool import Pool
 from django_graphile_worker.worker.release.releaser import Releaser
-from django_graphile_worker.worker.reporting.events import SignalSender, TaskReports, WorkerEvents
 from django_graphile_worker.worker.reporting.progress_writer import ProgressWriter
+from django_graphile_worker.worker.reporting.reports import SignalSender, TaskReports, WorkerReports
 from django_graphile_worker.worker.reporting.statistics import StatisticsRecorder
 from django_graphile_worker.worker.scheduling.scheduler import Scheduler
 from django_graphile_worker.worker.service import Service
@@ -63,7 +63,7 @@ UNPARK_INTERVAL = 60.0
 
 
 class DatabaseWorker:
-    """The parts of one worker, and the events that several of them react to."""
+    """The parts of one worker, and what happens in it that several of them react to."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class DatabaseWorker:
         self._unpark_at = 0.0
 
         self.signal_sender = SignalSender(self, sender)
-        self.events = WorkerEvents(self)
+        self.reports = WorkerReports(self)
         self.statistics = StatisticsRecorder(self)
         self.progress = ProgressWriter(self)
         self.task_reports = TaskReports(self)
@@ -127,7 +127,7 @@ class DatabaseWorker:
         self.releaser = Releaser(self)
         self.pauses = Pauses(self)
         self.pause_endings = PauseEndings(self)
-        self.stops = Stops(self)
+        self.run_stops = RunStops(self)
         self.pool = Pool(self)
         self.heartbeat = Heartbeat(self)
         self.control_reader = ControlReader(self)
@@ -189,7 +189,7 @@ class DatabaseWorker:
 
         After the process was suspended, the lease may have expired without any part having noticed.
         """
-        if self.stops.unbegun and self.stops.is_requested(claim):
+        if self.run_stops.unbegun and self.run_stops.is_requested(claim):
             return False
         if not (self.heartbeat.holds_lease and claim.token.startswith(self.worker_id)):
             return False
@@ -197,7 +197,7 @@ class DatabaseWorker:
 
     def refuse(self, claim: Claim) -> Outcome:
         """Return the outcome of a job that may not begin."""
-        return self.stops.refuse(claim) or Interrupted(claim, 0.0, has_begun=False)
+        return self.run_stops.refuse(claim) or Interrupted(claim, 0.0, has_begun=False)
 
     @property
     def hears_requests(self) -> bool:
@@ -297,18 +297,18 @@ class DatabaseWorker:
     def jobs_released(self, outcomes: Sequence[Outcome]) -> None:
         """The database has stored these outcomes."""
         self.statistics.add(outcomes)
-        self.events.jobs_released(outcomes)
+        self.reports.jobs_released(outcomes)
         if self.directory.finds_tasks:
             self.task_reports.released(outcomes)
 
     def job_cancelled(self, outcome: Cancelled) -> None:
         """A job has ended because it was cancelled."""
-        self.events.job_cancelled(outcome)
+        self.reports.job_cancelled(outcome)
 
     def claim_lost(self, outcome: Outcome) -> None:
         """The database did not take an outcome: another worker has recovered the claim."""
         self.task_reports.claim_lost(outcome)
-        self.events.claim_lost(outcome)
+        self.reports.claim_lost(outcome)
 
     def retry_scheduled(self, seconds: float) -> None:
         """A job runs again in so many seconds. Later retries are found by polling."""
@@ -333,7 +333,7 @@ class DatabaseWorker:
 
     def queues_paused(self, pauses: Sequence[Pause]) -> None:
         """Jobs that have ended have paused their queues."""
-        self.events.work_paused(pauses)
+        self.reports.work_paused(pauses)
 
     def return_jobs(self, work_units: Sequence[WorkUnit]) -> None:
         """Return jobs that have not begun, with the queues that were claimed for them."""
@@ -383,7 +383,7 @@ class DatabaseWorker:
 
     def registered(self, former_id: str | None) -> None:
         """The worker is in the register; ``former_id`` is its id before its lease was lost, if it was."""
-        self.events.note_start(former_id)
+        self.reports.note_start(former_id)
         if former_id is not None:
             # A clean-up may have deleted the names of the tasks while the worker was not registered.
             self.directory.review_soon()
@@ -402,21 +402,21 @@ class DatabaseWorker:
             self.return_jobs(self.pool.remove_waiting())
         # The same applies to the jobs that a claim statement under way still returns.
         self.fetcher.return_all_jobs()
-        self.events.send(signals.worker_lost_lease, worker_id=lost, new_worker_id=self.worker_id)
+        self.reports.send(signals.worker_lost_lease, worker_id=lost, new_worker_id=self.worker_id)
         return lost
 
     # What is asked of the worker from outside.
 
-    def stops_requested(self, requests: Sequence[RequestedStop]) -> None:
+    def run_stops_requested(self, requests: Sequence[RequestedStop]) -> None:
         """These runs are to stop. A request is passed on with each read until its claim has ended."""
         for request in requests:
-            stop = Stop(kind="cancelled", reason=request.reason, by=request.requested_by)
-            self.stops.request(request.job_id, request.token, stop)
+            stop = RunStop(kind="cancelled", reason=request.reason, by=request.requested_by)
+            self.run_stops.request(request.job_id, request.token, stop)
 
-    def stops_missed(self, requests: Sequence[RequestedStop]) -> None:
+    def run_stops_missed(self, requests: Sequence[RequestedStop]) -> None:
         """These requests came too late: the jobs had ended by themselves."""
         for request in requests:
-            self.events.cancellation_missed(request.job_id, reason=request.reason, cancelled_by=request.requested_by)
+            self.reports.cancellation_missed(request.job_id, reason=request.reason, cancelled_by=request.requested_by)
 
     def run_ended_without_thread(self, run: JobRun, thread_id: int) -> None:
         """A run that was stopped does not end: its job ends without it, and another thread takes its slot."""
@@ -427,7 +427,7 @@ class DatabaseWorker:
             if rest is not None:
                 # The other jobs of the queue: this worker may stop soon, and another can run them now.
                 self.return_jobs([rest])
-        self.events.send(signals.thread_left_behind, job=run.job, duration=outcome.duration)
+        self.reports.send(signals.thread_left_behind, job=run.job, duration=outcome.duration)
         self.on_thread_left()
 
     def pauses_changed(self) -> None:
@@ -451,7 +451,7 @@ class DatabaseWorker:
 
     def schema_refused(self, error: BreakingMigrationError) -> None:
         """This worker cannot continue with the schema."""
-        self.events.send(signals.schema_refused, error=error)
+        self.reports.send(signals.schema_refused, error=error)
         self.on_refused(error)
 
     # The recovery of what dead workers have left.
@@ -461,7 +461,7 @@ class DatabaseWorker:
         self.schema_version.check_if_due(database)
         if not self.is_draining:
             # The first job of a draining worker waits for its recovery: the runner writes the events at the end.
-            self.events.write_noted(database)
+            self.reports.write_noted(database)
         if time.monotonic() >= self._unpark_at:
             found_all = self._unpark(database)
             # Again and again: a worker with the code of before may still run, and park more jobs until it stops.
@@ -479,19 +479,19 @@ class DatabaseWorker:
     def cancelled_jobs_recovered(self, jobs: Sequence[CancelledJob]) -> None:
         """Jobs have ended that were cancelled while workers held them that did not end them."""
         self.task_reports.ended(each.job for each in jobs)
-        self.events.cancelled_jobs_recovered(jobs)
+        self.reports.cancelled_jobs_recovered(jobs)
 
     def jobs_recovered(self, recovered: Recovered) -> None:
         """Jobs and queues of dead workers are free again."""
         if self.limited is not None:
             self.limited.keeper.sweep_soon()
         self.task_reports.ended(each.job for each in recovered.exhausted)
-        self.events.jobs_recovered(recovered)
+        self.reports.jobs_recovered(recovered)
 
     def stale_locks_released(self, unlocked: Unlocked) -> None:
         """Locks were released that unregistered workers had held for hours."""
         self.task_reports.ended(each.job for each in unlocked.exhausted)
-        self.events.stale_locks_released(unlocked)
+        self.reports.stale_locks_released(unlocked)
 
 
 def new_worker_id() -> str:

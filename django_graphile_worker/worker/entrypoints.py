@@ -18,7 +18,7 @@ from django_graphile_worker.exceptions import ConfigurationError, GraphileWorker
 from django_graphile_worker.routing import Place, places_to_serve
 from django_graphile_worker.worker.process.worker_process import build_runners, run_with_signals, shut_down, start_all
 from django_graphile_worker.worker.runner import Runner
-from django_graphile_worker.worker.stop_request import REFUSED, StopRequest, StopState, state_of
+from django_graphile_worker.worker.stop_request import REFUSED, StopRequest, WorkerStop, state_of
 
 # Settings that a worker started by code cannot use, and what to do instead.
 DATABASE = {"database": "expected databases=[...], the list of aliases to serve."}
@@ -175,7 +175,7 @@ class Worker:
         self.stop()
 
 
-def _checked_stop(stop: Any) -> StopState | None:
+def _checked_stop(stop: Any) -> WorkerStop | None:
     if stop is not None and not isinstance(stop, StopRequest):
         raise InvalidTypeError(
             f"stop: expected a StopRequest, got {stop!r}. Create a django_graphile_worker.StopRequest(), "

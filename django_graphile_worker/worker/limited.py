@@ -89,7 +89,7 @@ class LimitedWork:
                 woken = free_places(cursor, self._kept, schema=self._database.schema, queue_ids=queue_ids)
         except psycopg.Error as error:
             # The release itself is committed, and must not be repeated.
-            self._worker.events.database_trouble("limits", error, 0.0)
+            self._worker.reports.database_trouble("limits", error, 0.0)
             return
         self._kept = []
         if woken:
@@ -224,7 +224,7 @@ class Keeper(Service):
     def __init__(
         self, worker: DatabaseWorker, limited: LimitedWork, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        super().__init__(on_trouble=worker.events.database_trouble)
+        super().__init__(on_trouble=worker.reports.database_trouble)
         self._worker = worker
         self._limited = limited
         self._tasks = limited.tasks

@@ -16,7 +16,7 @@ from django_graphile_worker.sql.limits import KeyClosing
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
+class RunStop:
     """The request to stop one run of a job. It concerns the job, and not the worker, which continues."""
 
     kind: Literal["timeout", "cancelled"]
@@ -187,7 +187,13 @@ class Cancelled(_Ended):
     __slots__ = ("ended", "has_begun", "stop", "task")
 
     def __init__(
-        self, claim: Claim, duration: float, stop: Stop, *, task: Task[Any, Any] | None = None, has_begun: bool = True
+        self,
+        claim: Claim,
+        duration: float,
+        stop: RunStop,
+        *,
+        task: Task[Any, Any] | None = None,
+        has_begun: bool = True,
     ) -> None:
         super().__init__(claim, duration)
         # Who cancelled it, and why.

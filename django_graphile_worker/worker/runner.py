@@ -149,7 +149,7 @@ class Runner:
         worker.recovery.attempt()
         self._prepare_history()
         self._claim_until_empty(should_stop)
-        worker.events.write_noted(worker.claim_database)
+        worker.reports.write_noted(worker.claim_database)
         if worker.keeps_anything:
             worker.retention.finish_look(LOOK_AT_THE_END)
 
@@ -174,17 +174,17 @@ class Runner:
     def shutdown(self, reason: str, *, is_forced: Question = never) -> Ending:
         """Stop claiming, let jobs end, return the rest; a forced shutdown waits as little as possible."""
         self.worker.is_stopping, self.worker.stop_reason = True, reason
-        self.worker.events.send(signals.worker_stopping, reason=reason)
+        self.worker.reports.send(signals.worker_stopping, reason=reason)
         try:
             ending = Shutdown(self.worker, is_forced).run()
             if not ending.was_released:
                 error = GraphileWorkerError("The last results were not stored: their jobs run again.")
-                self.worker.events.send(signals.shutdown_failed, reason=reason, error=error)
+                self.worker.reports.send(signals.shutdown_failed, reason=reason, error=error)
             duration = time.monotonic() - self._started_at
-            self.worker.events.send(signals.worker_stopped, reason=reason, duration=duration)
+            self.worker.reports.send(signals.worker_stopped, reason=reason, duration=duration)
             return ending
         except Exception as error:
-            self.worker.events.send(signals.shutdown_failed, reason=reason, error=error)
+            self.worker.reports.send(signals.shutdown_failed, reason=reason, error=error)
             raise
         finally:
             self.worker.signal_sender.stop()
@@ -254,18 +254,18 @@ class Runner:
         return self.worker.pool.is_idle and self.worker.releaser.pending_count == 0
 
     def report_not_started(self, action: str, error: BaseException, retry_in: float) -> None:
-        self.worker.events.send(signals.database_trouble, action=action, error=error, retry_in=retry_in)
+        self.worker.reports.send(signals.database_trouble, action=action, error=error, retry_in=retry_in)
         # Send the signal on this thread: the signal sender has not started yet.
         self.worker.signal_sender.step()
 
     def _report_started(self) -> None:
-        self.worker.events.send(
+        self.worker.reports.send(
             signals.worker_started,
             concurrency=self.settings.concurrency,
             tasks=tuple(sorted(self.worker.directory.tasks)),
         )
         for setting, patterns in unmatched_patterns(self._registry, self.settings).items():
-            self.worker.events.send(signals.tasks_not_found, setting=setting, patterns=patterns)
+            self.worker.reports.send(signals.tasks_not_found, setting=setting, patterns=patterns)
 
 
 class DelayedStart(Service):

@@ -101,7 +101,7 @@ class Shutdown:
         for job in running:
             duration = time.time() - job.started_at
             reason = "the worker stops"
-            worker.events.send(signals.job_interrupted, job=worker.job_of(job.claim), duration=duration, reason=reason)
+            worker.reports.send(signals.job_interrupted, job=worker.job_of(job.claim), duration=duration, reason=reason)
         for outcome in outcomes:
             worker.releaser.put(outcome)
         worker.executor.forget_running()
@@ -127,7 +127,7 @@ class Shutdown:
                 deadline = min(deadline, time.monotonic() + FORCED_RELEASE_TIMEOUT)
             rejected = releaser.given_up_job_ids
             if rejected:
-                self._worker.events.send(signals.results_refused, job_ids=rejected)
+                self._worker.reports.send(signals.results_refused, job_ids=rejected)
             if rejected or time.monotonic() > deadline:
                 return False
         return True
@@ -137,7 +137,7 @@ class Shutdown:
         for inner in (self._worker.releaser, self._worker.heartbeat):
             inner.stop()
             inner.join(CLEANUP_TIMEOUT)
-        self._worker.stops.close()
+        self._worker.run_stops.close()
         if was_released:
             self._deregister()
         self._worker.claimer.close()

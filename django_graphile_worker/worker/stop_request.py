@@ -1,4 +1,4 @@
-"""Requests to stop a worker: ``StopRequest`` for the caller, ``StopState`` for the worker."""
+"""Requests to stop a worker: ``StopRequest`` for the caller, ``WorkerStop`` for the worker."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Ending:
     was_cut_off: bool
 
 
-class StopState:
+class WorkerStop:
     """The requests to stop a worker: the first lets jobs end, the second stops at once.
 
     A signal handler may run between any two instructions, so it takes no lock and calls no other code: it only counts.
@@ -141,7 +141,7 @@ class StopRequest:
     __slots__ = ("_state",)
 
     def __init__(self) -> None:
-        self._state = StopState()
+        self._state = WorkerStop()
 
     def __call__(self, reason: str = "stop") -> None:
         """Request a stop, from any thread or signal handler; ``reason`` is for the log."""
@@ -165,6 +165,6 @@ class StopRequest:
         self.close()
 
 
-def state_of(request: StopRequest) -> StopState:
+def state_of(request: StopRequest) -> WorkerStop:
     """Return the state of a request, which the worker reads."""
     return request._state

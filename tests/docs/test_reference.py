@@ -20,7 +20,7 @@ from tests.docs.pages import CHECKOUT, code_words, headings, page, sections
 TESTING = "django_graphile_worker.testing."
 CHECK_ID = re.compile(r"graphile_worker\.[EWI]\d{3}")
 SETTINGS = {field.name.upper(): field for field in dataclasses.fields(conf.Settings)}
-SIGNALS = {name: event for name, event in vars(signals).items() if isinstance(event, signals.Event)}
+SIGNALS = {name: event for name, event in vars(signals).items() if isinstance(event, signals.NamedSignal)}
 
 
 def test_settings_page__has_every_key_once() -> None:

@@ -204,12 +204,12 @@ def _do_not_search_lost_claims() -> None:
 
 @mistake("the signal handler raises")
 def _raising_handler() -> None:
-    from django_graphile_worker.worker.stop_request import StopState
+    from django_graphile_worker.worker.stop_request import WorkerStop
 
-    def handle(self: StopState, number: int, frame: Any) -> None:
+    def handle(self: WorkerStop, number: int, frame: Any) -> None:
         raise SystemExit(1)
 
-    StopState.handle_signal = handle  # type: ignore[method-assign]
+    WorkerStop.handle_signal = handle  # type: ignore[method-assign]
 
 
 @mistake("a job that kills its workers never loses an attempt")
@@ -343,7 +343,7 @@ def _start_without_lease() -> None:
     from django_graphile_worker.worker.database_worker import DatabaseWorker
 
     def may_begin(self: DatabaseWorker, claim: Any) -> bool:
-        if self.stops.unbegun and self.stops.is_requested(claim):
+        if self.run_stops.unbegun and self.run_stops.is_requested(claim):
             return False
         return not (self.pauses.hold_any and self.pauses.holds(claim))
 
@@ -352,9 +352,9 @@ def _start_without_lease() -> None:
 
 @mistake("a cancellation between claim and start is lost")
 def _begin_cancelled_jobs() -> None:
-    from django_graphile_worker.worker.control.stops import Stops
+    from django_graphile_worker.worker.control.run_stops import RunStops
 
-    Stops.is_requested = lambda self, claim: False  # type: ignore[method-assign]
+    RunStops.is_requested = lambda self, claim: False  # type: ignore[method-assign]
 
 
 @mistake("a pause is forgotten by the fast path")

@@ -19,7 +19,7 @@ import pytest
 
 from django_graphile_worker import probe
 from django_graphile_worker.worker.process.supervisor import ENDS, HEALTHY, STARTED, Child, Supervisor, send
-from django_graphile_worker.worker.stop_request import StopState
+from django_graphile_worker.worker.stop_request import WorkerStop
 from tests.faults.processes import WAIT_TIMEOUT, Fleet, Wait, WorkerProcess
 from tests.faults.proxy import Proxy
 from tests.faults.world import World
@@ -158,7 +158,7 @@ def test_supervisor_that_replaces_no_child__notices_every_death(
 
     monkeypatch.setattr(Supervisor, "_start", start)
     supervisor = Supervisor(2, lambda request, arguments: 0, {}, worker_timeout=60.0, replaces=False)
-    request = StopState()
+    request = WorkerStop()
     codes: list[int] = []
     thread = threading.Thread(target=lambda: codes.append(supervisor.run(request)), daemon=True)
     thread.start()

@@ -7,9 +7,9 @@ from typing import Any
 
 from django_graphile_worker import signals
 from django_graphile_worker.jobs import Job
-from django_graphile_worker.signals import Event
+from django_graphile_worker.signals import NamedSignal
 
-EVENTS = {name: value for name, value in vars(signals).items() if isinstance(value, Event)}
+EVENTS = {name: value for name, value in vars(signals).items() if isinstance(value, NamedSignal)}
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
 

@@ -84,7 +84,7 @@ def build_scheduler(
         cron_items=tuple(items),
         every=every or {},
         now=now,
-        events=SimpleNamespace(send=send, database_trouble=on_trouble),
+        reports=SimpleNamespace(send=send, database_trouble=on_trouble),
         database=lambda part: source,
     )
     return Scheduler(worker, clock=clock)

@@ -71,7 +71,7 @@ class Slot:
             # Tasks, which may expire, are found while it runs.
             directory=SimpleNamespace(task_of=self._tasks.get, finds_tasks=True),
             progress=DirectReports(using="default", schema=settings.schema),
-            stops=None,
+            run_stops=None,
             server_time=time.time,
             queue_paused_by=lambda claim: None,
         )

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from django_graphile_worker.signals import Event
+from django_graphile_worker.signals import NamedSignal
 from tests.support.log_lines import EVENTS
 
 
@@ -58,40 +58,40 @@ def test_the_signals_of_a_workers_life_are_there() -> None:
 def _receive(**kwargs: Any) -> None: ...
 
 
-def test_event__is_heard_when_it_has_a_receiver() -> None:
-    event = Event("job")
-    assert not event.is_heard()
-    event.connect(_receive)
-    assert event.is_heard()
+def test_signal__is_heard_when_it_has_a_receiver() -> None:
+    signal = NamedSignal("job")
+    assert not signal.is_heard()
+    signal.connect(_receive)
+    assert signal.is_heard()
 
 
-def test_muted_event__is_heard_only_while_its_one_receiver_is_active() -> None:
-    event = Event("job")
-    event.connect(_receive, dispatch_uid="log")
-    event.mute_unless("log", lambda *, wanted=True, **kwargs: wanted)
-    assert event.is_heard()
-    assert event.is_heard(wanted=True)
-    assert not event.is_heard(wanted=False)
+def test_muted_signal__is_heard_only_while_its_one_receiver_is_active() -> None:
+    signal = NamedSignal("job")
+    signal.connect(_receive, dispatch_uid="log")
+    signal.mute_unless("log", lambda *, wanted=True, **kwargs: wanted)
+    assert signal.is_heard()
+    assert signal.is_heard(wanted=True)
+    assert not signal.is_heard(wanted=False)
 
 
-def test_muted_event__is_heard_when_another_receiver_is_connected() -> None:
-    event = Event("job")
-    event.connect(_receive, dispatch_uid="log")
-    event.mute_unless("log", lambda **kwargs: False)
-    event.connect(_receive, dispatch_uid="another")
-    assert event.is_heard()
-    event.disconnect(dispatch_uid="log")
-    assert event.is_heard(), "the one receiver that is left is not the muted one"
+def test_muted_signal__is_heard_when_another_receiver_is_connected() -> None:
+    signal = NamedSignal("job")
+    signal.connect(_receive, dispatch_uid="log")
+    signal.mute_unless("log", lambda **kwargs: False)
+    signal.connect(_receive, dispatch_uid="another")
+    assert signal.is_heard()
+    signal.disconnect(dispatch_uid="log")
+    assert signal.is_heard(), "the one receiver that is left is not the muted one"
 
 
-def test_event__is_sent_without_a_lock() -> None:
-    event, received = Event("job"), []
+def test_signal__is_sent_without_a_lock() -> None:
+    signal, received = NamedSignal("job"), []
 
     def receive(**arguments: Any) -> None:
         received.append(arguments["job"])
 
-    event.connect(receive)
-    event.send_robust(Event, job=1)
-    with event.lock:
-        event.send_robust(Event, job=2)
+    signal.connect(receive)
+    signal.send_robust(NamedSignal, job=1)
+    with signal.lock:
+        signal.send_robust(NamedSignal, job=2)
     assert received == [1, 2]

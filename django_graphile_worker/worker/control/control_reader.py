@@ -58,9 +58,9 @@ class ControlReader:
             control.send_proof(cursor, channel, schema=database.schema)
 
     def _pass_on(self, requests: Sequence[control.RequestedStop], database: Database) -> None:
-        self._worker.stops_requested([request for request in requests if request.is_claimed])
+        self._worker.run_stops_requested([request for request in requests if request.is_claimed])
         missed = [request for request in requests if not request.is_claimed]
         if missed:
             with database.cursor() as cursor:
                 forgotten = control.forget_stops(cursor, missed, schema=database.schema)
-            self._worker.stops_missed([request for request in missed if request.job_id in forgotten])
+            self._worker.run_stops_missed([request for request in missed if request.job_id in forgotten])

@@ -70,7 +70,7 @@ class PauseEndings(Service):
     name = "pauses"
 
     def __init__(self, worker: DatabaseWorker, *, clock: Callable[[], float] = time.monotonic) -> None:
-        super().__init__(on_trouble=worker.events.database_trouble)
+        super().__init__(on_trouble=worker.reports.database_trouble)
         self._worker = worker
         self._database = worker.database("pauses")
         self._clock = clock
@@ -90,7 +90,7 @@ class PauseEndings(Service):
             ended = control.settle_pauses(cursor, schema=self._database.schema, now=self._worker.now())
         self._due_at = math.inf
         if ended:
-            self._worker.events.work_resumed(ended)
+            self._worker.reports.work_resumed(ended)
         self._worker.heartbeat.read_control_soon()
         return math.inf
 

@@ -29,7 +29,7 @@ from django_graphile_worker.worker.execution import retry
 from django_graphile_worker.worker.execution.event_loop import EventLoop
 from django_graphile_worker.worker.execution.helpers import Aborts
 from django_graphile_worker.worker.execution.invoker import TaskInvoker
-from django_graphile_worker.worker.execution.job_run import JobRun, LostAtomicClaimError, RunningJob, StopOfRun
+from django_graphile_worker.worker.execution.job_run import ActiveRunStop, JobRun, LostAtomicClaimError, RunningJob
 from django_graphile_worker.worker.outcomes import (
     Cancelled,
     CancelledByWorker,
@@ -279,7 +279,7 @@ class Executor:
             error, leftovers = _leftover_error(leftovers), ()
         return self._failed(run, error, [f"The task also left {leftover.text}." for leftover in leftovers])
 
-    def _stopped(self, run: JobRun, stopping: StopOfRun, error: BaseException) -> Outcome:
+    def _stopped(self, run: JobRun, stopping: ActiveRunStop, error: BaseException) -> Outcome:
         """Return the outcome of a run that was stopped, and of which this exception is left."""
         if stopping.stop.kind == "cancelled":
             return Cancelled(run.claim, run.duration, stopping.stop, task=run.task)
@@ -337,7 +337,7 @@ class Executor:
 
     # The signals about runs, which are sent on the thread that runs the job.
 
-    def _send(self, signal: signals.Event, run: JobRun, **arguments: Any) -> None:
+    def _send(self, signal: signals.NamedSignal, run: JobRun, **arguments: Any) -> None:
         """Send a signal about a run. What its receivers raise or leave behind does not concern the job."""
         if signal.is_heard(**arguments):
             self._deliver(signal, run, **arguments)
@@ -359,7 +359,7 @@ class Executor:
                 return
         self._deliver(signal, run, duration=duration, log_success=log_success)
 
-    def _deliver(self, signal: signals.Event, run: JobRun, **arguments: Any) -> None:
+    def _deliver(self, signal: signals.NamedSignal, run: JobRun, **arguments: Any) -> None:
         try:
             # The worker's own log reads less of a job than there is to build.
             job = _facts(run) if signal.has_only_conditional_receiver else run.job

@@ -153,7 +153,7 @@ class TaskInvoker:
     def _limited(self, invoke: Invoke, seconds: float) -> Invoke:
         """Return the function with a time limit."""
         # None in the worker of a test, in which the task only learns its deadline.
-        stops: Any = self._worker.stops
+        stops: Any = self._worker.run_stops
         if stops is None:
 
             def invoke_with_deadline(run: JobRun) -> Any:

@@ -30,7 +30,7 @@ from django_graphile_worker.job_flags import expiry_in
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.registry import Task
 from django_graphile_worker.sql.claims import Claim
-from django_graphile_worker.worker.outcomes import EndedWithoutThread, Stop
+from django_graphile_worker.worker.outcomes import EndedWithoutThread, RunStop
 
 if TYPE_CHECKING:
     # A circle: the helpers of a run have the run.
@@ -73,7 +73,7 @@ class JobRun:
     # Set as soon as the task of a marked run has ended: no step of its stop begins after that.
     is_ending: bool = False
     # The stop of the run, once it has begun.
-    stopping: StopOfRun | None = None
+    stopping: ActiveRunStop | None = None
     # The end of the time limit, by the monotonic clock.
     deadline: float | None = None
     # The result as JSON, if the task keeps its results; "null" for the run of a schedule.
@@ -159,10 +159,10 @@ class JobRun:
             return self.claim._replace(flags_text=None).to_job(**details)
 
 
-class StopOfRun:
+class ActiveRunStop:
     """The stop of one run, shared by the thread that runs the job and the thread that stops it."""
 
-    def __init__(self, stop: Stop) -> None:
+    def __init__(self, stop: RunStop) -> None:
         self.stop = stop
         # Reentrant, so that the thread of the run can take it again after an exception that arrived late.
         self._lock = threading.RLock()

@@ -186,13 +186,13 @@ class FastPath:
         vacant = worker.pool.vacant
         if vacant < 1 or self._is_claim_needed():
             return None
-        worker.events.claim_started()
+        worker.reports.claim_started()
         started = time.perf_counter()
         claimed = worker.held.hold(lambda: self._claim(vacant))
         if claimed is None or not claimed.claims:
-            worker.events.nothing_claimed(time.perf_counter() - started)
+            worker.reports.nothing_claimed(time.perf_counter() - started)
             return None
-        worker.events.jobs_claimed(claimed.claims, time.perf_counter() - started)
+        worker.reports.jobs_claimed(claimed.claims, time.perf_counter() - started)
         self._start(claimed.claims)
         seconds = claimed.seconds_until_next
         return math.inf if seconds is None else seconds

@@ -76,7 +76,7 @@ class Fetcher(Loop):
     name = "fetcher"
 
     def __init__(self, worker: DatabaseWorker) -> None:
-        super().__init__(on_trouble=worker.events.database_trouble)
+        super().__init__(on_trouble=worker.reports.database_trouble)
         self._worker = worker
         self._pool = worker.pool
         self._listener = worker.listener
@@ -215,7 +215,7 @@ class Fetcher(Loop):
     def _claim(self, room: int) -> float:
         self._expected_at = math.inf
         worker = self._worker
-        worker.events.claim_started()
+        worker.reports.claim_started()
         started = time.perf_counter()
         claimer = worker.claimer if worker.limited is None else worker.limited.claimer
         claimed = claimer.claim(
@@ -233,9 +233,9 @@ class Fetcher(Loop):
         if claims:
             self._prefetch.weigh(claims)
             self._pool.submit(line_up(claims), callers=self._demand.callers())
-            self._worker.events.jobs_claimed(claims, duration)
+            self._worker.reports.jobs_claimed(claims, duration)
         else:
-            self._worker.events.nothing_claimed(duration)
+            self._worker.reports.nothing_claimed(duration)
 
     def _delay_after(self, claimed: Claimed) -> float:
         if claimed.has_more:

@@ -212,7 +212,7 @@ class Listener:
         """Listen on the connection, unless it listens already, or a try failed a moment ago."""
         if self._is_listening or self._clock() < self._try_again_at:
             return
-        self._worker.events.listening_starting()
+        self._worker.reports.listening_starting()
         if self._connection is not None and self._connection is self._database.current:
             # The worker has a new id. A new session does not listen on the channel of the old id.
             self._database.close()
@@ -303,7 +303,7 @@ class Listener:
             self.is_healthy = True
             self._losses = 0
             self._was_silent = False
-            self._worker.events.listening_started()
+            self._worker.reports.listening_started()
 
     def _until_next_look(self) -> float:
         """Return the seconds until the listener must act, if no notification arrives."""
@@ -335,7 +335,7 @@ class Listener:
         delay = jittered(min(longest, 0.1 * 4.0 ** min(self._losses, 10)))
         self._losses += 1
         self._try_again_at = self._clock() + delay
-        self._worker.events.listening_lost(error, delay)
+        self._worker.reports.listening_lost(error, delay)
 
     def _forget_connection(self) -> None:
         self._wakeup.watch(None)

@@ -47,7 +47,7 @@ class Heartbeat(Service):
     name = "heartbeat"
 
     def __init__(self, worker: DatabaseWorker, *, clock: Callable[[], float] = lease_clock) -> None:
-        super().__init__(on_trouble=worker.events.database_trouble)
+        super().__init__(on_trouble=worker.reports.database_trouble)
         self._worker = worker
         settings = worker.settings
         self._interval = settings.heartbeat_interval

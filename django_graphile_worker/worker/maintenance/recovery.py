@@ -96,7 +96,7 @@ class Recovery(Service):
     name = "recovery"
 
     def __init__(self, worker: DatabaseWorker, *, clock: Callable[[], float] = lease_clock) -> None:
-        super().__init__(on_trouble=worker.events.database_trouble)
+        super().__init__(on_trouble=worker.reports.database_trouble)
         self._worker = worker
         self._database = worker.database("recovery")
         self._timeout = worker.settings.worker_timeout
@@ -214,4 +214,4 @@ class Recovery(Service):
         with self._database.cursor() as cursor:
             missing, incomplete = lacking_indexes(cursor, schema=self._database.schema)
         if missing or incomplete:
-            self._worker.events.indexes_missed(missing, incomplete)
+            self._worker.reports.indexes_missed(missing, incomplete)

@@ -68,7 +68,7 @@ class SchemaVersion:
         event = NewEvent(
             kind="schema_refused", subject="", severity=ERROR, details={"error": str(error)}, identity=hour
         )
-        self._worker.events.write(database, event)
+        self._worker.reports.write(database, event)
 
     def find_error(self, database: Database) -> BreakingMigrationError | None:
         try:
@@ -89,7 +89,7 @@ class UnservedTasks(Service):
     name = "unserved-tasks"
 
     def __init__(self, worker: DatabaseWorker) -> None:
-        super().__init__(on_trouble=worker.events.other_trouble)
+        super().__init__(on_trouble=worker.reports.other_trouble)
         self._worker = worker
         self._database = worker.database("unserved-tasks")
         self._reported: frozenset[str] = frozenset()
@@ -103,7 +103,7 @@ class UnservedTasks(Service):
         unreported = sorted(names - self._reported)
         self._reported = names
         if unreported:
-            self._worker.events.tasks_unserved(unreported)
+            self._worker.reports.tasks_unserved(unreported)
         return jittered(LOOK_INTERVAL)
 
     def _find(self) -> list[str]:
@@ -144,4 +144,4 @@ class BacklogSampler:
             self._next_at = time.monotonic() + 60.0 - time.time() % 60.0
         except psycopg.Error as error:
             self._next_at = time.monotonic() + SAMPLE_RETRY_INTERVAL
-            self._worker.events.database_trouble("backlog samples", error, SAMPLE_RETRY_INTERVAL)
+            self._worker.reports.database_trouble("backlog samples", error, SAMPLE_RETRY_INTERVAL)

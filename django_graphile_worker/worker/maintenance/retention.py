@@ -45,7 +45,7 @@ class Retention(Service):
     name = "retention"
 
     def __init__(self, worker: DatabaseWorker, *, clock: Callable[[], float] = time.monotonic) -> None:
-        super().__init__(on_trouble=worker.events.other_trouble)
+        super().__init__(on_trouble=worker.reports.other_trouble)
         self._worker = worker
         self._database = worker.database("retention", deadline=STATEMENT_DEADLINE)
         self._interval = LOOK_INTERVAL if worker.keeps_anything else LOOK_INTERVAL_UNUSED
@@ -107,7 +107,7 @@ class Retention(Service):
     def _report_refusal(self, error: BaseException) -> None:
         if not self._is_refusal_reported:
             self._is_refusal_reported = True
-            self._worker.events.database_trouble(self.name, error, self._interval)
+            self._worker.reports.database_trouble(self.name, error, self._interval)
 
     def _tend_history(self, seconds: float) -> Iterator[None]:
         about = {"schema": self._database.schema, "now": self._worker.now()}

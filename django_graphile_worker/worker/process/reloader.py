@@ -22,7 +22,7 @@ from django.utils import autoreload
 
 from django_graphile_worker.worker.process.plan import RELOADER_PIPE
 from django_graphile_worker.worker.process.signal_handlers import STOP_SIGNALS, handled_signals
-from django_graphile_worker.worker.stop_request import StopState
+from django_graphile_worker.worker.stop_request import WorkerStop
 
 # The exit code of a worker that is to start again, the same as Django's.
 CHANGED = 3
@@ -30,7 +30,7 @@ CHANGED = 3
 Snapshot = dict[Path, float]
 
 
-class Relay(StopState):
+class Relay(WorkerStop):
     """The stop state of the process that watches: it passes each signal on to the worker, and waits for its end."""
 
     def __init__(self) -> None:
@@ -97,7 +97,7 @@ def _deferred_signals() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _was_asked_before_a_change(request: StopState, seen: Snapshot) -> bool:
+def _was_asked_before_a_change(request: WorkerStop, seen: Snapshot) -> bool:
     """Wait for a stop request or a change of the code; return True for the request."""
     while _snapshot() == seen:
         if request.wait(autoreload.StatReloader.SLEEP_TIME):
@@ -128,7 +128,7 @@ def _file_of(module: object) -> str | None:
     return file if isinstance(file, str) else None
 
 
-class WatchedRequest(StopState):
+class WatchedRequest(WorkerStop):
     """The stop state of the worker: requests come from signals, from the process that watches, and from new code.
 
     A terminal signals both processes, ``kill`` only one of them. The signals that this process receives and the signals

@@ -22,7 +22,7 @@ from typing import IO, Any
 
 from django_graphile_worker.worker import fork_guard
 from django_graphile_worker.worker.control.position import awaiting_frames, frames_by_thread
-from django_graphile_worker.worker.stop_request import StopState
+from django_graphile_worker.worker.stop_request import WorkerStop
 
 # SIGQUIT counts twice: it stops the worker at once.
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
@@ -52,7 +52,7 @@ _stack: list[_PreviousHandlers] = []
 
 @contextlib.contextmanager
 def handled_signals(
-    request: StopState, *, afterwards: Mapping[signal.Signals, signal.Handlers] | None = None
+    request: WorkerStop, *, afterwards: Mapping[signal.Signals, signal.Handlers] | None = None
 ) -> Iterator[None]:
     """Turn stop signals into stop requests, and SIGUSR1 into a dump of stacks; on other threads, do nothing.
 

@@ -33,7 +33,7 @@ from django_graphile_worker.worker.process.worker_process import (
     run_with_signals,
 )
 from django_graphile_worker.worker.runner import Runner
-from django_graphile_worker.worker.stop_request import StopState
+from django_graphile_worker.worker.stop_request import WorkerStop
 
 Say = Callable[[str], None]
 
@@ -51,7 +51,7 @@ def start(plan: Plan, *, say: Say, complain: Say, owns_process: bool) -> int:
         collect_less_often()
     if plan.reload and not is_watched():
         return reloader.keep_running(say)
-    request = reloader.WatchedRequest() if plan.reload else StopState()
+    request = reloader.WatchedRequest() if plan.reload else WorkerStop()
     try:
         with reloader.watched(request) if isinstance(request, reloader.WatchedRequest) else nullcontext():
             code = _run(plan, say, request)
@@ -71,7 +71,7 @@ def start(plan: Plan, *, say: Say, complain: Say, owns_process: bool) -> int:
     return code
 
 
-def _run(plan: Plan, say: Say, request: StopState) -> int:
+def _run(plan: Plan, say: Say, request: WorkerStop) -> int:
     """Run one process or several; return the exit code."""
     places = plan.places()
     runners = prepare(plan, say)
@@ -87,13 +87,13 @@ def prepare(plan: Plan, say: Say) -> list[Runner]:
     return runners
 
 
-def run_alone(plan: Plan, runners: list[Runner], request: StopState) -> int:
+def run_alone(plan: Plan, runners: list[Runner], request: WorkerStop) -> int:
     """Run in this process, and return the exit code. Raises GraphileWorkerError when the worker cannot start."""
     with _written_log(), _database_errors_in_a_sentence(), reported(plan.health_file, runners):
         return run_with_signals(runners, request, once=plan.once, waits=plan.waits)
 
 
-def run_children(plan: Plan, request: StopState) -> int:
+def run_children(plan: Plan, request: WorkerStop) -> int:
     """Run several processes under a supervisor, and return the exit code."""
     worker_timeout = max(place.settings.worker_timeout for place in plan.places())
     supervisor = Supervisor(
@@ -103,7 +103,7 @@ def run_children(plan: Plan, request: StopState) -> int:
         return supervisor.run(request)
 
 
-def run_as_child(request: StopState, arguments: dict[str, Any]) -> int:
+def run_as_child(request: WorkerStop, arguments: dict[str, Any]) -> int:
     """Run a child of the supervisor, and return its exit code. Raises GraphileWorkerError when it cannot start.
 
     ``run_child()`` handles the signals of the child.

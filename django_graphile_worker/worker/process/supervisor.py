@@ -26,7 +26,7 @@ from django_graphile_worker.exceptions import BreakingMigrationError, GraphileWo
 from django_graphile_worker.text import readable_duration
 from django_graphile_worker.worker.process.signal_handlers import DUMP_SIGNAL, handled_signals, is_free
 from django_graphile_worker.worker.process.worker_process import collect_less_often, end_process, exit_code
-from django_graphile_worker.worker.stop_request import StopState
+from django_graphile_worker.worker.stop_request import WorkerStop
 
 logger = logging.getLogger("django_graphile_worker.worker")
 
@@ -56,7 +56,7 @@ RETIRES = "retires"
 # interpreter. It can end the process, which the supervisor kills anyway.
 STACKS_SIGNAL = signal.SIGRTMIN + 5 if hasattr(signal, "SIGRTMIN") else None
 
-ChildMain = Callable[[StopState, dict[str, Any]], int]
+ChildMain = Callable[[WorkerStop, dict[str, Any]], int]
 
 
 class Supervisor:
@@ -92,7 +92,7 @@ class Supervisor:
         self._problem = ""
         self._is_refused = False
 
-    def run(self, request: StopState) -> int:
+    def run(self, request: WorkerStop) -> int:
         """Keep the children running until a stop is requested; return the exit code.
 
         Raises the error that keeps all children from working.
@@ -115,7 +115,7 @@ class Supervisor:
         finally:
             signal.signal(number, before)
 
-    def _run(self, request: StopState) -> int:
+    def _run(self, request: WorkerStop) -> int:
         while not request.is_made and not self._has_given_up and any(self._is_wanted(c) for c in self.children):
             self._watch(request)
         code = self._stop(request)
@@ -127,7 +127,7 @@ class Supervisor:
         # Until its death is noted, not only until it is dead: it may have sent the error that keeps it from working.
         return child.process is not None or self._replaces
 
-    def _watch(self, request: StopState) -> None:
+    def _watch(self, request: WorkerStop) -> None:
         """Wait for a death, a stop request, or the time to start a child again."""
         # A child that has just died still has a sentinel, which ends the wait at once.
         sentinels = [child.process.sentinel for child in self.children if child.process]
@@ -221,7 +221,7 @@ class Supervisor:
         child.start(self._context, self._main, self._arguments)
         child.started_at = self._clock()
 
-    def _stop(self, request: StopState) -> int:
+    def _stop(self, request: WorkerStop) -> int:
         number = request.signal_number or signal.SIGTERM
         self._signal_all(number)
         was_urgent = False
@@ -414,7 +414,7 @@ def run_child(main: ChildMain, arguments: dict[str, Any], supervisor: Connection
     The process leaves the process group of the terminal: the supervisor passes on the signals of the terminal.
     """
     os.setpgid(0, 0)
-    request = StopState()
+    request = WorkerStop()
     request.on_started = lambda: send(supervisor, STARTED)
     request.on_retiring = lambda: send(supervisor, RETIRES)
     if STACKS_SIGNAL is not None:
@@ -443,7 +443,7 @@ def send(connection: Connection, message: str) -> None:
         connection.send(message)
 
 
-def _stop_with_parent(request: StopState) -> None:
+def _stop_with_parent(request: WorkerStop) -> None:
     """Request a stop when the supervisor has ended: a supervisor that is killed passes on no signal."""
     parent = multiprocessing.parent_process()
     if parent is None:

@@ -30,7 +30,7 @@ from django_graphile_worker.routing import Place
 from django_graphile_worker.worker.process.signal_handlers import handled_signals
 from django_graphile_worker.worker.runner import Question, Runner, never
 from django_graphile_worker.worker.shutdown import LOOK_INTERVAL
-from django_graphile_worker.worker.stop_request import RETIRED, Ending, StopState
+from django_graphile_worker.worker.stop_request import RETIRED, Ending, WorkerStop
 
 # Seconds that the exit handlers of other packages (which send reports, or save coverage) may take.
 EXIT_HANDLERS_TIMEOUT = 2.0
@@ -77,12 +77,12 @@ def build_runners(places: Iterable[Place], *, with_cron: bool = True) -> list[Ru
     return runners
 
 
-def run_with_signals(runners: Sequence[Runner], stop: StopState | None, *, once: bool, waits: bool = False) -> int:
+def run_with_signals(runners: Sequence[Runner], stop: WorkerStop | None, *, once: bool, waits: bool = False) -> int:
     """Run until drained (``once``) or until stopped, and return the exit code.
 
     On the main thread, stop signals become stop requests; other threads cannot handle signals.
     """
-    request = StopState() if stop is None else stop
+    request = WorkerStop() if stop is None else stop
     try:
         with handled_signals(request):
             if once:
@@ -93,7 +93,7 @@ def run_with_signals(runners: Sequence[Runner], stop: StopState | None, *, once:
             request.close()
 
 
-def run_until_stopped(runners: Sequence[Runner], request: StopState, *, waits: bool = False) -> int:
+def run_until_stopped(runners: Sequence[Runner], request: WorkerStop, *, waits: bool = False) -> int:
     """Run jobs until a stop is requested; return the exit code."""
     for runner in runners:
         runner.worker.on_refused = request.refuse
@@ -108,7 +108,7 @@ def run_until_stopped(runners: Sequence[Runner], request: StopState, *, waits: b
     return exit_code(request, ending.was_released)
 
 
-def run_until_drained(runners: Sequence[Runner], request: StopState) -> int:
+def run_until_drained(runners: Sequence[Runner], request: WorkerStop) -> int:
     """Run the jobs that are runnable, then stop; return the exit code."""
     away: dict[str, psycopg.Error] = {}
     try:
@@ -128,7 +128,7 @@ def run_until_drained(runners: Sequence[Runner], request: StopState) -> int:
     return exit_code(request, ending.was_released)
 
 
-def _retire(runners: Sequence[Runner], request: StopState) -> None:
+def _retire(runners: Sequence[Runner], request: WorkerStop) -> None:
     """Run no more jobs than have begun, until they have ended or a stop is requested: another process takes over."""
     request.must_retire = False
     if request.on_retiring is not None:
@@ -141,12 +141,12 @@ def _retire(runners: Sequence[Runner], request: StopState) -> None:
         request(RETIRED)
 
 
-def _end(runners: Sequence[Runner], request: StopState) -> Ending:
+def _end(runners: Sequence[Runner], request: WorkerStop) -> Ending:
     request.ending = shut_down(runners, request.reason, is_forced=lambda: request.is_urgent)
     return request.ending
 
 
-def exit_code(request: StopState, was_clean: bool) -> int:
+def exit_code(request: WorkerStop, was_clean: bool) -> int:
     """Return 0 when every job was released; 128 + the number of the signal, as shells do, when a stop was forced."""
     if request.refusal is not None and request.signal_number is None:
         return request.refusal.exit_code
@@ -259,7 +259,7 @@ def _may_pass(error: BaseException | None) -> bool:
 # The end of a process of the worker's own.
 
 
-def end_process(request: StopState, code: int) -> None:
+def end_process(request: WorkerStop, code: int) -> None:
     """End this process at once if a job still runs in it; otherwise make sure that it ends in time.
 
     Jobs that have ended may have left threads behind, for which Python would wait.

@@ -26,7 +26,7 @@ from django_graphile_worker.worker.outcomes import (
     Interrupted,
     Outcome,
     Recorded,
-    Stop,
+    RunStop,
     Succeeded,
 )
 from django_graphile_worker.worker.recording import in_one_statement
@@ -300,9 +300,9 @@ class ReleaseBatcher:
                 spent = monotonic() - began
                 is_definite = not isinstance(error, TOO_MUCH)
                 delay = self._rejected.add(items.pop(0), pending, spent=spent, is_definite=is_definite)
-                self._worker.events.database_trouble("releaser", error, delay)
+                self._worker.reports.database_trouble("releaser", error, delay)
             elif isinstance(error, TOO_MUCH):
-                self._worker.events.database_trouble("releaser", error, 0.0)
+                self._worker.reports.database_trouble("releaser", error, 0.0)
             return None
         self.batch_size = min(self.batch_size * 2, BATCH)
         self._rejected.note_success(pending)
@@ -380,5 +380,5 @@ def as_cancelled(outcome: Outcome, claim: CancelledClaim | None) -> Outcome:
     """Return the outcome of a run whose claim has ended as cancelled, whatever the run itself came to."""
     if claim is None:
         return outcome
-    stop = Stop(kind="cancelled", reason=claim.reason, by=claim.cancelled_by)
+    stop = RunStop(kind="cancelled", reason=claim.reason, by=claim.cancelled_by)
     return Cancelled(outcome.claim, outcome.duration, stop, has_begun=has_begun(outcome))

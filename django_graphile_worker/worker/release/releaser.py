@@ -54,7 +54,7 @@ class Releaser(Service):
     name = "releaser"
 
     def __init__(self, worker: DatabaseWorker) -> None:
-        super().__init__(on_trouble=worker.events.database_trouble)
+        super().__init__(on_trouble=worker.reports.database_trouble)
         self._worker = worker
         self._statements = ReleaseStatements(worker, worker.release_database)
         self._inbox: deque[Outcome | HeldQueue] = deque()

@@ -48,7 +48,7 @@ class ProgressWriter(Service):
     name = "progress"
 
     def __init__(self, worker: DatabaseWorker, *, clock: Callable[[], float] = time.monotonic) -> None:
-        super().__init__(on_trouble=worker.events.database_trouble)
+        super().__init__(on_trouble=worker.reports.database_trouble)
         self._worker = worker
         self._database = worker.database("progress")
         self._clock = clock

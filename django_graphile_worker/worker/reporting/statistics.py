@@ -122,7 +122,7 @@ class StatisticsRecorder(Service):
     name = "statistics"
 
     def __init__(self, worker: DatabaseWorker) -> None:
-        super().__init__(on_trouble=worker.events.database_trouble)
+        super().__init__(on_trouble=worker.reports.database_trouble)
         self._worker = worker
         self._database = worker.database("statistics")
         self._interval = worker.settings.heartbeat_interval
@@ -154,7 +154,7 @@ class StatisticsRecorder(Service):
                 self._database.deadline = min(self._database.deadline, LAST_RECORD_TIMEOUT)
                 self._record(rows, at_least_after=0.0)
         except Exception as error:
-            self._worker.events.database_trouble(self.name, error, 0.0)
+            self._worker.reports.database_trouble(self.name, error, 0.0)
         finally:
             self._database.close()
 

@@ -28,7 +28,7 @@ from django_graphile_worker.schedules.times import (
 )
 from django_graphile_worker.sql.schedules.changes import FOREVER
 from django_graphile_worker.sql.schedules.firing import LEFT_TO_OTHERS, DueItem, DueSchedule, Move
-from django_graphile_worker.worker.scheduling.turns import Refusals
+from django_graphile_worker.worker.scheduling.yielding import Refusals
 from django_graphile_worker.worker.task_selection import FindTask
 
 logger = logging.getLogger("django_graphile_worker.worker")

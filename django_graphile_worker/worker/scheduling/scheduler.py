@@ -46,7 +46,7 @@ from django_graphile_worker.worker.scheduling.moves import (
     move_of_item,
     parts_of,
 )
-from django_graphile_worker.worker.scheduling.turns import RETRY_AFTER, Refusals, Turns
+from django_graphile_worker.worker.scheduling.yielding import RETRY_AFTER, Refusals, Yielding
 from django_graphile_worker.worker.service import Service, jittered
 from django_graphile_worker.worker.task_selection import any_task_finder
 
@@ -91,7 +91,7 @@ class Scheduler(Service):
     name = "schedules"
 
     def __init__(self, worker: DatabaseWorker, *, clock: Callable[[], float] = time.monotonic) -> None:
-        super().__init__(on_trouble=worker.events.database_trouble)
+        super().__init__(on_trouble=worker.reports.database_trouble)
         self._worker = worker
         self._schema = worker.settings.schema
         self._database = worker.database("schedules")
@@ -101,7 +101,7 @@ class Scheduler(Service):
         # When schedules are looked for by itself: not with each look for items of the crontab.
         self._schedules_due_at = -math.inf
         self._tasks = KnownTasks(worker.registry, any_task_finder(), clock=clock)
-        self._turns = Turns(clock)
+        self._yielding = Yielding(clock)
         self._refusals = Refusals(clock)
         self._locked_wait = LOCKED_WAIT
         self._has_begun = False
@@ -163,18 +163,18 @@ class Scheduler(Service):
             self._write_code_schedules()
         if not self._has_begun:
             self._report_unknown_tasks()
-        if self._turns.wait > 0:
+        if self._yielding.wait > 0:
             # Something else has called for this round.
-            return self._turns.wait
+            return self._yielding.wait
         began = self._clock()
         due = self._read()
-        if self._turns.is_of_others(due):
-            return self._turns.wait
+        if self._yielding.is_of_others(due):
+            return self._yielding.wait
         outcome = self._fire_all(self._moves_of(due.schedules, due.now), began, does_yield=True)
         has_lost = outcome.won < len(outcome.moves) / 2
-        is_next_at_once = self._turns.note(due, has_lost=has_lost) or not outcome.is_whole
-        if self._turns.wait > 0:
-            return self._turns.wait
+        is_next_at_once = self._yielding.note(due, has_lost=has_lost) or not outcome.is_whole
+        if self._yielding.wait > 0:
+            return self._yielding.wait
         if is_next_at_once or (not has_lost and any(_is_still_due(move, due.now) for move in outcome.moves)):
             return 0.0
         return self._until_next(due, outcome, began)
@@ -212,7 +212,7 @@ class Scheduler(Service):
             # The next round tries again: the other schedules must not wait for whoever is changing one of these.
             return
         if taken and not self._has_written:
-            worker.events.send(signals.schedule_names_taken, names=tuple(taken))
+            worker.reports.send(signals.schedule_names_taken, names=tuple(taken))
         self._has_written = True
         self._write_at = self._clock() + WRITE_INTERVAL
 
@@ -227,7 +227,7 @@ class Scheduler(Service):
         if not self._has_begun_items:
             with self._database.cursor() as cursor:
                 runs.forget_runs(cursor, schema=self._schema)
-            self._worker.events.send(signals.cron_started, items=tuple(self.items.by_name.values()))
+            self._worker.reports.send(signals.cron_started, items=tuple(self.items.by_name.values()))
             self._has_begun_items = True
 
     def _known(self, names: Iterable[str]) -> dict[str, KnownCrontab]:
@@ -252,7 +252,7 @@ class Scheduler(Service):
             named = named_tasks(cursor, schema=self._schema)
         unknown = tuple(each.task for each in named if self._tasks.get(each.task) is None)
         if unknown:
-            self._worker.events.send(signals.schedule_tasks_not_found, tasks=unknown)
+            self._worker.reports.send(signals.schedule_tasks_not_found, tasks=unknown)
         self._has_begun = True
 
     def _read(self) -> Due:
@@ -260,11 +260,11 @@ class Scheduler(Service):
             return read_due(
                 cursor,
                 schema=self._schema,
-                most=self._turns.most,
+                most=self._yielding.most,
                 unknown_tasks=self._tasks.unknown(),
                 failing=self._refusals.left_out_schedules(),
                 now=self._worker.now(),
-                text=self._turns.text,
+                text=self._yielding.text,
             )
 
     def _read_items(self, now: datetime) -> Iterator[DueItem]:
@@ -409,12 +409,12 @@ class Scheduler(Service):
                     on_time.setdefault(move.jobs[0].at, []).append(due.key)
                 else:
                     ticks = tuple(_for_receivers(job.at) for job in move.jobs)
-                    self._worker.events.send(signals.cron_backfilled, identifier=due.key, ticks=ticks)
+                    self._worker.reports.send(signals.cron_backfilled, identifier=due.key, ticks=ticks)
         for tick, names in on_time.items():
-            self._worker.events.send(signals.cron_scheduled, identifiers=tuple(names), tick=_for_receivers(tick))
+            self._worker.reports.send(signals.cron_scheduled, identifiers=tuple(names), tick=_for_receivers(tick))
 
     def _report(self, due: DueSchedule, move: Move, done: Fired) -> None:
-        send = self._worker.events.send
+        send = self._worker.reports.send
         about = {"schedule_id": due.id, "name": due.name, "task": due.task}
         ticks = tuple(_for_receivers(job.at) for job in move.jobs)
         if done.job_ids:
@@ -448,7 +448,7 @@ class Scheduler(Service):
             if is_news:
                 runs.note_missed(cursor, due.key, tick=missed.last, number=missed.number, schema=self._schema)
         if is_news:
-            self._worker.events.send(signals.cron_missed, identifier=due.key, **_as_arguments(missed))
+            self._worker.reports.send(signals.cron_missed, identifier=due.key, **_as_arguments(missed))
 
     def _note_failure(self, due: DueSchedule | DueItem, error: Exception) -> bool:
         """Leave out what failed for a while; return whether that is news."""

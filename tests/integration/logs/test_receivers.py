@@ -47,14 +47,14 @@ def test_signals_and_lines__say_which_database_they_are_about(caplog: pytest.Log
     caplog.set_level(logging.INFO, logger="django_graphile_worker")
     heard: dict[str, set[str]] = {}
 
-    def listen(name: str, event: signals.Event) -> None:
+    def listen(name: str, event: signals.NamedSignal) -> None:
         def hear(**arguments: Any) -> None:
             assert set(event.arguments) <= set(arguments)
             heard.setdefault(name, set()).add(arguments["database"])
 
         event.connect(hear, weak=False, dispatch_uid=listen)
 
-    events = {name: event for name, event in vars(signals).items() if isinstance(event, signals.Event)}
+    events = {name: event for name, event in vars(signals).items() if isinstance(event, signals.NamedSignal)}
     for name, event in events.items():
         listen(name, event)
     add_job("note", using="default")

@@ -14,7 +14,7 @@ from django_graphile_worker.registry import Registry
 from django_graphile_worker.routing import Place
 from django_graphile_worker.sql.control import ReadPause
 from django_graphile_worker.worker.database_worker import DatabaseWorker
-from django_graphile_worker.worker.outcomes import Cancelled, Interrupted, Stop, Succeeded
+from django_graphile_worker.worker.outcomes import Cancelled, Interrupted, RunStop, Succeeded
 from tests.support.slot import make_claim
 
 Make = Callable[..., DatabaseWorker]
@@ -55,8 +55,8 @@ def test_may_begin__a_claim_that_is_held(make: Make) -> None:
 def test_may_begin__not_a_job_that_is_to_be_cancelled_before_it_began(make: Make) -> None:
     worker = make()
     claim = claim_of(worker)
-    stop = Stop(kind="cancelled", reason="no longer needed", by="ann")
-    worker.stops.request(claim.id, claim.token, stop)
+    stop = RunStop(kind="cancelled", reason="no longer needed", by="ann")
+    worker.run_stops.request(claim.id, claim.token, stop)
     assert not worker.may_begin(claim)
     assert worker.may_begin(claim_of(worker, id=claim.id + 1))
     outcome = worker.refuse(claim)

@@ -13,10 +13,10 @@ FORKED = """
 import os, signal, sys
 os.register_at_fork(after_in_child=lambda: os.kill(os.getpid(), {number}))
 from django_graphile_worker.worker.process.signal_handlers import handled_signals
-from django_graphile_worker.worker.stop_request import StopState
+from django_graphile_worker.worker.stop_request import WorkerStop
 # Even if the tests run with nohup.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
-request = StopState()
+request = WorkerStop()
 with handled_signals(request):
     pid = os.fork()
     if pid == 0:

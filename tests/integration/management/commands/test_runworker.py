@@ -19,7 +19,7 @@ from django_graphile_worker import __version__, conf
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.process import start
 from django_graphile_worker.worker.process.plan import Plan
-from django_graphile_worker.worker.stop_request import StopState
+from django_graphile_worker.worker.stop_request import WorkerStop
 
 
 @pytest.fixture
@@ -96,13 +96,13 @@ def test_forbidden_flags__are_added_to_a_callables_that_no_child_can_be_sent(
         assert computed() == ("site", "other")
         runners: list[Any] = []
 
-        def remember(built: list[Any], request: StopState, *, waits: bool) -> int:
+        def remember(built: list[Any], request: WorkerStop, *, waits: bool) -> int:
             runners.extend(built)
             return 0
 
         monkeypatch.setattr(start, "run_until_stopped", remember)
         sent = pickle.loads(pickle.dumps(plans[0]))
-        start.run_as_child(StopState(), {"plan": sent, "supervisor": None})
+        start.run_as_child(WorkerStop(), {"plan": sent, "supervisor": None})
     assert runners[0].worker.forbidden_flags() == ("site", "other")
     assert runners[0].settings.processes == 2
 

@@ -302,7 +302,7 @@ class TestPausingTheOwnQueue:
 class _heard:  # noqa: N801 - used as a function
     """Collects the arguments of a signal."""
 
-    def __init__(self, signal: signals.Event, into: list[Any]) -> None:
+    def __init__(self, signal: signals.NamedSignal, into: list[Any]) -> None:
         self._signal, self._into = signal, into
 
     def _receive(self, **arguments: Any) -> None:

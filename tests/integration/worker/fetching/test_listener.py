@@ -252,7 +252,7 @@ def test_silence_is_a_loss(stepped: DatabaseWorker, listener: Listener, monkeypa
     now = [0.0]
     lost: list[Exception] = []
     listener._clock = lambda: now[0]
-    monkeypatch.setattr(stepped.events, "listening_lost", lambda error, delay: lost.append(error))
+    monkeypatch.setattr(stepped.reports, "listening_lost", lambda error, delay: lost.append(error))
     listener.wait(0, unless=never)
     listener.is_healthy = True
     listener._silence = 24.99
@@ -280,7 +280,7 @@ def test_a_process_that_did_not_run_asks_for_proof_instead_of_blaming_a_pooler(
     now, pauses = [0.0], [3600.0]
     lost: list[Exception] = []
     listener._clock = lambda: now[0]
-    monkeypatch.setattr(stepped.events, "listening_lost", lambda error, delay: lost.append(error))
+    monkeypatch.setattr(stepped.reports, "listening_lost", lambda error, delay: lost.append(error))
     listener.wait(0, unless=never)
     listener.is_healthy = True
     listener._must_ask = False

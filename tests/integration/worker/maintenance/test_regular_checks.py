@@ -180,7 +180,7 @@ class TestSamplesOfTheBacklog:
     ) -> None:
         worker = make()
         troubles: list[str] = []
-        monkeypatch.setattr(worker.events, "database_trouble", lambda action, error, delay: troubles.append(action))
+        monkeypatch.setattr(worker.reports, "database_trouble", lambda action, error, delay: troubles.append(action))
         execute("alter function {schema}._private_sample_backlog rename to hidden")
         try:
             worker.recovery.step()
@@ -195,7 +195,7 @@ class TestSamplesOfTheBacklog:
         """They are cancelled long before the deadline of the statements of recovery, which is half a minute."""
         worker = make()
         errors: list[BaseException] = []
-        monkeypatch.setattr(worker.events, "database_trouble", lambda action, error, delay: errors.append(error))
+        monkeypatch.setattr(worker.reports, "database_trouble", lambda action, error, delay: errors.append(error))
         monkeypatch.setattr(regular_checks, "LONGEST_SAMPLE", 0.1)
         name = "{schema}._private_sample_backlog"
         execute(f"alter function {name} rename to hidden")

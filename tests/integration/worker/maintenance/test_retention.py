@@ -200,7 +200,7 @@ def test_role_that_may_not_make_days__is_reported_once_and_prunes_results(
     make_results(worker_schema, 1)
     reported: list[Any] = []
     worker = build(history=MONTH)
-    monkeypatch.setattr(worker.events, "database_trouble", lambda *about: reported.append(about))
+    monkeypatch.setattr(worker.reports, "database_trouble", lambda *about: reported.append(about))
     finish_look(worker.retention)
     finish_look(worker.retention)
     assert [str(error) for _, error, _ in reported] == ["permission denied for function"]
@@ -218,7 +218,7 @@ def test_error_of_the_retention_itself__is_reported_and_one_of_the_database_is_n
     monkeypatch.setattr(results, "prune_waiters", fail)
     reported: list[Any] = []
     worker = build()
-    monkeypatch.setattr(worker.events, "database_trouble", lambda *about: reported.append(about))
+    monkeypatch.setattr(worker.reports, "database_trouble", lambda *about: reported.append(about))
     worker.retention._has_waited = True
     worker.retention.attempt()
     worker.retention.attempt()

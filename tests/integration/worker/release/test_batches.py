@@ -103,7 +103,7 @@ def test_more_than_fits_into_the_deadline__goes_in_parts(
     """Sixty rows take six seconds here, and a statement may take two."""
     worker = hurried(runner(), 2.0)
     troubles: list[BaseException] = []
-    monkeypatch.setattr(worker.events, "database_trouble", lambda name, error, delay: troubles.append(error))
+    monkeypatch.setattr(worker.reports, "database_trouble", lambda name, error, delay: troubles.append(error))
     finish(worker, claim(worker, 60))
     with on_row("delete", "perform pg_sleep(0.1);"):
         worker.releaser.step()
@@ -152,7 +152,7 @@ def test_results__are_written_within_seconds_after_the_table_was_locked(
     rejected, now = worker.releaser._rejected, 1000.0
     rejected._clock = lambda: now
     delays: list[float] = []
-    monkeypatch.setattr(worker.events, "database_trouble", lambda name, error, delay: delays.append(delay))
+    monkeypatch.setattr(worker.reports, "database_trouble", lambda name, error, delay: delays.append(delay))
     claims = claim(worker, 4)
     locker = raw_connection(autocommit=False)
     locker.execute(f'lock table "{worker_schema}"._private_jobs in access exclusive mode'.encode())

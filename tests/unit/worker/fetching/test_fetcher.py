@@ -68,7 +68,7 @@ def ran() -> Ran:
 def worker(ran: Ran) -> Iterator[Any]:
     worker: Any = worker_with(ran, 3)
     worker.settings = conf.current().replace(concurrency=3, listen=False)
-    worker.events, worker.listener = Mock(), None
+    worker.reports, worker.listener = Mock(), None
     worker.pool = Pool(worker)
     yield worker
     worker.pool.stop()

@@ -9,14 +9,14 @@ from collections.abc import Iterator
 import pytest
 
 from django_graphile_worker.worker.process.signal_handlers import handled_signals
-from django_graphile_worker.worker.stop_request import StopState
+from django_graphile_worker.worker.stop_request import WorkerStop
 
 LONG = 20.0
 
 
 @pytest.fixture
-def request_to_stop() -> Iterator[StopState]:
-    request = StopState()
+def request_to_stop() -> Iterator[WorkerStop]:
+    request = WorkerStop()
     with handled_signals(request):
         yield request
     request.close()
@@ -28,14 +28,14 @@ def signal_to_another_thread(number: signal.Signals) -> None:
     main = threading.get_ident()
 
     def get_signal() -> None:
-        while sys._current_frames()[main].f_code is not StopState.wait.__code__:
+        while sys._current_frames()[main].f_code is not WorkerStop.wait.__code__:
             pass
         signal.pthread_kill(threading.get_ident(), number)
 
     threading.Thread(target=get_signal, daemon=True).start()
 
 
-def test_a_signal_wakes_the_one_who_waits_whichever_thread_gets_it(request_to_stop: StopState) -> None:
+def test_a_signal_wakes_the_one_who_waits_whichever_thread_gets_it(request_to_stop: WorkerStop) -> None:
     signal_to_another_thread(signal.SIGTERM)
     began = time.monotonic()
     assert request_to_stop.wait(LONG)
@@ -44,7 +44,7 @@ def test_a_signal_wakes_the_one_who_waits_whichever_thread_gets_it(request_to_st
     assert not request_to_stop.is_urgent
 
 
-def test_a_signal_of_somebody_else_stops_nothing(request_to_stop: StopState) -> None:
+def test_a_signal_of_somebody_else_stops_nothing(request_to_stop: WorkerStop) -> None:
     heard: list[int] = []
     before = signal.signal(signal.SIGUSR1, lambda number, frame: heard.append(number))
     try:
@@ -58,14 +58,14 @@ def test_a_signal_of_somebody_else_stops_nothing(request_to_stop: StopState) -> 
     assert heard == [signal.SIGUSR1]
 
 
-def test_a_request_made_before_is_not_waited_for(request_to_stop: StopState) -> None:
+def test_a_request_made_before_is_not_waited_for(request_to_stop: WorkerStop) -> None:
     request_to_stop("enough")
     assert request_to_stop.wait(LONG)
     assert request_to_stop.reason == "enough"
 
 
-def test_signals_wake_whom_they_woke_before(request_to_stop: StopState) -> None:
-    with handled_signals(other := StopState()):
+def test_signals_wake_whom_they_woke_before(request_to_stop: WorkerStop) -> None:
+    with handled_signals(other := WorkerStop()):
         pass
     other.close()
     assert signal.set_wakeup_fd(request_to_stop._writer) == request_to_stop._writer

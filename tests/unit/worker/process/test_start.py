@@ -14,7 +14,7 @@ from django_graphile_worker.worker.process import reloader, worker_process
 from django_graphile_worker.worker.process import start as starting
 from django_graphile_worker.worker.process.plan import RELOADER_PIPE, Plan
 from django_graphile_worker.worker.process.start import start
-from django_graphile_worker.worker.stop_request import StopState
+from django_graphile_worker.worker.stop_request import WorkerStop
 
 
 class Calls:
@@ -27,7 +27,7 @@ class Calls:
         self.signals = 0
         self.error: Exception | None = None
 
-    def __call__(self, name: str, request: StopState | None = None) -> int:
+    def __call__(self, name: str, request: WorkerStop | None = None) -> int:
         self.names.append(name)
         if request is not None:
             for _ in range(self.signals):

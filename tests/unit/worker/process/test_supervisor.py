@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from django_graphile_worker.worker.process import supervisor
-from django_graphile_worker.worker.stop_request import StopState
+from django_graphile_worker.worker.stop_request import WorkerStop
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +27,7 @@ def former_default() -> Iterator[None]:
 def test_child__has_garbage_collected_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
 
-    def main(request: StopState, arguments: dict[str, Any]) -> int:
+    def main(request: WorkerStop, arguments: dict[str, Any]) -> int:
         seen.append(gc.get_threshold()[0])
         return 5
 

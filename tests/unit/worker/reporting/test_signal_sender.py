@@ -8,12 +8,12 @@ from unittest.mock import Mock
 import pytest
 from django.dispatch import Signal
 
-from django_graphile_worker.worker.reporting.events import SignalSender
+from django_graphile_worker.worker.reporting.reports import SignalSender
 
 
 def make_sender() -> SignalSender:
     worker = Mock()
-    worker.events.check_outage.return_value = math.inf
+    worker.reports.check_outage.return_value = math.inf
     return SignalSender(worker, object)
 
 

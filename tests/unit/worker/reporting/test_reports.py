@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from django_graphile_worker import signals
-from django_graphile_worker.worker.reporting.events import OUTAGE_CHECK_INTERVAL, Outage, WorkerEvents
+from django_graphile_worker.worker.reporting.reports import OUTAGE_CHECK_INTERVAL, Outage, WorkerReports
 
 
 class World:
@@ -90,7 +90,7 @@ def test_error_of_the_site_s_own_code__is_no_outage(world: World) -> None:
 
 def test_worker__checks_often_during_an_outage_and_reports_its_end() -> None:
     worker, error = Mock(), psycopg.OperationalError()
-    events = WorkerEvents(worker)
+    events = WorkerReports(worker)
     assert events.check_outage() == math.inf
     events.database_trouble("fetcher", error, 1.0)
     worker.troubles.return_value = [error, None]

@@ -12,7 +12,7 @@ from django_graphile_worker.schedules.times import MAX_TICKS
 from django_graphile_worker.sql.schedules.firing import read_due
 from django_graphile_worker.worker.scheduling.moves import MAX_AT_ONCE
 from django_graphile_worker.worker.scheduling.scheduler import Scheduler
-from django_graphile_worker.worker.scheduling.turns import FIRST_READ, LOOK
+from django_graphile_worker.worker.scheduling.yielding import FIRST_READ, LOOK
 from tests.conftest import RawConnection
 from tests.support.schedule_world import MINUTE, NOON, ScheduleWorld
 

@@ -73,7 +73,7 @@ def test_lost_lease__has_the_names_of_the_tasks_read_again(runner: SteppedRunner
 
 def test_trouble__is_told_when_it_is_over(runner: SteppedRunner) -> None:
     runner.prepare()
-    events = runner.worker.events
+    events = runner.worker.reports
     events._database_answered(0.5)
     events._database_answered(90.4)
     events.indexes_missed(["a"], ["b"])
@@ -88,10 +88,10 @@ def test_event_that_the_database_does_not_take__is_written_later(runner: Stepped
     runner.prepare()
     execute("alter table {schema}._private_events rename to elsewhere")
     execute("alter function {schema}._private_add_event rename to elsewhere")
-    runner.worker.events.write_noted(runner.worker.recovery._database)
+    runner.worker.reports.write_noted(runner.worker.recovery._database)
     execute("alter function {schema}.elsewhere rename to _private_add_event")
     execute("alter table {schema}.elsewhere rename to _private_events")
-    runner.worker.events.write_noted(runner.worker.recovery._database)
+    runner.worker.reports.write_noted(runner.worker.recovery._database)
     assert kinds() == ["worker_started"]
 
 

@@ -10,15 +10,15 @@ from typing import Any, cast
 
 import pytest
 
-from django_graphile_worker.worker.control import stops as module
-from django_graphile_worker.worker.control.stops import Deadlines, Stops
+from django_graphile_worker.worker.control import run_stops as module
+from django_graphile_worker.worker.control.run_stops import Deadlines, RunStops
 from django_graphile_worker.worker.database_worker import DatabaseWorker
-from django_graphile_worker.worker.execution.job_run import JobRun, StopOfRun
-from django_graphile_worker.worker.outcomes import Cancelled, Stop
+from django_graphile_worker.worker.execution.job_run import ActiveRunStop, JobRun
+from django_graphile_worker.worker.outcomes import Cancelled, RunStop
 from tests.conftest import WAIT_TIMEOUT
 from tests.support.slot import WORKER_ID, make_claim
 
-CANCELLED = Stop(kind="cancelled", reason="no longer wanted", by="somebody")
+CANCELLED = RunStop(kind="cancelled", reason="no longer wanted", by="somebody")
 
 Wait = Callable[..., None]
 
@@ -40,7 +40,7 @@ class Worker(DatabaseWorker):
                 runs=lambda: list(self.runs), is_running=lambda run: run in self.runs, request_stop=self.aborted.append
             ),
         )
-        self.stops = Stops(self)
+        self.run_stops = RunStops(self)
 
 
 @pytest.fixture
@@ -51,11 +51,11 @@ def worker() -> Iterator[Worker]:
 
 
 @pytest.fixture
-def stops(worker: Worker) -> Stops:
-    return worker.stops
+def stops(worker: Worker) -> RunStops:
+    return worker.run_stops
 
 
-def test_a_claim_that_has_not_begun__never_begins(worker: Worker, stops: Stops) -> None:
+def test_a_claim_that_has_not_begun__never_begins(worker: Worker, stops: RunStops) -> None:
     claim, other = make_claim(id=1), make_claim(id=2)
     stops.request(claim.id, claim.token, CANCELLED)
     assert (worker.may_begin(claim), worker.may_begin(other)) == (False, True)
@@ -65,20 +65,20 @@ def test_a_claim_that_has_not_begun__never_begins(worker: Worker, stops: Stops) 
     assert stops.refuse(other) is None
 
 
-def test_a_later_claim_of_the_job__may_begin(worker: Worker, stops: Stops) -> None:
+def test_a_later_claim_of_the_job__may_begin(worker: Worker, stops: RunStops) -> None:
     claim = make_claim(id=1)
     stops.request(claim.id, claim.token, CANCELLED)
     assert worker.may_begin(claim._replace(token=f"{claim.token}0"))
 
 
-def test_a_lost_lease__keeps_claims_from_beginning_beside_requests(worker: Worker, stops: Stops) -> None:
+def test_a_lost_lease__keeps_claims_from_beginning_beside_requests(worker: Worker, stops: RunStops) -> None:
     stops.request(1, "token", CANCELLED)
     worker.heartbeat = cast("Any", SimpleNamespace(holds_lease=False))
     assert not worker.may_begin(make_claim(id=2))
     assert stops.refuse(make_claim(id=2)) is None
 
 
-def test_requests_that_are_done__cost_other_jobs_nothing(stops: Stops) -> None:
+def test_requests_that_are_done__cost_other_jobs_nothing(stops: RunStops) -> None:
     claim = make_claim(id=1)
     stops.request(claim.id, claim.token, CANCELLED)
     assert stops.unbegun
@@ -86,7 +86,7 @@ def test_requests_that_are_done__cost_other_jobs_nothing(stops: Stops) -> None:
     assert not stops.unbegun
 
 
-def test_requests_for_claims_that_never_come__are_forgotten(stops: Stops, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_for_claims_that_never_come__are_forgotten(stops: RunStops, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "KEPT_FOR", -1.0)
     stops.request(1, "token", CANCELLED)
     monkeypatch.setattr(module, "KEPT_FOR", 60.0)
@@ -94,7 +94,7 @@ def test_requests_for_claims_that_never_come__are_forgotten(stops: Stops, monkey
     assert list(stops.unbegun) == [(2, "token")]
 
 
-def test_a_run__is_stopped_once(worker: Worker, stops: Stops, wait_until: Wait) -> None:
+def test_a_run__is_stopped_once(worker: Worker, stops: RunStops, wait_until: Wait) -> None:
     run = JobRun(make_claim(id=1), 0.0)
     worker.runs.append(run)
     for _ in range(2):
@@ -107,7 +107,7 @@ def test_a_run__is_stopped_once(worker: Worker, stops: Stops, wait_until: Wait) 
 
 
 def test_a_run_that_begins_at_the_moment_of_the_request__is_found(
-    worker: Worker, stops: Stops, wait_until: Wait
+    worker: Worker, stops: RunStops, wait_until: Wait
 ) -> None:
     run = JobRun(make_claim(id=1), 0.0)
     # The thread of the run has asked whether it may begin, and the run is not among the runs yet.
@@ -118,19 +118,19 @@ def test_a_run_that_begins_at_the_moment_of_the_request__is_found(
     assert run.stopping is not None
 
 
-def test_cancellation__wins_over_a_timeout(worker: Worker, stops: Stops) -> None:
+def test_cancellation__wins_over_a_timeout(worker: Worker, stops: RunStops) -> None:
     run = JobRun(make_claim(id=1), 0.0)
     worker.runs.append(run)
     stops.time_out(run, 30.0)
     assert run.stopping is not None
-    assert run.stopping.stop == Stop(kind="timeout", reason="the task ran longer than its time limit of 30 s")
+    assert run.stopping.stop == RunStop(kind="timeout", reason="the task ran longer than its time limit of 30 s")
     stops.request(run.claim.id, run.claim.token, CANCELLED)
     assert run.stopping.stop == CANCELLED
     stops.time_out(run, 30.0)
     assert run.stopping.stop == CANCELLED
 
 
-def test_requests_of_many_threads__lose_none(worker: Worker, stops: Stops) -> None:
+def test_requests_of_many_threads__lose_none(worker: Worker, stops: RunStops) -> None:
     claims = [make_claim(id=number) for number in range(40)]
     threads = [threading.Thread(target=stops.request, args=(each.id, each.token, CANCELLED)) for each in claims]
     for thread in threads:
@@ -146,9 +146,9 @@ def run_of(job_id: int) -> JobRun:
     return JobRun(make_claim(id=job_id), 0.0)
 
 
-def stops_that(time_out: Callable[[JobRun, float], object]) -> Stops:
+def stops_that(time_out: Callable[[JobRun, float], object]) -> RunStops:
     """Return stops that call a function for a run that is past its deadline."""
-    return cast("Stops", SimpleNamespace(time_out=time_out))
+    return cast("RunStops", SimpleNamespace(time_out=time_out))
 
 
 def unstarted(time_out: Callable[[JobRun, float], object], now: list[float]) -> Deadlines:
@@ -187,7 +187,7 @@ def test_a_run_that_stops_already__is_not_reported_again() -> None:
     deadlines = unstarted(lambda run, seconds: reported.append(run), now)
     run = run_of(1)
     deadlines.begin(run, 1.0)
-    run.stopping = StopOfRun(Stop(kind="cancelled"))
+    run.stopping = ActiveRunStop(RunStop(kind="cancelled"))
     now[0] = 2.0
     assert (deadlines.check(), reported) == (math.inf, [])
 

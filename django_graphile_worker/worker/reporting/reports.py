@@ -1,7 +1,7 @@
-"""Tells the site what happens in a worker: with signals, and with the reports of Django's tasks framework.
+"""Reports what happens in a worker: to the site with signals, to people with events, and to Django's tasks framework.
 
-``WorkerEvents`` builds the signals, also of an outage of the database, ``SignalSender`` sends them from a thread of its
-own, and ``TaskReports`` tells the framework how its tasks ended.
+``WorkerReports`` builds the signals, also of an outage of the database, and writes events; ``SignalSender`` sends the
+signals from a thread of its own; and ``TaskReports`` reports to the framework how its tasks ended.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ class Outage:
         return (self._answered_at or self._clock()) - since
 
 
-class WorkerEvents:
-    """The signals of one worker, each with the worker's id, its database and its installation."""
+class WorkerReports:
+    """The signals of one worker, each with the worker's id, its database and its installation, and its events."""
 
     def __init__(self, worker: DatabaseWorker) -> None:
         self._worker = worker
@@ -98,7 +98,7 @@ class WorkerEvents:
         # The fields of events that no other statement of the worker writes. The recovery writes them.
         self._noted: deque[dict[str, Any]] = deque(maxlen=MAX_NOTED)
 
-    def send(self, signal: signals.Event, **arguments: Any) -> None:
+    def send(self, signal: signals.NamedSignal, **arguments: Any) -> None:
         about = {"worker_id": self._worker.worker_id, **self._about}
         self._signal_sender.send(signal, **{**about, **arguments})
 
@@ -274,7 +274,7 @@ class SignalSender(Service):
 
     def step(self) -> float:
         # First, as it may queue a signal.
-        delay = self._worker.events.check_outage()
+        delay = self._worker.reports.check_outage()
         if self._queued:
             self._send_queued()
         return delay
@@ -317,26 +317,26 @@ class TaskReports:
         task_of = self._worker.directory.task_of
         for outcome in outcomes:
             task = task_of(outcome.claim.task_id)
-            if task is None or task.events is None:
+            if task is None or task.signals is None:
                 continue
             claim, has_succeeded = outcome.claim, not isinstance(outcome, Failed | Interrupted | Cancelled | Expired)
-            if _has_ended(outcome) and task.events.is_end_heard(succeeded=has_succeeded):
-                self._call(task.events.finish, claim.id, claim.attempts, claim.payload_text, succeeded=has_succeeded)
+            if _has_ended(outcome) and task.signals.is_end_heard(succeeded=has_succeeded):
+                self._call(task.signals.finish, claim.id, claim.attempts, claim.payload_text, succeeded=has_succeeded)
             else:
-                task.events.forget(claim.id, claim.attempts)
+                task.signals.forget(claim.id, claim.attempts)
 
     def claim_lost(self, outcome: Outcome) -> None:
         """Forget a run whose claim was lost: another worker runs the job, or has run it."""
         task = self._worker.directory.task_of(outcome.claim.task_id)
-        if task is not None and task.events is not None:
-            task.events.forget(outcome.claim.id, outcome.claim.attempts)
+        if task is not None and task.signals is not None:
+            task.signals.forget(outcome.claim.id, outcome.claim.attempts)
 
     def ended(self, jobs: Iterable[Job]) -> None:
         """Report jobs that failed for good with their dead workers, or that were cancelled while these held them."""
         for job in jobs:
             task = self._worker.directory.tasks.get(job.task_identifier)
-            if task is not None and task.events is not None:
-                self._call(task.events.finish, job.id, job.attempts, json.dumps(job.payload), succeeded=False)
+            if task is not None and task.signals is not None:
+                self._call(task.signals.finish, job.id, job.attempts, json.dumps(job.payload), succeeded=False)
 
     def _call(self, function: Callable[..., None], *args: Any, **kwargs: Any) -> None:
         """Call a function on a thread on which code of the site may run."""

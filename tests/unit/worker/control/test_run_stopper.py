@@ -24,24 +24,24 @@ from django.db.backends.postgresql.base import DatabaseWrapper
 
 from django_graphile_worker import signals
 from django_graphile_worker.exceptions import PermanentFailure, RetryLater, TaskTimeout
-from django_graphile_worker.worker.control import stops
+from django_graphile_worker.worker.control import run_stops
 from django_graphile_worker.worker.control.position import Position, position_of
-from django_graphile_worker.worker.control.stops import Stopper
+from django_graphile_worker.worker.control.run_stops import RunStopper
 from django_graphile_worker.worker.database_worker import DatabaseWorker
-from django_graphile_worker.worker.execution.job_run import JobRun, StopOfRun
+from django_graphile_worker.worker.execution.job_run import ActiveRunStop, JobRun
 from django_graphile_worker.worker.outcomes import (
     Cancelled,
     EndedWithoutThread,
     Failed,
     Interrupted,
     Outcome,
-    Stop,
+    RunStop,
     Succeeded,
 )
 from tests.conftest import WAIT_TIMEOUT
 from tests.support.slot import Slot, open_slot
 
-TIMEOUT = Stop(kind="timeout", reason="the task ran longer than its time limit of 1 s")
+TIMEOUT = RunStop(kind="timeout", reason="the task ran longer than its time limit of 1 s")
 
 Wait = Callable[..., None]
 
@@ -63,12 +63,12 @@ class Stopping:
     def run_ended_without_thread(self, run: JobRun, thread_id: int) -> None:
         self.left.append(self.executor.end_without_thread(run))
 
-    def stop(self, run: JobRun, stop: Stop = TIMEOUT, *, grace: float = WAIT_TIMEOUT) -> None:
+    def stop(self, run: JobRun, stop: RunStop = TIMEOUT, *, grace: float = WAIT_TIMEOUT) -> None:
         """Stop a run on this thread."""
-        run.stopping = StopOfRun(stop)
+        run.stopping = ActiveRunStop(stop)
         run.is_marked = True
         self.settings.stop_grace = grace
-        Stopper(cast("DatabaseWorker", self), run, run.stopping).stop()
+        RunStopper(cast("DatabaseWorker", self), run, run.stopping).stop()
 
 
 class Endless:
@@ -133,7 +133,7 @@ def test_a_task_that_catches_every_exception__is_stopped(slot: Slot) -> None:
 def test_a_cancelled_run__has_its_own_outcome(slot: Slot) -> None:
     task = Endless()
     future = slot.start(task)
-    stop = Stop(kind="cancelled", reason="no longer wanted", by="an operator")
+    stop = RunStop(kind="cancelled", reason="no longer wanted", by="an operator")
     Stopping(slot).stop(begun(slot, task.has_begun), stop)
     outcome = future.result(WAIT_TIMEOUT)
     assert isinstance(outcome, Cancelled)
@@ -162,7 +162,7 @@ def test_a_task_that_reacts_to_the_request__decides_how_it_ends(
 
     future = slot.start(obedient)
     run = begun(slot, has_begun)
-    run.stopping = StopOfRun(TIMEOUT)
+    run.stopping = ActiveRunStop(TIMEOUT)
     run.is_marked = True
     # Only the request, so that no exception follows.
     slot.executor.aborts.set_for(run)
@@ -282,7 +282,7 @@ def test_a_coroutine_that_starts__is_not_left_running(slot: Slot, monkeypatch: p
     thread = threading.Thread(target=Stopping(slot).stop, args=(begun(slot, is_begun),))
     thread.start()
     # Some steps of the stopper.
-    thread.join(5 * stops.STEP_INTERVAL)
+    thread.join(5 * run_stops.STEP_INTERVAL)
     assert not future.done(), "the coroutine still runs"
     may_return.set()
     outcome = future.result(WAIT_TIMEOUT)
@@ -305,7 +305,7 @@ def test_exception__is_not_raised_where_a_lock_of_the_process_may_be_held(
         while not may_go_on.is_set():
             pass
 
-    monkeypatch.setattr(stops, "is_safe", is_safe)
+    monkeypatch.setattr(run_stops, "is_safe", is_safe)
     future = slot.start(spins)
     thread = threading.Thread(target=Stopping(slot).stop, args=(begun(slot, has_begun),))
     thread.start()
@@ -317,11 +317,16 @@ def test_exception__is_not_raised_where_a_lock_of_the_process_may_be_held(
 
 @pytest.mark.parametrize(
     ("module", "is_safe"),
-    [(logging.__file__, False), ("<frozen importlib._bootstrap>", False), (stops.__file__, False), (__file__, True)],
+    [
+        (logging.__file__, False),
+        ("<frozen importlib._bootstrap>", False),
+        (run_stops.__file__, False),
+        (__file__, True),
+    ],
 )
 def test_places__where_an_exception_could_leave_a_lock_locked(module: str, is_safe: bool) -> None:
     frame: Any = SimpleNamespace(f_code=SimpleNamespace(co_filename=module))
-    assert stops.is_safe(Position(1, frame)) is is_safe
+    assert run_stops.is_safe(Position(1, frame)) is is_safe
 
 
 def test_import__ends_before_the_task_is_interrupted(
@@ -333,7 +338,7 @@ def test_import__ends_before_the_task_is_interrupted(
     thread = threading.Thread(target=Stopping(slot).stop, args=(begun(slot, task.has_begun),))
     thread.start()
     # Some steps of the stopper.
-    thread.join(5 * stops.STEP_INTERVAL)
+    thread.join(5 * run_stops.STEP_INTERVAL)
     assert not future.done()
     task.may_end.set()
     assert isinstance(future.result(WAIT_TIMEOUT), Failed)
@@ -373,7 +378,7 @@ def test_connect__ends_before_the_task_is_interrupted(slot: Slot) -> None:
         thread = threading.Thread(target=Stopping(slot).stop, args=(run,))
         thread.start()
         # Some steps of the stopper.
-        thread.join(5 * stops.STEP_INTERVAL)
+        thread.join(5 * run_stops.STEP_INTERVAL)
         is_done = future.done()
         client.close()
     assert not is_done
@@ -414,7 +419,7 @@ def test_code_that_runs_after_the_task__is_not_interrupted(slot: Slot, wait_unti
         thread = threading.Thread(target=Stopping(slot).stop, args=(run,), kwargs={"grace": 0.01})
         thread.start()
         wait_until(lambda: run.abort is not None)
-        thread.join(5 * stops.STEP_INTERVAL)
+        thread.join(5 * run_stops.STEP_INTERVAL)
         may_go_on.set()
         assert isinstance(future.result(WAIT_TIMEOUT), Succeeded)
     finally:
@@ -440,7 +445,7 @@ def test_an_exception_that_comes_after_the_task__does_not_change_how_it_ended(
 
     def marks_itself(payload: Any) -> None:
         (run,) = slot.executor.runs()
-        run.stopping = StopOfRun(TIMEOUT)
+        run.stopping = ActiveRunStop(TIMEOUT)
         run.is_marked = True
 
     assert isinstance(slot.start(marks_itself).result(WAIT_TIMEOUT), Succeeded)
@@ -448,7 +453,7 @@ def test_an_exception_that_comes_after_the_task__does_not_change_how_it_ended(
 
 
 def test_a_step_under_way__keeps_the_run_from_ending(slot: Slot) -> None:
-    stopping = StopOfRun(TIMEOUT)
+    stopping = ActiveRunStop(TIMEOUT)
     is_closed = threading.Event()
 
     def close() -> None:
@@ -468,7 +473,7 @@ def test_a_step_under_way__keeps_the_run_from_ending(slot: Slot) -> None:
 
 def test_exceptions__never_reach_the_next_job_of_the_thread(slot: Slot, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stop runs at random moments around their end, with steps as close to each other as they get."""
-    monkeypatch.setattr(stops, "STEP_INTERVAL", 0.0)
+    monkeypatch.setattr(run_stops, "STEP_INTERVAL", 0.0)
     worker, chance = Stopping(slot), random.Random(14)
     outcomes: dict[type[Outcome], int] = {}
 

@@ -1,7 +1,7 @@
 """Stops runs of jobs, also at their deadlines, and keeps claimed jobs from beginning that must not.
 
-``Stops`` takes the requests. ``Stopper`` stops one run, step by step: a request, cancelled queries, an exception, and
-at last an end without its thread.
+``RunStops`` takes the requests. ``RunStopper`` stops one run, step by step: a request, cancelled queries, an exception,
+and at last an end without its thread.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from django_graphile_worker.text import readable_duration
 from django_graphile_worker.worker import django_connections
 from django_graphile_worker.worker.control.position import IMPORT_SYSTEM, Position, position_of, stack_text
 from django_graphile_worker.worker.database.watchdog import cut
-from django_graphile_worker.worker.execution.job_run import JobRun, StopOfRun
-from django_graphile_worker.worker.outcomes import Cancelled, Outcome, Stop
+from django_graphile_worker.worker.execution.job_run import ActiveRunStop, JobRun
+from django_graphile_worker.worker.outcomes import Cancelled, Outcome, RunStop
 
 if TYPE_CHECKING:
     from django_graphile_worker.worker.database_worker import DatabaseWorker
@@ -48,7 +48,7 @@ CANCEL_TIMEOUT = 0.2
 UNSAFE_PLACES = (*OWN_FOLDERS, logging.__file__, IMPORT_SYSTEM)
 
 
-class Stops:
+class RunStops:
     """The requests to stop runs of this worker.
 
     ``request()`` may be called on any thread, and more than once for a claim. A claim that has begun is stopped, a
@@ -63,9 +63,9 @@ class Stops:
         self._lock = threading.Lock()
         # By job id and token: the requests for claims that have not begun, and until when they are kept. The pool asks
         # for each job whether there are any, without the lock.
-        self.unbegun: dict[tuple[int, str], tuple[Stop, float]] = {}
+        self.unbegun: dict[tuple[int, str], tuple[RunStop, float]] = {}
 
-    def request(self, job_id: int, token: str, stop: Stop) -> None:
+    def request(self, job_id: int, token: str, stop: RunStop) -> None:
         """Stop the run of this claim, or keep it from beginning."""
         with self._lock:
             self._forget_old()
@@ -89,19 +89,19 @@ class Stops:
         """Stop a run that is past its deadline; ``seconds`` is its time limit."""
         with self._lock:
             limit = readable_duration(seconds)
-            self._stop_run(run, Stop(kind="timeout", reason=f"the task ran longer than its time limit of {limit}"))
+            self._stop_run(run, RunStop(kind="timeout", reason=f"the task ran longer than its time limit of {limit}"))
 
     def close(self) -> None:
         """End the thread of the deadlines: the worker has stopped."""
         self.deadlines.close()
 
-    def _stop_run(self, run: JobRun, stop: Stop) -> None:
+    def _stop_run(self, run: JobRun, stop: RunStop) -> None:
         """Begin to stop a run. Called under the lock."""
         if run.stopping is None:
-            run.stopping = StopOfRun(stop)
+            run.stopping = ActiveRunStop(stop)
             # After the assignment: a thread that finds the mark closes the stop.
             run.is_marked = True
-            Stopper(self._worker, run, run.stopping).start()
+            RunStopper(self._worker, run, run.stopping).start()
         elif stop.kind == "cancelled":
             # A job that is cancelled while it is stopped at its deadline is not retried.
             run.stopping.stop = stop
@@ -139,7 +139,7 @@ class Stops:
 class Deadlines:
     """The runs that have a time limit. One thread waits for the next deadline; it starts with the first such run."""
 
-    def __init__(self, stops: Stops, *, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, stops: RunStops, *, clock: Callable[[], float] = monotonic) -> None:
         self._stops = stops
         self._clock = clock
         # By run: its time limit in seconds. Access to an item needs no lock.
@@ -209,10 +209,10 @@ class Deadlines:
             self._woken.wait(None if math.isinf(delay) else max(delay, 0.0))
 
 
-class Stopper:
+class RunStopper:
     """The stop of one run, on a thread of its own: a server that does not answer delays no other stop."""
 
-    def __init__(self, worker: DatabaseWorker, run: JobRun, stopping: StopOfRun) -> None:
+    def __init__(self, worker: DatabaseWorker, run: JobRun, stopping: ActiveRunStop) -> None:
         self._worker = worker
         self._executor = worker.executor
         self._run = run
@@ -233,7 +233,7 @@ class Stopper:
             logger.exception("Job %s could not be stopped.", self._run.claim.id)
         finally:
             # An exception that was raised here may have kept the thread of the run from ending its time limit.
-            self._worker.stops.deadlines.end(self._run)
+            self._worker.run_stops.deadlines.end(self._run)
             # Receivers of signals may have opened connections on this thread.
             connections.close_all()
 

@@ -17,8 +17,8 @@ from django.utils import timezone
 
 from django_graphile_worker import TaskTimeout, Worker, add_job, signals, task
 from django_graphile_worker.models import Job
-from django_graphile_worker.worker.control import stops
-from django_graphile_worker.worker.execution.job_run import StopOfRun
+from django_graphile_worker.worker.control import run_stops
+from django_graphile_worker.worker.execution.job_run import ActiveRunStop
 from tests.conftest import WAIT_TIMEOUT
 from tests.support.stepped_worker import own_tasks
 
@@ -220,13 +220,13 @@ def test_the_commit_of_an_atomic_task__is_not_interrupted(wait_until: Wait, monk
         is_committed.wait(1)
         return "here"
 
-    def raise_in(stopping: StopOfRun, thread_id: int) -> None:
+    def raise_in(stopping: ActiveRunStop, thread_id: int) -> None:
         real_raise_in(stopping, thread_id)
         is_stepped.set()
 
-    real_raise_in = StopOfRun.raise_in
-    monkeypatch.setattr(stops, "stack_text", slow_stack_text)
-    monkeypatch.setattr(StopOfRun, "raise_in", raise_in)
+    real_raise_in = ActiveRunStop.raise_in
+    monkeypatch.setattr(run_stops, "stack_text", slow_stack_text)
+    monkeypatch.setattr(ActiveRunStop, "raise_in", raise_in)
     # The task has inserted its row by then.
     with own_tasks(late, timeout=10 * LIMIT, atomic=True), Worker(concurrency=1):
         add_job("late", {})

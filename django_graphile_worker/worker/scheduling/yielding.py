@@ -35,7 +35,7 @@ RETRY_AFTER = 30.0
 FIRST_LOCKED_WAIT = 0.4
 
 
-class Turns:
+class Yielding:
     """What the next round of this worker reads, and whether it leaves that to other workers."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
