@@ -9,8 +9,8 @@ that the user has selected, ``visible_jobs`` finds the jobs that the user may se
 The package may import ``api``, ``models``, ``sql`` and the layers below them, but not ``management``. Of ``worker`` it
 imports only what converts payloads, for the form of schedules. Nothing outside this package imports it.
 
-To add a page, write a proxy model in models.py, for the permission to view the page, and a subclass of ``PageAdmin``.
-Register both in ``PAGES`` below, and give the page its place in ``page_order``.
+To add a page, write a proxy model in ``models.pages``, for the permission to view the page, and a subclass of
+``PageAdmin``. Register both in ``PAGES`` below, and give the page its place in ``page_order``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What became of the ticks of schedules, and of items of the crontab: their runs.
 
 A run has a row, which the statement that fires writes. While the job of a run exists, its row says what becomes of it;
-afterwards the row of its result does, for as long as the flag of the job says (``run_flags``). That row exists from the
+afterwards the row of its result does, for as long as the flag of the job says (``job_flags``). That row exists from the
 beginning of the run: ``ddl/schedules.sql`` says why.
 """
 

@@ -3,7 +3,7 @@
 A cursor looks up how to write each value and how to read it, keeps its own list of prepared statements, and waits in
 Python: it reads what has arrived, and waits for more, until the answer is complete. For most statements that costs
 little. For the single job that an idle worker waits for, it is a tenth of the time from its commit to its start
-(``fetching.fast_path``). And the answer to a claim of two thousand jobs can arrive in several parts. After each of them
+(``fetching.claimer``). And the answer to a claim of two thousand jobs can arrive in several parts. After each of them
 a thread needs Python's global lock, which a thread that runs short jobs gives up every five milliseconds only. The
 functions of libpq that wait for the whole answer let other threads run meanwhile, and need the lock once.
 """
