@@ -37,6 +37,7 @@ from django_graphile_worker.sql.schedules.firing import (
 from django_graphile_worker.sql.schedules.from_code import KnownCrontab
 from django_graphile_worker.sql.schedules.listing import named_tasks
 from django_graphile_worker.sql.session import forget_plans
+from django_graphile_worker.worker.database.connection import WRONG_SERVER
 from django_graphile_worker.worker.scheduling.items import HELD_WAIT, CrontabItems
 from django_graphile_worker.worker.scheduling.moves import (
     MAX_ITEMS_AT_ONCE,
@@ -65,8 +66,10 @@ LONGEST_LOCKED_WAIT = 2.0
 # Seconds until a worker looks again whether the schedules of its tasks exist: another may have deleted them while this
 # one was suspended.
 WRITE_INTERVAL = 60.0
-# Errors that mostly are not about one schedule: the server is read-only, the role has no rights, the schema is not that
-# of this version. But a trigger of the project may raise them for the jobs of one task.
+# Errors that are about no schedule: the server is gone, or read-only.
+OF_ALL = (psycopg.OperationalError, *WRONG_SERVER)
+# Errors that mostly are about no schedule: the role has no rights, the schema is not that of this version. But a
+# trigger of the project may raise them for the jobs of one task.
 MOSTLY_OF_ALL = (
     psycopg.InternalError,
     psycopg.errors.InsufficientPrivilege,
@@ -373,7 +376,7 @@ class Scheduler(Service):
                 )
         except psycopg.Error as error:
             is_locked = isinstance(error, psycopg.errors.LockNotAvailable)
-            if isinstance(error, psycopg.OperationalError) and not is_locked:
+            if isinstance(error, OF_ALL) and not is_locked:
                 raise
             # Each statement that finds a lock has waited for it.
             is_too_late = is_locked and self._clock() - began > LONGEST_ROUND
