@@ -1,4 +1,4 @@
-"""When a schedule is due (``Definition``), its ticks, and which of the ticks up to now get a job (``decide``)."""
+"""When a schedule is due (``Definition``), its ticks, and which of those up to now get a job (``decide_ticks``)."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ class GivenUp:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class TickDecision:
     """What to do with the ticks up to now.
 
     ``next_at`` is the first tick that the decision leaves; it is not later than now if ``MAX_TICKS`` were not enough,
@@ -194,7 +194,7 @@ class Decision:
     given_up: GivenUp | None = None
 
 
-def decide(
+def decide_ticks(
     definition: Definition,
     *,
     first: datetime,
@@ -202,7 +202,7 @@ def decide(
     missed: str = "skip",
     missed_within: timedelta | None = None,
     most: int = MAX_TICKS,
-) -> Decision:
+) -> TickDecision:
     """Decide about the ticks from ``first`` to ``now``, both included; ``most`` of them get jobs.
 
     ``first`` is the time that was stored as the next tick. If the rules of its time zone have changed since, it is no
@@ -215,7 +215,7 @@ def decide(
     return _latest(definition, before, now, is_any_age=missed == "once")
 
 
-def _all_within(definition: Definition, before: datetime, now: datetime, period: timedelta, most: int) -> Decision:
+def _all_within(definition: Definition, before: datetime, now: datetime, period: timedelta, most: int) -> TickDecision:
     """Fire all ticks that are not older than a period, oldest first."""
     kept_after = max(before, now - period - MOMENT)
     found = tuple(itertools.islice(times_after(definition, kept_after), most + 1))
@@ -223,18 +223,18 @@ def _all_within(definition: Definition, before: datetime, now: datetime, period:
     fired = due[:most]
     rest = found[len(fired) :]
     next_at = rest[0] if rest else None
-    return Decision(_ticks(fired, now), next_at, _given_up(definition, before, kept_after))
+    return TickDecision(_ticks(fired, now), next_at, _given_up(definition, before, kept_after))
 
 
-def _latest(definition: Definition, before: datetime, now: datetime, *, is_any_age: bool) -> Decision:
+def _latest(definition: Definition, before: datetime, now: datetime, *, is_any_age: bool) -> TickDecision:
     """Fire at most the latest tick."""
     latest = latest_time(definition, before, now)
     next_at = next_time(definition, now)
     if latest is None:
-        return Decision((), next_at)
+        return TickDecision((), next_at)
     if is_any_age or now - latest <= ON_TIME:
-        return Decision(_ticks([latest], now), next_at, _given_up(definition, before, latest - MOMENT))
-    return Decision((), next_at, _given_up(definition, before, latest))
+        return TickDecision(_ticks([latest], now), next_at, _given_up(definition, before, latest - MOMENT))
+    return TickDecision((), next_at, _given_up(definition, before, latest))
 
 
 def _ticks(times: list[datetime], now: datetime) -> tuple[Tick, ...]:

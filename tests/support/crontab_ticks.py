@@ -9,7 +9,7 @@ from typing import Any
 from django_graphile_worker.crontab import CronItem
 from django_graphile_worker.schedule_jobs import job_of_item
 from django_graphile_worker.sql.schedules import from_code
-from django_graphile_worker.sql.schedules.firing import DueItem, Move, fire
+from django_graphile_worker.sql.schedules.firing import Decision, DueItem, fire
 
 
 def fire_ticks(
@@ -24,9 +24,9 @@ def fire_ticks(
     names = [item.name for item in items]
     if missing := set(names) - set(from_code.known_crontabs(cursor, names, schema=schema)):
         from_code.register(cursor, missing, schema=schema, since=ticks[0])
-    moves = []
+    decisions = []
     for item in items:
         jobs = [job_of_item(item, at=at, is_late=late_before is not None and at < late_before) for at in ticks]
-        moves.append(Move(due=DueItem(item, ticks[0], ticks[0], None), jobs=tuple(jobs), next_at=None))
-    fired = fire(cursor, moves, schema=schema, **options)
+        decisions.append(Decision(due=DueItem(item, ticks[0], ticks[0], None), jobs=tuple(jobs), next_at=None))
+    fired = fire(cursor, decisions, schema=schema, **options)
     return {item.name: fired[item.name].job_ids for item in items if item.name in fired}

@@ -459,7 +459,7 @@ class TickJob(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
+class Decision:
     """What is to become of what is due: the jobs of its ticks, the ticks that it loses, and its next tick."""
 
     due: DueSchedule | DueItem
@@ -483,7 +483,7 @@ class Fired(NamedTuple):
 
 def fire(
     cursor: Any,
-    moves: Sequence[Move],
+    decisions: Sequence[Decision],
     *,
     schema: str,
     notify: bool = True,
@@ -495,10 +495,10 @@ def fire(
     One is left out if another session has locked, changed, fired or deleted it. Raise LockNotAvailable, and do nothing,
     if a row that the jobs need stays locked by another session for ``wait`` milliseconds.
     """
-    is_of_items = isinstance(moves[0].due, DueItem)
+    is_of_items = isinstance(decisions[0].due, DueItem)
     parameters = {
-        "items" if is_of_items else "schedules": json.dumps([_moved(move) for move in moves]),
-        "ticks": json.dumps(_ticks(moves)),
+        "items" if is_of_items else "schedules": json.dumps([_moved(decision) for decision in decisions]),
+        "ticks": json.dumps(_ticks(decisions)),
         "notify": notify,
         "now": now,
         "wait": wait,
@@ -514,34 +514,34 @@ def fire(
     return fired
 
 
-def _moved(move: Move) -> dict[str, Any]:
-    due, missed = move.due, move.missed
+def _moved(decision: Decision) -> dict[str, Any]:
+    due, missed = decision.due, decision.missed
     if isinstance(due, DueItem):
         return {
             "identifier": due.key,
-            "first_tick": stamp(move.jobs[0].at),
-            "last_tick": stamp(move.jobs[-1].at),
-            "late": sum(job.is_late for job in move.jobs),
+            "first_tick": stamp(decision.jobs[0].at),
+            "last_tick": stamp(decision.jobs[-1].at),
+            "late": sum(job.is_late for job in decision.jobs),
         }
-    last_job = move.jobs[-1].at if move.jobs else None
+    last_job = decision.jobs[-1].at if decision.jobs else None
     last_missed = None if missed is None else missed.last
     handled = [tick for tick in (last_job, last_missed) if tick is not None]
     return {
         "id": due.id,
         "revision": due.revision,
         "seen": "-infinity" if due.next_at is None else _iso(due.next_at),
-        "next_at": "infinity" if move.next_at is None else _iso(move.next_at),
+        "next_at": "infinity" if decision.next_at is None else _iso(decision.next_at),
         "last_tick": _iso(max(handled)) if handled else None,
-        "waits": move.waits,
-        "task_is_unknown": move.task_is_unknown,
+        "waits": decision.waits,
+        "task_is_unknown": decision.task_is_unknown,
         "missed": 0 if missed is None else missed.number,
         "first_missed": None if missed is None else _iso(missed.first),
         "last_missed": None if last_missed is None else _iso(last_missed),
     }
 
 
-def _ticks(moves: Sequence[Move]) -> list[dict[str, Any]]:
-    ticks = [_tick(move.due, job) for move in moves for job in move.jobs]
+def _ticks(decisions: Sequence[Decision]) -> list[dict[str, Any]]:
+    ticks = [_tick(decision.due, job) for decision in decisions for job in decision.jobs]
     return [{"place": place, **tick} for place, tick in enumerate(ticks)]
 
 

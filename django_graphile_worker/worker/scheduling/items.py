@@ -14,7 +14,7 @@ from django_graphile_worker.crontab import CronItem
 from django_graphile_worker.crontab.times import MINUTE, floor_minute
 from django_graphile_worker.sql.schedules.firing import DueItem
 from django_graphile_worker.sql.schedules.from_code import KnownCrontab
-from django_graphile_worker.worker.scheduling.moves import following_tick, last_done
+from django_graphile_worker.worker.scheduling.decisions import following_tick, last_done
 from django_graphile_worker.worker.scheduling.yielding import Refusals
 from django_graphile_worker.worker.service import jittered
 

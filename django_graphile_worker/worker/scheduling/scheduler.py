@@ -26,11 +26,11 @@ from django_graphile_worker.sql.schedules import from_code, runs
 from django_graphile_worker.sql.schedules.firing import (
     FIRST_WAIT,
     SHORT_WAIT,
+    Decision,
     Due,
     DueItem,
     DueSchedule,
     Fired,
-    Move,
     fire,
     read_due,
 )
@@ -38,15 +38,15 @@ from django_graphile_worker.sql.schedules.from_code import KnownCrontab
 from django_graphile_worker.sql.schedules.listing import named_tasks
 from django_graphile_worker.sql.session import forget_plans
 from django_graphile_worker.worker.database.connection import WRONG_SERVER
-from django_graphile_worker.worker.scheduling.items import HELD_WAIT, CrontabItems
-from django_graphile_worker.worker.scheduling.moves import (
+from django_graphile_worker.worker.scheduling.decisions import (
     MAX_ITEMS_AT_ONCE,
     KnownTasks,
+    decide_item,
+    decide_schedule,
     last_done,
-    move_of,
-    move_of_item,
     parts_of,
 )
+from django_graphile_worker.worker.scheduling.items import HELD_WAIT, CrontabItems
 from django_graphile_worker.worker.scheduling.yielding import RETRY_AFTER, Refusals, Yielding
 from django_graphile_worker.worker.service import Service, jittered
 from django_graphile_worker.worker.task_selection import any_task_finder
@@ -80,10 +80,10 @@ MOSTLY_OF_ALL = (
 Part = TypeVar("Part")
 
 
-class Outcome(NamedTuple):
+class Tried(NamedTuple):
     """What a round has tried, how many of it no other session had locked or changed, and whether it tried all."""
 
-    moves: list[Move]
+    decisions: list[Decision]
     won: int
     is_whole: bool
 
@@ -173,14 +173,14 @@ class Scheduler(Service):
         due = self._read()
         if self._yielding.is_of_others(due):
             return self._yielding.wait
-        outcome = self._fire_all(self._moves_of(due.schedules, due.now), began, does_yield=True)
-        has_lost = outcome.won < len(outcome.moves) / 2
-        is_next_at_once = self._yielding.note(due, has_lost=has_lost) or not outcome.is_whole
+        tried = self._fire_all(self._decisions_about(due.schedules, due.now), began, does_yield=True)
+        has_lost = tried.won < len(tried.decisions) / 2
+        is_next_at_once = self._yielding.note(due, has_lost=has_lost) or not tried.is_whole
         if self._yielding.wait > 0:
             return self._yielding.wait
-        if is_next_at_once or (not has_lost and any(_is_still_due(move, due.now) for move in outcome.moves)):
+        if is_next_at_once or (not has_lost and any(_is_still_due(decision, due.now) for decision in tried.decisions)):
             return 0.0
-        return self._until_next(due, outcome, began)
+        return self._until_next(due, tried, began)
 
     def _fire_items(self) -> float:
         began = self._clock()
@@ -191,12 +191,12 @@ class Scheduler(Service):
         try:
             if not self.items.has_begun(now):
                 self._begin_items(now)
-            outcome = self._fire_all(self._moves_of(self._read_items(now), now), began)
+            tried = self._fire_all(self._decisions_about(self._read_items(now), now), began)
         except psycopg.errors.LockNotAvailable:
             # Another session is making the same items known. The schedules must not wait for it.
             return jittered(HELD_WAIT)
         wait = self.items.seconds_until_next(now)
-        return max(wait - (self._clock() - began), 0.001) if outcome.is_whole and wait > 0 else 0.0
+        return max(wait - (self._clock() - began), 0.001) if tried.is_whole and wait > 0 else 0.0
 
     # Rows of the code.
 
@@ -293,46 +293,46 @@ class Scheduler(Service):
 
     # What becomes of it.
 
-    def _moves_of(self, due: Iterable[DueSchedule | DueItem], now: datetime) -> Iterator[Move]:
+    def _decisions_about(self, due: Iterable[DueSchedule | DueItem], now: datetime) -> Iterator[Decision]:
         for each in due:
             try:
-                move = self._decide(each, now)
+                decision = self._decide(each, now)
             except Exception as error:  # of a definition without checks, or of a function of the project
                 self._note_failure(each, error)
                 continue
-            if move is None:
+            if decision is None:
                 # It is left to workers that know its task.
                 continue
             if isinstance(each, DueItem):
-                if move.missed is not None and not each.is_held:
-                    self._report_missed_of(each, move.missed)
-                if move.jobs:
-                    yield move
+                if decision.missed is not None and not each.is_held:
+                    self._report_missed_of(each, decision.missed)
+                if decision.jobs:
+                    yield decision
                 else:
-                    self.items.note(each.key, move.next_at)
-            elif move.task_is_unknown and each.is_from_code:
+                    self.items.note(each.key, decision.next_at)
+            elif decision.task_is_unknown and each.is_from_code:
                 # No worker has it in its code any more.
                 with self._database.cursor() as cursor:
                     from_code.delete_every(cursor, each, schema=self._schema)
             else:
-                yield move
+                yield decision
 
-    def _decide(self, due: DueSchedule | DueItem, now: datetime) -> Move | None:
+    def _decide(self, due: DueSchedule | DueItem, now: datetime) -> Decision | None:
         if isinstance(due, DueItem):
-            return move_of_item(due, now, self.items.look_ahead)
+            return decide_item(due, now, self.items.look_ahead)
         is_ours = not due.is_from_code or due.name in self._worker.every
-        return move_of(due, self._tasks.get(due.task) if is_ours else None, now)
+        return decide_schedule(due, self._tasks.get(due.task) if is_ours else None, now)
 
-    def _until_next(self, due: Due, outcome: Outcome, began: float) -> float:
+    def _until_next(self, due: Due, tried: Tried, began: float) -> float:
         """Return the seconds until something is due, after a round that has read all that was due."""
-        upcoming = [due.next_at, *(move.next_at for move in outcome.moves)]
+        upcoming = [due.next_at, *(decision.next_at for decision in tried.decisions)]
         self.next_at = next_at = min((moment for moment in upcoming if moment is not None), default=None)
         rest = math.inf if next_at is None else (next_at - due.now).total_seconds() - (self._clock() - began)
-        return min(max(rest, 0.0), self._refusals.until_retry(), self._until_unlocked(outcome))
+        return min(max(rest, 0.0), self._refusals.until_retry(), self._until_unlocked(tried))
 
-    def _until_unlocked(self, outcome: Outcome) -> float:
+    def _until_unlocked(self, tried: Tried) -> float:
         """Return when to look again for schedules that other sessions had locked: they were fired, or are still due."""
-        if outcome.won == len(outcome.moves):
+        if tried.won == len(tried.decisions):
             self._locked_wait = LOCKED_WAIT
             return math.inf
         wait = self._locked_wait
@@ -341,38 +341,38 @@ class Scheduler(Service):
 
     # Firing.
 
-    def _fire_all(self, decided: Iterable[Move], began: float, *, does_yield: bool = False) -> Outcome:
+    def _fire_all(self, decided: Iterable[Decision], began: float, *, does_yield: bool = False) -> Tried:
         """Fire part by part.
 
         A worker that finds that others have fired most of a part of the schedules computes no other: what is left is
         read again. The items of the crontab that others have locked are few, and are remembered.
         """
-        moves: list[Move] = []
+        decisions: list[Decision] = []
         won = 0
         for part in parts_of(decided, self._refusals):
             fired = self._fire_some(part, began)
-            moves += part
+            decisions += part
             won += fired
             if does_yield and fired < len(part) / 2:
                 # Others are at it.
-                return Outcome(moves, won, is_whole=True)
+                return Tried(decisions, won, is_whole=True)
             if self._clock() - began > LONGEST_ROUND:
-                return Outcome(moves, won, is_whole=False)
-        return Outcome(moves, won, is_whole=True)
+                return Tried(decisions, won, is_whole=False)
+        return Tried(decisions, won, is_whole=True)
 
-    def _fire_some(self, moves: Sequence[Move], began: float, wait: int = FIRST_WAIT) -> int:
-        """Fire moves in ever smaller parts: one that is refused, or whose job key is locked, delays no other.
+    def _fire_some(self, decisions: Sequence[Decision], began: float, wait: int = FIRST_WAIT) -> int:
+        """Fire decisions in ever smaller parts: one that is refused, or whose job key is locked, delays no other.
 
         Return how many no other session had locked or changed.
         """
         worker = self._worker
         try:
             with self._database.cursor() as cursor:
-                if isinstance(moves[0].due, DueSchedule):
+                if isinstance(decisions[0].due, DueSchedule):
                     # Plans that were made while there were no runs and no jobs would read all of them for each one.
                     forget_plans(cursor)
                 fired = fire(
-                    cursor, moves, schema=self._schema, notify=worker.settings.notify, now=worker.now(), wait=wait
+                    cursor, decisions, schema=self._schema, notify=worker.settings.notify, now=worker.now(), wait=wait
                 )
         except psycopg.Error as error:
             is_locked = isinstance(error, psycopg.errors.LockNotAvailable)
@@ -380,52 +380,52 @@ class Scheduler(Service):
                 raise
             # Each statement that finds a lock has waited for it.
             is_too_late = is_locked and self._clock() - began > LONGEST_ROUND
-            if len(moves) > 1 and not is_too_late:
-                return sum(self._fire_some(part, began, SHORT_WAIT) for part in halves(moves))
+            if len(decisions) > 1 and not is_too_late:
+                return sum(self._fire_some(part, began, SHORT_WAIT) for part in halves(decisions))
             is_news = False
-            for move in moves:
+            for decision in decisions:
                 if is_locked:
-                    self._refusals.note_lock(move.due)
+                    self._refusals.note_lock(decision.due)
                 else:
-                    is_news = self._note_failure(move.due, error)
+                    is_news = self._note_failure(decision.due, error)
             if is_news and isinstance(error, MOSTLY_OF_ALL):
                 # The next round leaves this one out. If it fails as well, little was tried in vain.
                 raise
-            return len(moves)
-        self._note_fired(moves, fired)
+            return len(decisions)
+        self._note_fired(decisions, fired)
         return len(fired)
 
-    def _note_fired(self, moves: Iterable[Move], fired: Mapping[int | str, Fired]) -> None:
+    def _note_fired(self, decisions: Iterable[Decision], fired: Mapping[int | str, Fired]) -> None:
         on_time: dict[datetime, list[str]] = {}
-        for move in moves:
-            due, done = move.due, fired.get(move.due.key)
+        for decision in decisions:
+            due, done = decision.due, fired.get(decision.due.key)
             if done is not None:
                 self._refusals.forget(due.key)
             if isinstance(due, DueSchedule):
                 if done is not None:
-                    self._report(due, move, done)
+                    self._report(due, decision, done)
             elif done is None:
                 self.items.hold(due.key)
             else:
-                self.items.note(due.key, move.next_at)
-                if len(move.jobs) == 1 and not move.jobs[0].is_late:
-                    on_time.setdefault(move.jobs[0].at, []).append(due.key)
+                self.items.note(due.key, decision.next_at)
+                if len(decision.jobs) == 1 and not decision.jobs[0].is_late:
+                    on_time.setdefault(decision.jobs[0].at, []).append(due.key)
                 else:
-                    ticks = tuple(_for_receivers(job.at) for job in move.jobs)
+                    ticks = tuple(_for_receivers(job.at) for job in decision.jobs)
                     self._worker.reports.send(signals.cron_backfilled, identifier=due.key, ticks=ticks)
         for tick, names in on_time.items():
             self._worker.reports.send(signals.cron_scheduled, identifiers=tuple(names), tick=_for_receivers(tick))
 
-    def _report(self, due: DueSchedule, move: Move, done: Fired) -> None:
+    def _report(self, due: DueSchedule, decision: Decision, done: Fired) -> None:
         send = self._worker.reports.send
         about = {"schedule_id": due.id, "name": due.name, "task": due.task}
-        ticks = tuple(_for_receivers(job.at) for job in move.jobs)
+        ticks = tuple(_for_receivers(job.at) for job in decision.jobs)
         if done.job_ids:
             send(signals.schedule_fired, **about, ticks=ticks[: len(done.job_ids)], job_ids=tuple(done.job_ids))
         if done.skipped:
             send(signals.schedule_skipped, **about, ticks=ticks[len(done.job_ids) :], reason="overlap")
-        if move.missed is not None and not move.task_is_unknown:
-            send(signals.schedule_missed, **about, **_as_arguments(move.missed))
+        if decision.missed is not None and not decision.task_is_unknown:
+            send(signals.schedule_missed, **about, **_as_arguments(decision.missed))
 
     def _report_missed_of(self, due: DueItem, missed: GivenUp) -> None:
         """Report ticks that get no job, in a statement of its own: the row of an item does not move past them.
@@ -466,8 +466,8 @@ def halves(parts: Sequence[Part]) -> tuple[Sequence[Part], Sequence[Part]]:
     return parts[:middle], parts[middle:]
 
 
-def _is_still_due(move: Move, now: datetime) -> bool:
-    return move.next_at is not None and move.next_at <= now
+def _is_still_due(decision: Decision, now: datetime) -> bool:
+    return decision.next_at is not None and decision.next_at <= now
 
 
 def _as_arguments(missed: GivenUp) -> dict[str, Any]:

@@ -16,11 +16,11 @@ from django_graphile_worker.schedules.times import (
     MAX_COUNTED,
     MAX_TICKS,
     ON_TIME,
-    Decision,
     Definition,
     GivenUp,
     Tick,
-    decide,
+    TickDecision,
+    decide_ticks,
     first_time,
     latest_time,
     next_time,
@@ -178,21 +178,23 @@ def on(text: str) -> datetime:
 
 def test_tick__that_is_due_gets_its_job_whatever_the_policy() -> None:
     now = on("10:00:30")
-    expected = Decision((Tick(on("10:00"), is_late=False),), on("10:01"))
-    assert decide(MINUTELY, first=on("10:00"), now=now, missed="skip") == expected
-    assert decide(MINUTELY, first=on("10:00"), now=now, missed="once") == expected
-    assert decide(MINUTELY, first=on("10:00"), now=now, missed="all", missed_within=timedelta(seconds=1)) == expected
+    expected = TickDecision((Tick(on("10:00"), is_late=False),), on("10:01"))
+    assert decide_ticks(MINUTELY, first=on("10:00"), now=now, missed="skip") == expected
+    assert decide_ticks(MINUTELY, first=on("10:00"), now=now, missed="once") == expected
+    assert (
+        decide_ticks(MINUTELY, first=on("10:00"), now=now, missed="all", missed_within=timedelta(seconds=1)) == expected
+    )
 
 
 def test_tick__is_on_time_up_to_a_minute() -> None:
     hourly = Definition(cron="@hourly")
-    assert decide(hourly, first=on("10:00"), now=on("10:01")).ticks == (Tick(on("10:00"), is_late=False),)
-    late = decide(hourly, first=on("10:00"), now=on("10:01") + timedelta(microseconds=1))
-    assert late == Decision((), on("11:00"), GivenUp(1, on("10:00"), on("10:00")))
+    assert decide_ticks(hourly, first=on("10:00"), now=on("10:01")).ticks == (Tick(on("10:00"), is_late=False),)
+    late = decide_ticks(hourly, first=on("10:00"), now=on("10:01") + timedelta(microseconds=1))
+    assert late == TickDecision((), on("11:00"), GivenUp(1, on("10:00"), on("10:00")))
 
 
 def test_skip__gives_up_all_but_a_tick_that_is_on_time() -> None:
-    decision = decide(MINUTELY, first=on("10:00"), now=on("10:05:30"), missed="skip")
+    decision = decide_ticks(MINUTELY, first=on("10:00"), now=on("10:05:30"), missed="skip")
     assert decision.ticks == (Tick(on("10:05"), is_late=False),)
     assert decision.given_up == GivenUp(5, on("10:00"), on("10:04"))
     assert decision.next_at == on("10:06")
@@ -200,7 +202,7 @@ def test_skip__gives_up_all_but_a_tick_that_is_on_time() -> None:
 
 def test_once__fires_the_latest_however_late_it_is() -> None:
     hourly = Definition(cron="@hourly")
-    decision = decide(hourly, first=on("10:00"), now=on("14:30"), missed="once")
+    decision = decide_ticks(hourly, first=on("10:00"), now=on("14:30"), missed="once")
     assert decision.ticks == (Tick(on("14:00"), is_late=True),)
     assert decision.given_up == GivenUp(4, on("10:00"), on("13:00"))
     assert decision.next_at == on("15:00")
@@ -208,10 +210,10 @@ def test_once__fires_the_latest_however_late_it_is() -> None:
 
 def test_all__fires_what_is_within_its_period() -> None:
     hourly = Definition(cron="@hourly")
-    decision = decide(hourly, first=on("08:00"), now=on("12:00:30"), missed="all", missed_within=2 * HOUR)
+    decision = decide_ticks(hourly, first=on("08:00"), now=on("12:00:30"), missed="all", missed_within=2 * HOUR)
     assert decision.ticks == (Tick(on("11:00"), is_late=True), Tick(on("12:00"), is_late=False))
     assert decision.given_up == GivenUp(3, on("08:00"), on("10:00"))
-    exactly = decide(hourly, first=on("08:00"), now=on("12:00"), missed="all", missed_within=2 * HOUR)
+    exactly = decide_ticks(hourly, first=on("08:00"), now=on("12:00"), missed="all", missed_within=2 * HOUR)
     assert [tick.at for tick in exactly.ticks] == [on("10:00"), on("11:00"), on("12:00")]
 
 
@@ -219,7 +221,7 @@ def test_all__fires_in_portions() -> None:
     first, now = on("00:00"), on("05:00")
     given = []
     while first <= now:
-        decision = decide(MINUTELY, first=first, now=now, missed="all", missed_within=DAY)
+        decision = decide_ticks(MINUTELY, first=first, now=now, missed="all", missed_within=DAY)
         assert decision.next_at is not None
         assert decision.given_up is None
         assert len(decision.ticks) <= MAX_TICKS
@@ -230,22 +232,22 @@ def test_all__fires_in_portions() -> None:
 
 def test_single_time__is_given_up_or_fired_late() -> None:
     definition = Definition(run_at=on("10:00:07"))
-    skipped = decide(definition, first=on("10:00:07"), now=on("12:00"))
-    assert skipped == Decision((), None, GivenUp(1, on("10:00:07"), on("10:00:07")))
-    fired = decide(definition, first=on("10:00:07"), now=on("12:00"), missed="once")
-    assert fired == Decision((Tick(on("10:00:07"), is_late=True),), None)
+    skipped = decide_ticks(definition, first=on("10:00:07"), now=on("12:00"))
+    assert skipped == TickDecision((), None, GivenUp(1, on("10:00:07"), on("10:00:07")))
+    fired = decide_ticks(definition, first=on("10:00:07"), now=on("12:00"), missed="once")
+    assert fired == TickDecision((Tick(on("10:00:07"), is_late=True),), None)
 
 
 def test_nothing_is_due__if_the_rules_of_the_zone_have_changed() -> None:
     daily = Definition(cron="0 12 * * *")
-    assert decide(daily, first=on("11:00"), now=on("11:00:01"), missed="once") == Decision((), on("12:00"))
+    assert decide_ticks(daily, first=on("11:00"), now=on("11:00:01"), missed="once") == TickDecision((), on("12:00"))
 
 
 def test_long_outages__are_decided_about_at_once() -> None:
     now = on("10:00:30")
     for definition, number in [(MINUTELY, MAX_COUNTED), (Definition(cron="@hourly"), 8760)]:
         started = time.thread_time()
-        decision = decide(definition, first=on("10:00") - 365 * DAY, now=now, missed="once")
+        decision = decide_ticks(definition, first=on("10:00") - 365 * DAY, now=now, missed="once")
         assert decision.given_up is not None
         assert decision.given_up.number == number
         assert time.thread_time() - started < 0.5
@@ -263,7 +265,7 @@ def test_every_tick__is_fired_or_given_up_or_left(data: st.DataObject) -> None:
     now = first + timedelta(seconds=data.draw(st.integers(0, 7_200)))
     missed = data.draw(st.sampled_from(["skip", "once", "all"]))
     within = timedelta(seconds=data.draw(st.integers(1, 7_200))) if missed == "all" else None
-    decision = decide(definition, first=first, now=now, missed=missed, missed_within=within)
+    decision = decide_ticks(definition, first=first, now=now, missed=missed, missed_within=within)
     left_from = decision.next_at or now + DAY
     handled = [tick for tick in schedules.slow_ticks(definition, first - schedules.SECOND, now) if tick < left_from]
     fired = [tick.at for tick in decision.ticks]

@@ -15,8 +15,8 @@ from django_graphile_worker.crontab import CronItem
 from django_graphile_worker.jobs import JobDefaults
 from django_graphile_worker.registry import Task
 from django_graphile_worker.sql.control import read_control
-from django_graphile_worker.sql.schedules.firing import MOST_RUNS, Fired, Move, TickJob, fire, read_due, run_by_hand
-from django_graphile_worker.worker.scheduling.moves import move_of
+from django_graphile_worker.sql.schedules.firing import MOST_RUNS, Decision, Fired, TickJob, fire, read_due, run_by_hand
+from django_graphile_worker.worker.scheduling.decisions import decide_schedule
 from tests.conftest import RawConnection
 from tests.support.buffers import MeasuringCursor
 from tests.support.cron_world import CronWorld
@@ -98,15 +98,15 @@ def other(world: ScheduleWorld) -> RawConnection:
     return world._connect()
 
 
-def moves(world: ScheduleWorld) -> list[Move]:
+def decisions(world: ScheduleWorld) -> list[Decision]:
     """Read what is due, and decide; nothing is locked afterwards."""
     with world.connection.cursor() as cursor:
         due = read_due(cursor, schema=world.schema, most=100, now=world.now)
-    decided = [move_of(each, TASK, due.now) for each in due.schedules]
-    return [move for move in decided if move is not None]
+    decided = [decide_schedule(each, TASK, due.now) for each in due.schedules]
+    return [decision for decision in decided if decision is not None]
 
 
-def fire_on(connection: RawConnection, world: ScheduleWorld, read: list[Move]) -> dict[int | str, Fired]:
+def fire_on(connection: RawConnection, world: ScheduleWorld, read: list[Decision]) -> dict[int | str, Fired]:
     with connection.cursor() as cursor:
         return fire(cursor, read, schema=world.schema, now=world.now)
 
@@ -126,7 +126,7 @@ RETIME = "update :S._private_schedules set cron = '*/2 * * * *'"
 
 
 def test_of_two_workers_at_one_tick__one_fires(world: ScheduleWorld, other: RawConnection) -> None:
-    first, second = moves(world), moves(world)
+    first, second = decisions(world), decisions(world)
     (fired,) = fire_on(other, world, first).values()
     assert (len(fired.job_ids), fired.skipped) == (1, 0)
     assert fire_on(world.connection, world, second) == {}
@@ -136,7 +136,7 @@ def test_of_two_workers_at_one_tick__one_fires(world: ScheduleWorld, other: RawC
 def test_a_schedule_that_another_worker_is_firing__is_not_waited_for(
     world: ScheduleWorld, other: RawConnection
 ) -> None:
-    read = moves(world)
+    read = decisions(world)
     with other.transaction(force_rollback=True):
         assert len(fire_on(other, world, read)) == 1
         assert fire_on(world.connection, world, read) == {}
@@ -147,17 +147,17 @@ def test_a_schedule_that_another_worker_is_firing__is_not_waited_for(
 def test_a_change_between_reading_and_firing__fires_the_new_definition(
     world: ScheduleWorld, other: RawConnection
 ) -> None:
-    read = moves(world)
+    read = decisions(world)
     change(other, world, EDIT)
     assert fire_on(world.connection, world, read) == {}
     assert world.jobs() == []
-    assert len(fire_on(world.connection, world, moves(world))) == 1
+    assert len(fire_on(world.connection, world, decisions(world))) == 1
     (job,) = world.jobs()
     assert (job["task"], job["payload"]["version"]) == ("other", "new")
 
 
 def test_a_change_that_is_not_committed__is_not_waited_for(world: ScheduleWorld, other: RawConnection) -> None:
-    read = moves(world)
+    read = decisions(world)
     with other.transaction(force_rollback=True):
         change(other, world, EDIT)
         assert fire_on(world.connection, world, read) == {}
@@ -168,7 +168,7 @@ def test_a_change_that_is_not_committed__is_not_waited_for(world: ScheduleWorld,
 def test_a_change_of_the_times_after_the_tick__leaves_the_tick_to_the_times_before(
     world: ScheduleWorld, other: RawConnection
 ) -> None:
-    read = moves(world)
+    read = decisions(world)
     change(other, world, RETIME)
     assert fire_on(world.connection, world, read) == {}
     scheduler, _ = world.worker()
@@ -179,7 +179,7 @@ def test_a_change_of_the_times_after_the_tick__leaves_the_tick_to_the_times_befo
 
 
 def test_a_deleted_schedule__fires_nothing(world: ScheduleWorld, other: RawConnection) -> None:
-    read = moves(world)
+    read = decisions(world)
     with other.transaction():
         change(other, world, "delete from :S._private_schedules")
         assert fire_on(world.connection, world, read) == {}
@@ -188,7 +188,7 @@ def test_a_deleted_schedule__fires_nothing(world: ScheduleWorld, other: RawConne
 
 
 def test_a_deletion_during_the_firing__leaves_no_runs(world: ScheduleWorld, other: RawConnection) -> None:
-    assert len(fire_on(other, world, moves(world))) == 1
+    assert len(fire_on(other, world, decisions(world))) == 1
     change(other, world, "delete from :S._private_schedules")
     assert world.execute("select count(*) from :S._private_schedule_runs") == [(0,)]
     assert world.execute("select before ->> 'name', after from :S._private_schedule_changes") == [("often", None)]
@@ -197,7 +197,7 @@ def test_a_deletion_during_the_firing__leaves_no_runs(world: ScheduleWorld, othe
 def test_a_tick_that_is_not_due_by_the_clock_of_the_database__is_not_fired(
     world: ScheduleWorld, other: RawConnection
 ) -> None:
-    read = moves(world)
+    read = decisions(world)
     world.now = NOON + 59 * SECOND
     assert fire_on(other, world, read) == {}
 
@@ -266,9 +266,9 @@ def test_a_session_that_has_changed_settings__reads_and_fires_the_same(
     (schedule,) = due.schedules
     assert (schedule.definition.starts_at, schedule.definition.interval) == (NOON + MINUTE, 90 * SECOND)
     assert schedule.missed_within == 26 * 60 * MINUTE
-    (move,) = [move_of(schedule, TASK, due.now)]
-    assert move is not None
-    assert len(fire_on(other, world, [move])) == 1
+    (decision,) = [decide_schedule(schedule, TASK, due.now)]
+    assert decision is not None
+    assert len(fire_on(other, world, [decision])) == 1
     assert world.ticks("window") == ["12:01:00"]
     change(other, world, "update :S._private_schedules set interval = '1 day 00:00:01'")
     ((change_of_times,),) = world.execute("select after from :S._private_schedule_changes order by id desc limit 1")
@@ -286,7 +286,7 @@ def test_a_notification__is_sent_once_for_each_transaction_that_changes_schedule
     other.execute("select 1")
     heard = [notice.payload for notice in other.notifies(timeout=0)]
     assert heard == [world.schema]
-    fire_on(world.connection, world, moves(world))
+    fire_on(world.connection, world, decisions(world))
     other.execute("select 1")
     assert [json.dumps(notice.payload) for notice in other.notifies(timeout=0)] == [], "workers change no definition"
 
@@ -300,11 +300,11 @@ def test_every_version__fires_skips_misses_and_leaves_out(versioned_database: st
         world = due_world(connect, worker_schema)
         other = connect()
         world.add("slow", interval=MINUTE, overlap="skip")
-        read = moves(world)
+        read = decisions(world)
         with other.transaction(force_rollback=True):
             change(other, world, EDIT)
             assert fire_on(world.connection, world, read).keys() == {world.row("slow")["id"]}
-        assert len(fire_on(world.connection, world, moves(world))) == 1
+        assert len(fire_on(world.connection, world, decisions(world))) == 1
         scheduler, _ = world.worker()
         for minute in (2, 3, 60):
             world.now = NOON + minute * MINUTE

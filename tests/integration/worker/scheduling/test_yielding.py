@@ -10,7 +10,7 @@ import pytest
 
 from django_graphile_worker.schedules.times import MAX_TICKS
 from django_graphile_worker.sql.schedules.firing import read_due
-from django_graphile_worker.worker.scheduling.moves import MAX_AT_ONCE
+from django_graphile_worker.worker.scheduling.decisions import MAX_AT_ONCE
 from django_graphile_worker.worker.scheduling.scheduler import Scheduler
 from django_graphile_worker.worker.scheduling.yielding import FIRST_READ, LOOK
 from tests.conftest import RawConnection

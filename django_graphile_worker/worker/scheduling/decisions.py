@@ -18,16 +18,16 @@ from django_graphile_worker.schedule_jobs import job_of, job_of_item
 from django_graphile_worker.schedules.times import (
     MAX_TICKS,
     MOMENT,
-    Decision,
     Definition,
     GivenUp,
     Tick,
-    decide,
+    TickDecision,
+    decide_ticks,
     first_time,
     next_time,
 )
 from django_graphile_worker.sql.schedules.changes import FOREVER
-from django_graphile_worker.sql.schedules.firing import LEFT_TO_OTHERS, DueItem, DueSchedule, Move
+from django_graphile_worker.sql.schedules.firing import LEFT_TO_OTHERS, Decision, DueItem, DueSchedule
 from django_graphile_worker.worker.scheduling.yielding import Refusals
 from django_graphile_worker.worker.task_selection import FindTask
 
@@ -35,7 +35,7 @@ logger = logging.getLogger("django_graphile_worker.worker")
 
 # Earlier than any tick.
 LONG_AGO = datetime(1, 1, 2, tzinfo=UTC)
-# The largest total size of the payloads of a move: a large payload makes up for fewer ticks at once.
+# The largest total size of the payloads of a decision: a large payload makes up for fewer ticks at once.
 MAX_BYTES = 4_000_000
 # The time for which a function of the project is called at once, minute by minute, to make up for missed ticks.
 FUNCTION_SPAN = timedelta(days=1)
@@ -85,21 +85,21 @@ class KnownTasks:
             return None
 
 
-def move_of(due: DueSchedule, task: Task[Any, Any] | None, now: datetime) -> Move | None:
+def decide_schedule(due: DueSchedule, task: Task[Any, Any] | None, now: datetime) -> Decision | None:
     """Return what becomes of a schedule; None if it is left to workers that know its task.
 
     Raise what the definition or the task raises: it may have been written without any check.
     """
     if due.paused_until is not None and due.paused_until > now:
         # What was due before the pause waits for its end.
-        return Move(due=due, next_at=_end_of_pause(due), waits=True)
+        return Decision(due=due, next_at=_end_of_pause(due), waits=True)
     first = _first_tick(due)
     if first is None or first > now:
-        return Move(due=due, next_at=first)
+        return Decision(due=due, next_at=first)
     if task is None:
         # From its first tick on, every worker sees for how long it has been due.
-        return Move(due=due, next_at=first) if due.next_at is None else _given_up(due, first, now)
-    decision = decide(
+        return Decision(due=due, next_at=first) if due.next_at is None else _given_up(due, first, now)
+    found = decide_ticks(
         due.definition,
         first=first,
         now=now,
@@ -108,10 +108,9 @@ def move_of(due: DueSchedule, task: Task[Any, Any] | None, now: datetime) -> Mov
         most=_most_ticks(due.payload),
     )
     jobs = tuple(
-        job_of(due, due.definition, task, payload=due.payload, at=tick.at, is_late=tick.is_late)
-        for tick in decision.ticks
+        job_of(due, due.definition, task, payload=due.payload, at=tick.at, is_late=tick.is_late) for tick in found.ticks
     )
-    return Move(due=due, jobs=jobs, next_at=decision.next_at, missed=decision.given_up)
+    return Decision(due=due, jobs=jobs, next_at=found.next_at, missed=found.given_up)
 
 
 def _end_of_pause(due: DueSchedule) -> datetime | None:
@@ -130,36 +129,36 @@ def _first_tick(due: DueSchedule) -> datetime | None:
     return due.next_at or first_time(due.definition, counts_from=due.counts_from, paused_until=due.paused_until)
 
 
-def _given_up(due: DueSchedule, first: datetime, now: datetime) -> Move | None:
+def _given_up(due: DueSchedule, first: datetime, now: datetime) -> Decision | None:
     if first > now - LEFT_TO_OTHERS:
         return None
-    decision = decide(due.definition, first=first, now=now)
-    missed = decision.given_up
-    if decision.ticks:
+    found = decide_ticks(due.definition, first=first, now=now)
+    missed = found.given_up
+    if found.ticks:
         # The latest tick may be on time; a worker that knows the task would have fired those before it.
-        last = decision.ticks[-1].at
+        last = found.ticks[-1].at
         missed = GivenUp(1, last, last) if missed is None else GivenUp(missed.number + 1, missed.first, last)
-    return Move(due=due, next_at=decision.next_at, missed=missed, task_is_unknown=True)
+    return Decision(due=due, next_at=found.next_at, missed=missed, task_is_unknown=True)
 
 
 def _most_ticks(payload: str) -> int:
     return max(1, min(MAX_TICKS, MAX_BYTES // len(payload)))
 
 
-def parts_of(moves: Iterable[Move], refusals: Refusals) -> Iterator[list[Move]]:
-    """Divide moves into parts, by the number of their jobs; each is fired by one statement.
+def parts_of(decisions: Iterable[Decision], refusals: Refusals) -> Iterator[list[Decision]]:
+    """Divide decisions into parts, by the number of their jobs; each is fired by one statement.
 
     What could not be fired before is kept apart, and so are schedules whose jobs have keys, which others may have
     locked: one of them would be the failure of its whole part. The jobs of the crontab are added in its order.
     """
-    parts: list[list[Move]] = [[], [], []]
+    parts: list[list[Decision]] = [[], [], []]
     sizes = [0, 0, 0]
-    for move in moves:
-        is_item = isinstance(move.due, DueItem)
-        has_key = not is_item and any(job.job_key is not None for job in move.jobs)
-        kind = 2 if move.due.key in refusals else int(has_key)
-        parts[kind].append(move)
-        sizes[kind] += max(len(move.jobs), 1)
+    for decision in decisions:
+        is_item = isinstance(decision.due, DueItem)
+        has_key = not is_item and any(job.job_key is not None for job in decision.jobs)
+        kind = 2 if decision.due.key in refusals else int(has_key)
+        parts[kind].append(decision)
+        sizes[kind] += max(len(decision.jobs), 1)
         if sizes[kind] >= (MAX_ITEMS_AT_ONCE if is_item else MAX_AT_ONCE):
             yield parts[kind]
             parts[kind], sizes[kind] = [], 0
@@ -193,39 +192,39 @@ def _zone_of(item: CronItem) -> str:
     return zone.key if zone else "UTC"
 
 
-def move_of_item(due: DueItem, now: datetime, look_ahead: timedelta) -> Move:
+def decide_item(due: DueItem, now: datetime, look_ahead: timedelta) -> Decision:
     """Return what becomes of an item of the crontab.
 
     A function of the project that decides when it is due is asked for ``look_ahead`` in advance. Raise what it raises.
     """
     item = due.item
     if due.is_paused:
-        return Move(due=due, next_at=following_tick(item, now))
+        return Decision(due=due, next_at=following_tick(item, now))
     first: datetime | None = due.tick
     if due.tick < due.known_since or (due.last_execution is not None and due.tick <= due.last_execution):
         first = following_tick(item, last_done(due.known_since, due.last_execution))
     if first is None or first > now:
-        return Move(due=due, next_at=first)
-    decision = _decide_item(due, first, now, look_ahead)
-    jobs = tuple(job_of_item(item, at=tick.at, is_late=tick.is_late) for tick in decision.ticks)
-    return Move(due=due, jobs=jobs, next_at=decision.next_at, missed=decision.given_up)
+        return Decision(due=due, next_at=first)
+    found = _decide_ticks_of_item(due, first, now, look_ahead)
+    jobs = tuple(job_of_item(item, at=tick.at, is_late=tick.is_late) for tick in found.ticks)
+    return Decision(due=due, jobs=jobs, next_at=found.next_at, missed=found.given_up)
 
 
-def _decide_item(due: DueItem, first: datetime, now: datetime, look_ahead: timedelta) -> Decision:
+def _decide_ticks_of_item(due: DueItem, first: datetime, now: datetime, look_ahead: timedelta) -> TickDecision:
     item = due.item
     if isinstance(item.match, str) and now - first < MINUTE:
-        return Decision((Tick(first, is_late=False),), following_tick(item, first))
+        return TickDecision((Tick(first, is_late=False),), following_tick(item, first))
     # What was due while another session had locked the row is not lost.
     period = max(item.period, HELD_FOR) if due.is_held else item.period
     most = _most_ticks(repr(item.payload))
     if not isinstance(item.match, str):
-        return _decide_by_function(item.match, item.zone, first, now, period, most, look_ahead)
+        return _decide_ticks_by_function(item.match, item.zone, first, now, period, most, look_ahead)
     definition = Definition(cron=item.match, time_zone=_zone_of(item))
     missed = "all" if period else "skip"
-    return decide(definition, first=first, now=now, missed=missed, missed_within=period, most=most)
+    return decide_ticks(definition, first=first, now=now, missed=missed, missed_within=period, most=most)
 
 
-def _decide_by_function(
+def _decide_ticks_by_function(
     match: Matcher,
     zone: ZoneInfo | None,
     first: datetime,
@@ -233,8 +232,8 @@ def _decide_by_function(
     period: timedelta,
     most: int,
     look_ahead: timedelta,
-) -> Decision:
-    """Decide as ``decide()`` does, minute by minute; ticks that are given up are not counted."""
+) -> TickDecision:
+    """Decide as ``decide_ticks()`` does, minute by minute; ticks that are given up are not counted."""
     minute = floor_minute(now)
     oldest = floor_minute(now - period - MOMENT) + MINUTE if period else minute
     after = max(first, oldest) - MINUTE
@@ -242,8 +241,8 @@ def _decide_by_function(
     found = tuple(itertools.islice(matcher_times(match, zone, after, until), most))
     ticks = tuple(Tick(time, is_late=time < minute) for time in found)
     if len(found) == most:
-        return Decision(ticks, found[-1] + MINUTE)
+        return TickDecision(ticks, found[-1] + MINUTE)
     if until < minute or look_ahead <= MINUTE:
-        return Decision(ticks, until + MINUTE)
+        return TickDecision(ticks, until + MINUTE)
     later = matcher_times(match, zone, minute, minute + look_ahead)
-    return Decision(ticks, next(later, minute + look_ahead))
+    return TickDecision(ticks, next(later, minute + look_ahead))
