@@ -448,3 +448,12 @@ SQL_OPTIONS = tuple(
     OPTIONS[name] for name in ("queue_name", "run_at", "max_attempts", "job_key", "priority", "flags", "job_key_mode")
 )
 FLAG_OPTIONS = tuple(option for option in OPTIONS.values() if option.flag is not None)
+
+
+def flags_of_recurring(options: object, run_at: datetime) -> tuple[str, ...]:
+    """Return the flags that store options of ``@task`` for a job of a recurring task, which is due at a time.
+
+    ``options`` has an attribute for each such option: the defaults of the task, or a crontab item.
+    """
+    given = ((option.flag, getattr(options, option.name)) for option in FLAG_OPTIONS if option.is_of_tasks)
+    return tuple(flag(value, run_at) for flag, value in given if flag is not None and value is not None)

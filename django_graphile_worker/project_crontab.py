@@ -10,10 +10,11 @@ from django_graphile_worker import conf, registry
 from django_graphile_worker.crontab import CronItem, Draft
 from django_graphile_worker.crontab.parser import PlacedItem
 from django_graphile_worker.exceptions import ConfigurationError
-from django_graphile_worker.job_options import valid_job_key
+from django_graphile_worker.job_options import OPTIONS, valid_job_key
 
-# The defaults of a task that apply to its schedules as they apply to ``task.add_job()``.
-DEFAULTS = ("queue_name", "max_attempts", "priority", "flags", "job_key_mode")
+# Options of tasks that their crontab items do not take over as they are: a job key is made for each payload, and for
+# runs that overlap the crontab has a rule of its own.
+NOT_TAKEN_OVER = frozenset({"job_key", "unique"})
 MAX_CACHED = 100
 
 
@@ -135,7 +136,8 @@ def _add_bytes(draft: Draft, content: bytes, source: str) -> None:
 
 def _with_defaults(draft: Draft, task: registry.Task[Any, Any], source: str, item: CronItem) -> CronItem:
     """Return the item with the defaults of the task: ``@task(cron=...)`` adds jobs as ``task.add_job()`` does."""
-    values = {name: getattr(task.defaults, name) for name in DEFAULTS if getattr(item, name) is None}
+    names = [option.name for option in OPTIONS.values() if option.is_of_tasks and option.name not in NOT_TAKEN_OVER]
+    values = {name: getattr(task.defaults, name) for name in names if getattr(item, name) is None}
     if item.job_key is None:
         values["job_key"] = _job_key(draft, task, source, item)
     return replace(item, **values)

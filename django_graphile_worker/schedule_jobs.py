@@ -12,7 +12,7 @@ from django_graphile_worker import conf
 from django_graphile_worker.crontab import CronItem
 from django_graphile_worker.crontab.items import flags_of_run
 from django_graphile_worker.job_flags import RUNS_KEPT, schedule_flag
-from django_graphile_worker.job_options import valid_job_key
+from django_graphile_worker.job_options import flags_of_recurring, valid_job_key
 from django_graphile_worker.registry import Task
 from django_graphile_worker.schedules.times import Definition, times_after
 from django_graphile_worker.sql.schedules.firing import TickJob
@@ -51,7 +51,7 @@ def job_of(
     job_key = schedule.job_key
     if job_key is None and defaults is not None and defaults.job_key is not None:
         job_key = valid_job_key(defaults.job_key_for(json.loads(payload)))
-    flags = () if defaults is None else defaults.flags or ()
+    flags = () if defaults is None else (*(defaults.flags or ()), *flags_of_recurring(defaults, at))
     max_attempts = schedule.max_attempts or (None if defaults is None else defaults.max_attempts)
     return TickJob(
         at=at,

@@ -18,7 +18,7 @@ from django_graphile_worker.crontab.times import (
     pattern_times,
 )
 from django_graphile_worker.job_flags import LONGEST_KEEP, RUNS_KEPT, crontab_flag
-from django_graphile_worker.job_options import JobKeyModeOption
+from django_graphile_worker.job_options import JobKeyModeOption, flags_of_recurring
 
 Match = str | Callable[[datetime], bool]
 # The search for the next time of a callable calls it for each minute, so it ends after this period.
@@ -101,10 +101,11 @@ def upcoming(
 
 def flags_of_run(item: CronItem, tick: datetime) -> list[str]:
     """Return the flags of the job of a tick: those of the item, and the flag that has its outcome recorded."""
+    flags = [*(item.flags or ()), *flags_of_recurring(item, tick)]
     if not isinstance(item.match, str):
-        return [*(item.flags or ()), crontab_flag(KEEP_OF_CALLABLES)]
+        return [*flags, crontab_flag(KEEP_OF_CALLABLES)]
     month = tick.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-    return [*(item.flags or ()), crontab_flag(_keep(item.match, item.zone, month))]
+    return [*flags, crontab_flag(_keep(item.match, item.zone, month))]
 
 
 @lru_cache(maxsize=5_000)
