@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from django_graphile_worker import simulation
 from django_graphile_worker.exceptions import GraphileWorkerError, LeftoverStateError
@@ -39,6 +39,8 @@ from django_graphile_worker.worker.outcomes import Cancelled, Done, Expired, Fai
 from django_graphile_worker.worker.release.releaser import Releaser
 from django_graphile_worker.worker.reporting.reports import SignalSender, TaskReports, WorkerReports
 from django_graphile_worker.worker.task_selection import any_task_finder
+
+AnswerT = TypeVar("AnswerT", Claimed, LimitedClaimed)
 
 # How often a claim is repeated that found only lanes whose keys are full.
 MAX_LIMITED_CLAIMS = 1_000
@@ -290,7 +292,7 @@ class InProcessWorker(DatabaseWorker):
                 self.signal_sender.step()
 
 
-def _no_later_than(claimed: Claimed, seconds: float | None) -> Claimed:
+def _no_later_than(claimed: AnswerT, seconds: float | None) -> AnswerT:
     """Return an answer to a claim after which the next claim follows in so many seconds at the latest."""
     times = [each for each in (claimed.seconds_until_next, seconds) if each is not None]
     return replace(claimed, seconds_until_next=min(times, default=None))
@@ -309,14 +311,15 @@ class LimitedJobs:
 
     def claim(self) -> LimitedClaimed:
         """Claim the limited job that a worker would start next, if one may start."""
-        while self._sorter.sort().has_more:
+        while (found := self._sorter.sort()).has_more:
             pass
         claimed = self._claims.claim(max_jobs=1)
         for _ in range(MAX_LIMITED_CLAIMS):
             if claimed.claims or not claimed.has_more:
                 break
             claimed = self._claims.claim(max_jobs=1)
-        return claimed
+        # Limited jobs that are due later are not sorted yet.
+        return _no_later_than(claimed, found.seconds_until_next)
 
     def free(self, claims: Sequence[Claim]) -> None:
         """Free the places of jobs that have ended, and the queues of all of them."""

@@ -51,6 +51,24 @@ def test_a_rate__is_kept_at_the_time_of_the_clock() -> None:
     assert all(later - earlier > timedelta(minutes=1) for earlier, later in zip(started, started[2:], strict=False))
 
 
+def test_a_job_that_is_added_after_the_clock_has_moved__runs_at_its_time() -> None:
+    started: list[datetime] = []
+
+    @task(limit=Limit("account:{account}", concurrency=1))
+    def charge(account: int) -> None:
+        started.append(timezone.now())
+
+    with clock(NOON) as time:
+        assert run_jobs(cron=False) == []
+        time.advance(seconds=1)
+        add_job(charge, {"account": 1})
+        add_job(charge, {"account": 1}, run_at=timedelta(seconds=5))
+        assert len(run_jobs(cron=False)) == 1
+        time.advance(minutes=1)
+        assert len(run_jobs(cron=False)) == 1
+    assert started == [NOON + timedelta(seconds=1), NOON + timedelta(seconds=6)]
+
+
 def test_fair_keys__take_turns() -> None:
     @task(fair="{tenant}")
     def render(tenant: str) -> None: ...
