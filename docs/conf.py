@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(CHECKOUT))
+sys.path[:0] = [str(CHECKOUT), str(CHECKOUT / "docs")]
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "testproject.settings")
 
 import django  # noqa: E402 - the path must be set first
@@ -24,7 +24,7 @@ author = "django-graphile-worker contributors"
 copyright = f"2026, {author}"
 release = version = django_graphile_worker.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "verb_help"]
 exclude_patterns = ["_build"]
 # A section may be empty. A page that no section lists is an error.
 suppress_warnings = ["toc.empty_glob"]

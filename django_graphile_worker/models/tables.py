@@ -198,7 +198,7 @@ class Job(ReadOnlyModel):
 class KnownCrontab(ReadOnlyModel):
     """A crontab item that a worker has seen, and when it last fired."""
 
-    way_to_write = "Workers write known crontabs; 'manage.py graphile_worker crontab' pauses and resumes them."
+    way_to_write = "Workers write known crontabs; 'manage.py graphile_worker schedules' pauses and resumes them."
 
     identifier = models.TextField(primary_key=True)
     known_since = TimestampField()

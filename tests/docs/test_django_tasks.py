@@ -13,7 +13,7 @@ import django
 import pytest
 
 from django_graphile_worker import run_once
-from django_graphile_worker.management.options import SETTINGS
+from django_graphile_worker.management.worker_command import SETTINGS
 from django_graphile_worker.models import Job, Schedule
 from django_graphile_worker.registry import tasks
 from tests.docs.pages import page, sections

@@ -15,6 +15,7 @@ from django.core.management.base import BaseCommand
 import django_graphile_worker
 from django_graphile_worker import Job, conf, exceptions, models, signals, testing
 from django_graphile_worker.job_options import JobOptions
+from django_graphile_worker.management.operator.verbs import VERBS
 from tests.docs.pages import CHECKOUT, code_words, headings, page, sections
 
 TESTING = "django_graphile_worker.testing."
@@ -114,6 +115,12 @@ def test_commands_page__has_every_command_once() -> None:
     folder = CHECKOUT / "django_graphile_worker" / "management" / "commands"
     commands = sorted(path.stem for path in folder.glob("[!_]*.py"))
     assert sorted(headings(page("reference/commands.md"))) == commands
+
+
+def test_commands_page__has_every_verb_once_in_its_order() -> None:
+    section = page("reference/commands.md").partition("## `graphile_worker`")[2]
+    rows = re.findall(r"^\| `([a-z-]+)` \| `([a-z-]+)", section, re.MULTILINE)
+    assert rows == [(verb.name, verb.name) for verb in VERBS]
 
 
 def test_commands_page__has_every_option_of_the_worker() -> None:

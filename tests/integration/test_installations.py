@@ -250,8 +250,8 @@ def test_operator__looks_at_the_installation_that_is_named() -> None:
     permanently_fail_jobs([job["id"]], "no", installation="reports")
     assert operate("retry", "--all", "--installation", "reports", "--json").json["jobs"] == 1
     assert REPORTS in operate("grants", "somebody", "--installation", "reports").out
-    assert "0 4 * * *" in operate("crontab", "--installation", "reports").out
-    assert "0 4 * * *" not in operate("crontab").out
+    assert "04:00" in operate("schedules", "--installation", "reports").out
+    assert "04:00" not in operate("schedules").out
     with pytest.raises(CommandError, match=r"expected an alias of settings\.GRAPHILE_WORKER"):
         operate("jobs", "--installation", "report")
 

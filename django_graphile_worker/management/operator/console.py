@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -61,6 +61,10 @@ class Console:
     def say(self, text: str) -> None:
         self.out.write(text)
 
+    def done(self, text: str) -> None:
+        """Write what was done, in the colour of success."""
+        self.out.write(self.style.SUCCESS(text))
+
     def note(self, text: str) -> None:
         """Write a text that is not part of the result to standard error: pipes and ``--json`` get only the result."""
         self.err.write(escaped(text), style_func=str)
@@ -72,13 +76,30 @@ class Console:
     def dump(self, value: Any) -> None:
         self.out.write(json.dumps(value, indent=2, default=_as_json))
 
-    def table(self, columns: Sequence[formatting.Column], rows: Sequence[formatting.Row]) -> None:
-        self.say(formatting.table(columns, rows, most=self.width))
+    def table(self, rows: Sequence[formatting.Row]) -> None:
+        # A file or a pipe has no limit.
+        self.say(formatting.table(rows, width=shutil.get_terminal_size().columns if self.out.isatty() else None))
 
-    @property
-    def width(self) -> int | None:
-        """The columns of the terminal; None for a file or a pipe, which have no limit."""
-        return shutil.get_terminal_size().columns if self.out.isatty() else None
+    def listing(
+        self,
+        found: Sequence[Any],
+        as_dict: Callable[[Any], Any],
+        row: Callable[[Any], formatting.Row],
+        *,
+        nothing: str,
+        limit: int | None = None,
+        noun: str = "",
+    ) -> None:
+        """Write what was found as JSON or as a table; note if there is nothing, or more than the limit."""
+        listed = found if limit is None else found[:limit]
+        if self.is_json:
+            self.dump([as_dict(each) for each in listed])
+        elif listed:
+            self.table([row(each) for each in listed])
+        else:
+            self.note(nothing)
+        if len(listed) < len(found):
+            self.note(f"There are more {noun}; these are the first {limit}. Use --limit to list more.")
 
     def now(self) -> datetime:
         """Return the time of the database. This works for roles that may only add jobs, too."""

@@ -1,11 +1,9 @@
-"""Formats jobs, times and tables: for operators in the current time zone and for a terminal, for programs as JSON."""
+"""Formats jobs, times and tables: for operators in the current time zone, for programs as JSON."""
 
 from __future__ import annotations
 
-import dataclasses
 import re
-import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -16,10 +14,85 @@ from django_graphile_worker.jobs import Job
 from django_graphile_worker.registry import label_of
 from django_graphile_worker.sql.codecs import flags_from
 from django_graphile_worker.sql.inspection.job_detail import JobDetail
-from django_graphile_worker.sql.inspection.job_search.counts import Count
 from django_graphile_worker.sql.inspection.job_search.criteria import State
 from django_graphile_worker.sql.inspection.job_search.search import JobRow
-from django_graphile_worker.text import in_largest_unit, shown
+from django_graphile_worker.text import escaped, in_largest_unit, shown
+
+GAP = "  "
+EMPTY = "-"
+# On a terminal, longer cells are cut. Ids of jobs and workers are shorter.
+MAX_CELL = 40
+NUMBER = re.compile(r"-|[0-9][0-9+/]*")
+DAY = 86_400
+
+Paint = Callable[[str], str]
+
+
+class Cell(NamedTuple):
+    """A text, and its colour."""
+
+    text: str
+    paint: Paint | None = None
+
+
+Value = Cell | str | int | None
+# A row of a table by the headings of its columns.
+Row = Mapping[str, Value]
+
+
+def _cell(value: Value) -> Cell:
+    cell = value if isinstance(value, Cell) else Cell("" if value is None else str(value))
+    return cell._replace(text=shown(cell.text) or EMPTY)
+
+
+def table(rows: Sequence[Row], *, width: int | None = None) -> str:
+    """Return the rows below their headings, numbers to the right.
+
+    On a terminal with this ``width``, empty columns are left out and long lines are cut.
+    """
+    columns = []
+    for name in rows[0]:
+        cells = [_cell(row[name]) for row in rows]
+        if width is not None:
+            cells = [_shortened(cell, MAX_CELL) for cell in cells] if name != list(rows[0])[-1] else cells
+            if all(cell.text == EMPTY for cell in cells):
+                continue
+        columns.append([Cell(name), *cells])
+    sizes = [max(len(cell.text) for cell in column) for column in columns]
+    to_the_right = [all(NUMBER.fullmatch(cell.text) for cell in column[1:]) for column in columns]
+    return "\n".join(_line(cells, sizes, to_the_right, width) for cells in zip(*columns, strict=True))
+
+
+def _line(cells: Sequence[Cell], sizes: Sequence[int], to_the_right: Sequence[bool], width: int | None) -> str:
+    parts, start = [], 0
+    for cell, size, is_right in zip(cells, sizes, to_the_right, strict=True):
+        space = " " * (size - len(cell.text))
+        if width is not None:
+            room = width - start - (len(space) if is_right else 0)
+            if room <= 0:
+                break
+            cell = _shortened(cell, room)
+        text = cell.paint(cell.text) if cell.paint else cell.text
+        parts.append(space + text if is_right else text + space)
+        start += size + len(GAP)
+    return GAP.join(parts).rstrip()
+
+
+def _shortened(cell: Cell, size: int) -> Cell:
+    return cell if len(cell.text) <= size else cell._replace(text=f"{cell.text[: size - 1]}…")
+
+
+def facts(pairs: Sequence[tuple[str, Value]], *, indent: str = "") -> str:
+    """Return names and values, one pair for each line."""
+    names = max((len(name) for name, _ in pairs), default=0)
+    cells = [(name, _cell(value)) for name, value in pairs]
+    return "\n".join(
+        f"{indent}{name:<{names}}{GAP}{cell.paint(cell.text) if cell.paint else cell.text}" for name, cell in cells
+    )
+
+
+def indented(text: str) -> str:
+    return "\n".join(f"  {escaped(line)}" for line in text.splitlines())
 
 
 def job_line(job: Job, now: datetime) -> str:
@@ -30,25 +103,15 @@ def job_line(job: Job, now: datetime) -> str:
     return f"{shown(job.task_identifier)} #{job.id}: {', '.join(parts)}"
 
 
-def job_as_dict(job: Job) -> dict[str, Any]:
-    """Return a job from the API as a dict for JSON."""
-    return dataclasses.asdict(job)
-
-
 def job_row_as_dict(job: JobRow | JobDetail) -> dict[str, Any]:
     """Return a job from ``sql.inspection`` as a dict for JSON, without the payload, which may be large."""
+    same = ("queue_name", "priority", "run_at", "attempts", "attempts_made", "max_attempts", "key")
     return {
         "id": job.id,
         "state": job.state.value,
         "task_identifier": job.task_identifier or "",
         "label": label_of(job.task_identifier or ""),
-        "queue_name": job.queue_name,
-        "priority": job.priority,
-        "run_at": job.run_at,
-        "attempts": job.attempts,
-        "attempts_made": job.attempts_made,
-        "max_attempts": job.max_attempts,
-        "key": job.key,
+        **{name: getattr(job, name) for name in same},
         "flags": flags_from(job.flags_text),
         "locked_at": job.locked_at,
         "locked_by": job.locked_by,
@@ -75,141 +138,15 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def capped(count: Count) -> str:
-    """Return ``42``, or ``10000+`` if the count stopped before the end."""
-    return f"{count.number}{'+' if count.is_more else ''}"
-
-
-GAP = "  "
-EMPTY = "-"
-# The least width to which a column is shortened.
-NARROWEST = 8
-
-Paint = Callable[[str], str]
-
-
-class Column(NamedTuple):
-    """A heading, and the alignment of the cells below it."""
-
-    name: str
-    is_number: bool = False
-    # Whether cells may be shortened on a narrow terminal. Ids are never shortened.
-    gives_way: bool = False
-
-
-class Cell(NamedTuple):
-    """A text, and its colour."""
-
-    text: str
-    paint: Paint | None = None
-
-
-Row = Sequence[Cell | str]
-
-
-def width(text: str) -> int:
-    """Return the number of columns that a text takes on a terminal."""
-    if text.isascii():
-        return len(text)
-    return sum(_places(character) for character in text)
-
-
-def _places(character: str) -> int:
-    if unicodedata.combining(character):
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
-
-
-def table(columns: Sequence[Column], rows: Sequence[Row], *, most: int | None) -> str:
-    """Return the rows below their headings, or, if shortened cells do not fit, as blocks with a line for each cell."""
-    cells = [[_cell(value) for value in row] for row in rows]
-    if most is not None:
-        columns, cells = _filled(columns, cells)
-    widths = [
-        max([width(column.name), *(width(row[index].text) for row in cells)]) for index, column in enumerate(columns)
-    ]
-    if most is not None:
-        widths = _narrowed(columns, widths, most)
-    if most is not None and _total(widths) > most:
-        return _blocks(columns, cells)
-    heading = [Cell(column.name) for column in columns]
-    return "\n".join(_line(columns, row, widths) for row in [heading, *cells])
-
-
-def _cell(value: Cell | str) -> Cell:
-    cell = value if isinstance(value, Cell) else Cell(value)
-    return cell._replace(text=shown(cell.text) or EMPTY)
-
-
-def _filled(columns: Sequence[Column], rows: list[list[Cell]]) -> tuple[Sequence[Column], list[list[Cell]]]:
-    """Drop the columns that are empty in every row."""
-    kept = [index for index in range(len(columns)) if any(row[index].text != EMPTY for row in rows)]
-    return [columns[index] for index in kept], [[row[index] for index in kept] for row in rows]
-
-
-def _total(widths: Sequence[int]) -> int:
-    return sum(widths) + len(GAP) * (len(widths) - 1)
-
-
-def _narrowed(columns: Sequence[Column], widths: Sequence[int], most: int) -> list[int]:
-    """Narrow the widest column that may be shortened, repeatedly, until the table fits."""
-    narrowed = list(widths)
-    giving = [index for index, column in enumerate(columns) if column.gives_way]
-    while _total(narrowed) > most:
-        wide = [index for index in giving if narrowed[index] > max(NARROWEST, width(columns[index].name))]
-        if not wide:
-            break
-        widest = max(wide, key=lambda index: narrowed[index])
-        narrowed[widest] -= 1
-    return narrowed
-
-
-def _line(columns: Sequence[Column], row: Sequence[Cell], widths: Sequence[int]) -> str:
-    parts = [_placed(column, cell, places) for column, cell, places in zip(columns, row, widths, strict=True)]
-    return GAP.join(parts).rstrip()
-
-
-def _placed(column: Column, cell: Cell, places: int) -> str:
-    text = _shortened(cell.text, places)
-    space = " " * (places - width(text))
-    painted = cell.paint(text) if cell.paint else text
-    return space + painted if column.is_number else painted + space
-
-
-def _shortened(text: str, places: int) -> str:
-    if width(text) <= places:
-        return text
-    while width(text) > places - 1:
-        text = text[:-1]
-    return f"{text}…"
-
-
-def _blocks(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> str:
-    names = max(width(column.name) for column in columns)
-    blocks = [
-        "\n".join(
-            f"{column.name:<{names}}{GAP}{cell.paint(cell.text) if cell.paint else cell.text}"
-            for column, cell in zip(columns, row, strict=True)
-        )
-        for row in rows
-    ]
-    return "\n\n".join(blocks)
+def capped(number: int, most: int) -> str:
+    """Return ``42``, or ``10000+`` for a number above the one at which counting stopped."""
+    return str(number) if number <= most else f"{most}+"
 
 
 def brief_error(error: str | None) -> str:
     """Return the first line of an error, with the name of its class but not of its module."""
     line = (error or "").strip().partition("\n")[0]
     return re.sub(r"^(?:[^\W\d]\w*\.)+(?=[^\W\d]\w*(?::|$))", "", line)
-
-
-def facts(pairs: Sequence[tuple[str, Cell | str]], *, indent: str = "") -> str:
-    """Return names and values, one pair for each line."""
-    names = max((width(name) for name, _ in pairs), default=0)
-    lines = []
-    for name, value in pairs:
-        cell = _cell(value)
-        lines.append(f"{indent}{name:<{names}}{GAP}{cell.paint(cell.text) if cell.paint else cell.text}")
-    return "\n".join(lines)
 
 
 def aware(moment: datetime) -> datetime:
@@ -222,8 +159,10 @@ def absolute(moment: datetime) -> str:
     return aware(moment).astimezone(timezone.get_current_timezone()).strftime("%Y-%m-%d %H:%M:%S")
 
 
-def relative(moment: datetime, now: datetime) -> str:
-    """Return the distance from now: ``in 5 m`` or ``3 h ago``."""
+def relative(moment: datetime | None, now: datetime) -> str:
+    """Return the distance from now, ``in 5 m`` or ``3 h ago``, or a dash for never."""
+    if moment is None:
+        return EMPTY
     seconds = (aware(moment) - aware(now)).total_seconds()
     if round(seconds) == 0:
         return "now"
@@ -232,7 +171,13 @@ def relative(moment: datetime, now: datetime) -> str:
 
 def both(moment: datetime | None, now: datetime) -> str:
     """Return ``2026-05-01 12:00:00 (in 5 m)``, or a dash for never."""
-    return "-" if moment is None else f"{absolute(moment)} ({relative(moment, now)})"
+    return EMPTY if moment is None else f"{absolute(moment)} ({relative(moment, now)})"
+
+
+def brief(moment: datetime, now: datetime) -> str:
+    """Return the distance from now if it is less than a day, else the time to the minute."""
+    is_near = abs((aware(moment) - aware(now)).total_seconds()) < DAY
+    return relative(moment, now) if is_near else absolute(moment)[:-3]
 
 
 def iso(moment: datetime | None) -> str | None:

@@ -150,7 +150,8 @@ def test_command__says_what_it_did(beat: Any, tmp_path: Path) -> None:
 
 def command(*arguments: str) -> str:
     out = io.StringIO()
-    call_command("graphile_worker", "import_celery_beat", *arguments, stdout=out, stderr=io.StringIO(), no_color=True)
+    command = ("graphile_worker", "schedules", "import-celery-beat")
+    call_command(*command, *arguments, stdout=out, stderr=io.StringIO(), no_color=True)
     return out.getvalue()
 
 

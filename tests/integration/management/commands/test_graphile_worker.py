@@ -59,14 +59,14 @@ def test_no_verb__is_an_error() -> None:
         operate()
 
 
-@pytest.mark.parametrize("verb", ["jobs", "workers", "queues", "status", "crontab"])
+@pytest.mark.parametrize("verb", ["jobs", "workers", "queues", "status", "schedules"])
 def test_unknown_database__is_told_with_the_known_ones(verb: str) -> None:
     with pytest.raises(CommandError, match=r"expected an alias of settings.DATABASES.*'default'.*got 'nowhere'"):
         operate(verb, "--database", "nowhere")
 
 
 @override_settings(GRAPHILE_WORKER={"SCHEMA": "not_there"})
-@pytest.mark.parametrize("arguments", [("jobs",), ("status",), ("add", "task"), ("complete", "1"), ("workers",)])
+@pytest.mark.parametrize("arguments", [("jobs",), ("status",), ("add", "task"), ("delete", "1"), ("workers",)])
 def test_schema_that_is_not_there__is_told_with_the_way_out(arguments: tuple[str, ...]) -> None:
     with pytest.raises(CommandError, match=r"manage.py migrate graphile_worker"):
         operate(*arguments)
@@ -79,7 +79,7 @@ def test_database__chooses_where_to_look_and_to_write() -> None:
     listed = operate("jobs", "--database", "other", "--json").json
     assert [job["task_identifier"] for job in listed] == ["send_receipt", "elsewhere"]
     assert operate("jobs", "--json").json == []
-    operate("complete", str(there), "--database", "other")
+    operate("delete", str(there), "--database", "other")
     assert execute("select count(*) from {schema}._private_jobs", using="other") == [(1,)]
 
 
@@ -107,7 +107,7 @@ def test_control_characters__never_reach_the_terminal() -> None:
         last_error="broken\r\nline \x1b[31m",
         locked_by="worker\x1b[1m",
     )
-    for arguments in (("jobs",), ("show", str(job_id)), ("workers",), ("queues",), ("remove", "key\x1b[1m")):
+    for arguments in (("jobs",), ("show", str(job_id)), ("workers",), ("queues",), ("delete", "--key", "key\x1b[1m")):
         said = operate(*arguments)
         assert all(character.isprintable() or character == "\n" for character in said.out + said.err), arguments
     assert "evil\\x1b" in operate("jobs").out

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from django_graphile_worker.management.operator import arguments
+from django_graphile_worker.management.operator import verb
 
 NOW = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
 
@@ -24,10 +24,10 @@ NOW = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
     ],
 )
 def test_run_at__takes(typed: str, meant: object) -> None:
-    assert arguments.run_at(typed) == meant
+    assert verb.run_at(typed) == meant
 
 
 @pytest.mark.parametrize("typed", ["", "-5m", "+", "+5", "5m", "tomorrow", "2026-02-30", "2026-05-01T25:00", "12:00"])
 def test_run_at__refuses(typed: str) -> None:
     with pytest.raises(ArgumentTypeError, match="expected"):
-        arguments.run_at(typed)
+        verb.run_at(typed)

@@ -196,7 +196,8 @@ def test_project_without_time_zones__exports_and_imports_the_same(file: Any, set
         text = operate("schedules", "export").out
         assert json.loads(text)["schedules"][1]["run_at"] == "2086-01-01T09:00:00+00:00"
         assert operate("schedules", "import", file(text=text)).out == "0 added, 0 changed, 0 deleted, 3 unchanged.\n"
-        assert "2086-01-01 18:00:00" in operate("schedules", "show", "once").out
+        assert "2086-01-01 09:00:00+00:00" in operate("schedules", "show", "once").out
+        assert "2085-01-01 09:00:00" in operate("schedules", "show", "once").out
         assert "weekly" in operate("schedules").out
     finally:
         settings.USE_TZ, settings.TIME_ZONE = True, "UTC"

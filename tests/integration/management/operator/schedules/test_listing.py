@@ -20,7 +20,7 @@ def _names(*arguments: str) -> list[str]:
 
 
 def test_list__shows_schedules_and_the_recurring_tasks_of_the_code() -> None:
-    operate("schedules", "add", "nightly", "send_report", "--cron", "0 4 * * *")
+    operate("schedules", "set", "nightly", "task=send_report", "cron=0 4 * * *")
     for arguments in (("schedules",), ("schedules", "list")):
         lines = [line.split() for line in operate(*arguments).out.splitlines()]
         assert [(line[0], line[1], line[-1]) for line in lines] == [
@@ -39,10 +39,10 @@ def test_list__shows_schedules_and_the_recurring_tasks_of_the_code() -> None:
 def test_list__filters_by_task_state_and_text() -> None:
     for name, task, more in (
         ("a", "send_report", ()),
-        ("b", "sync_stock", ("--description", "For ACME.")),
-        ("c", "send_report", ("--disabled",)),
+        ("b", "sync_stock", ("description=For ACME.",)),
+        ("c", "send_report", ("is_enabled=false",)),
     ):
-        operate("schedules", "add", name, task, "--every", "1h", *more)
+        operate("schedules", "set", name, f"task={task}", "interval=1h", *more)
     operate("schedules", "pause", "b")
     Schedule.objects.create(name="d", task="send_report", run_at=timezone.now() + timedelta(hours=1))
     execute("update {schema}._private_schedules set next_at = 'infinity' where name = 'd'")
@@ -61,7 +61,7 @@ def test_list__filters_by_task_state_and_text() -> None:
 
 
 def test_schedule_of_an_unknown_task__is_told() -> None:
-    operate("schedules", "add", "nightly", "send_report", "--cron", "0 4 * * *")
+    operate("schedules", "set", "nightly", "task=send_report", "cron=0 4 * * *")
     execute("update {schema}._private_schedules set task = 'gone'")
     assert "unknown task" in operate("schedules").out
 
@@ -72,7 +72,7 @@ def test_no_schedules__is_told() -> None:
 
 def test_schedule_whose_runs_fail_and_are_tried_again__is_failing() -> None:
     for name in ("broken", "sound"):
-        operate("schedules", "add", name, "send_report", "--every", "1h")
+        operate("schedules", "set", name, "task=send_report", "interval=1h")
     job = make_job("send_report", attempts=3, last_error="It broke.")
     schedule = Schedule.objects.get(name="broken")
     make_run(schedule.pk, job_id=job)

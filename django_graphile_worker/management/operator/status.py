@@ -1,39 +1,45 @@
-"""``status`` and ``events``: the queue on one screen, and what happened lately."""
+"""``status`` and ``tasks``: the queue on one screen, and what waits for which task."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.core.management.base import CommandError, CommandParser
-from django.utils import translation
+from django.core.management.color import Style
 
+from django_graphile_worker import registry
 from django_graphile_worker.crontab.times import format_time_phrase
-from django_graphile_worker.event_texts import GROUPS, KINDS, Style, describe
 from django_graphile_worker.exceptions import BreakingMigrationError
-from django_graphile_worker.management.operator import arguments, formatting
+from django_graphile_worker.management.operator import formatting, verb
 from django_graphile_worker.management.operator.console import Console
-from django_graphile_worker.management.operator.formatting import Cell, Column, capped, counted
-from django_graphile_worker.management.operator.lookups import is_known, require_task, running_jobs, worker_state
-from django_graphile_worker.management.operator.verb import Options, Verb
-from django_graphile_worker.management.operator.verbs import queues
-from django_graphile_worker.sql import control, events, statistics
+from django_graphile_worker.management.operator.formatting import Cell, Row, Value, capped, counted
+from django_graphile_worker.management.operator.jobs import is_known
+from django_graphile_worker.management.operator.queues import pause_as_dict, pause_sentence
+from django_graphile_worker.management.operator.verb import Options, Verb, did_you_mean
+from django_graphile_worker.management.operator.workers import running_jobs, tasks_of, worker_state
+from django_graphile_worker.sql import control, statistics
 from django_graphile_worker.sql.control import Pause
-from django_graphile_worker.sql.events import WARNING, EventCriteria, LoggedEvent
-from django_graphile_worker.sql.inspection import overview
+from django_graphile_worker.sql.inspection import known_names, overview
 from django_graphile_worker.sql.inspection.job_search import counts
 from django_graphile_worker.sql.inspection.job_search.counts import Count, OldestReady
 from django_graphile_worker.sql.inspection.job_search.criteria import STATES, Criteria, State
 from django_graphile_worker.sql.inspection.lock_holders import Holder, holders
-from django_graphile_worker.sql.inspection.overview import UnservedTask, oldest_unpaused, unserved_tasks
+from django_graphile_worker.sql.inspection.overview import (
+    MAX_COUNTED,
+    TaskBacklog,
+    UnservedTask,
+    oldest_unpaused,
+    unserved_tasks,
+)
 from django_graphile_worker.sql.install.catalog import refuse_breaking_migration
 from django_graphile_worker.sql.install.installer import foreign_functions
 from django_graphile_worker.sql.statements import Cursor
-from django_graphile_worker.sql.statistics import ALL, MINUTE, TASK, Row
-from django_graphile_worker.text import escaped, in_largest_unit, readable_duration
+from django_graphile_worker.sql.statistics import ALL, MINUTE, TASK, TEN_MINUTES
+from django_graphile_worker.text import in_largest_unit, readable_duration
 
 # Counting stops at this number: the exact number of more than ten thousand jobs makes no difference.
 CAP = 10_000
@@ -51,7 +57,6 @@ pause = time.sleep
 
 class Status(Verb):
     name = "status"
-    aliases = ("stats",)
     summary = "Show the queue on one screen; with --check, report its health by the exit code."
     description = (
         f"Count jobs by state (up to {CAP:,} each), the runs of the last {RECENT} minutes, and workers. With --check, "
@@ -74,28 +79,28 @@ class Status(Verb):
         )
         parser.add_argument(
             "--max-age",
-            type=arguments.period,
+            type=verb.period,
             default=DEFAULT_AGE,
             metavar="PERIOD",
             help="With --check: accept a ready job that has waited for at most PERIOD (default: 5m).",
         )
         parser.add_argument(
             "--min-workers",
-            type=arguments.not_negative,
+            type=verb.not_negative,
             default=1,
             metavar="N",
             help="With --check: expect at least N live workers (default: 1).",
         )
         parser.add_argument(
             "--max-failed",
-            type=arguments.not_negative,
+            type=verb.not_negative,
             metavar="N",
             help="With --check: accept at most N permanently failed jobs (default: any number).",
         )
         parser.add_argument(
             "--watch",
             nargs="?",
-            type=arguments.seconds,
+            type=verb.seconds,
             const=DEFAULT_WATCH,
             metavar="SECONDS",
             help=f"Repeat the output every SECONDS until Ctrl-C (default: {DEFAULT_WATCH:g}).",
@@ -125,8 +130,23 @@ def _look_up(console: Console, tasks: Sequence[str], *, must_exist: bool) -> Non
         with console.reading() as (cursor, schema, _):
             for task in tasks:
                 if must_exist:
-                    require_task(cursor, task, schema=schema)
+                    _require_task(cursor, task, schema=schema)
                 is_known(cursor, console, "task", task, schema=schema)
+
+
+def _require_task(cursor: Cursor, name: str, *, schema: str) -> None:
+    """Raise CommandError for the name of a task that neither a job nor a worker nor this project has.
+
+    A health check with a mistyped name would find no job, and always report a healthy queue.
+    """
+    if name in registry.tasks or known_names.meaning(cursor, name, schema=schema)[0]:
+        return
+    of_workers = {task for holder in holders(cursor, schema=schema) for task in tasks_of(holder)}
+    if name not in of_workers:
+        known = {*registry.tasks.identifiers(), *of_workers, *known_names.known_tasks(cursor, schema=schema)}
+        raise CommandError(
+            f"--task: neither a job nor a worker nor this project has a task {name!r}.{did_you_mean(name, known)}"
+        )
 
 
 def _watch(console: Console, tasks: tuple[str, ...], seconds: float) -> None:
@@ -142,52 +162,45 @@ def _watch(console: Console, tasks: tuple[str, ...], seconds: float) -> None:
 
 def _as_text(console: Console, status: QueueStatus) -> str:
     style, found = console.style, status.counts
+    number = {state: f"{count.number}{'+' if count.is_more else ''}" for state, count in found.items()}
     alive, silent = len(status.workers("alive")), len(status.workers("silent"))
-    ready, limited, scheduled, running, retrying, failed = (capped(found[state]) for state in _ORDER)
     oldest = f", the oldest for {in_largest_unit(status.waiting_seconds)}" if status.oldest_ready else ""
     following = status.earliest[State.SCHEDULED]
-    pairs: list[tuple[str, Cell | str]] = [
-        ("ready", f"{ready}{oldest}"),
-        ("scheduled", f"{scheduled}{f', the next {formatting.both(following, status.now)}' if following else ''}"),
-        ("running", f"{running} held by workers; {status.running} reported as running"),
-        ("retrying", Cell(retrying, style.WARNING if found[State.RETRYING].number else None)),
-        ("permanently failed", Cell(failed, style.ERROR if found[State.FAILED].number else None)),
+    limited = f"{number[State.LIMITED]} due; they wait for a limit or for their turn: see graphile_worker limits"
+    pairs: list[tuple[str, Value]] = [
+        *([("schema", Cell(status.schema_problem, style.ERROR))] if status.schema_problem is not None else []),
+        ("ready", f"{number[State.READY]}{oldest}"),
+        *([("limited", limited)] if found[State.LIMITED].number else []),
+        (
+            "scheduled",
+            number[State.SCHEDULED] + (f", the next {formatting.both(following, status.now)}" if following else ""),
+        ),
+        ("running", f"{number[State.RUNNING]} held by workers; {status.running} reported as running"),
+        ("retrying", Cell(number[State.RETRYING], style.WARNING if found[State.RETRYING].number else None)),
+        ("permanently failed", Cell(number[State.FAILED], style.ERROR if found[State.FAILED].number else None)),
         ("last 5 minutes", _throughput(status)),
         ("workers alive", Cell(str(alive), style.SUCCESS if alive else style.ERROR)),
-        ("workers listening", str(status.listeners)),
-        ("workers stopping", str(len(status.workers("stopping")))),
+        ("workers listening", status.listeners),
+        ("workers stopping", len(status.workers("stopping"))),
         ("workers silent", Cell(str(silent), style.ERROR if silent else None)),
-        ("other workers", str(len(status.workers("unregistered")))),
+        ("other workers", len(status.workers("unregistered"))),
     ]
-    if found[State.LIMITED].number:
-        pairs.insert(
-            1, ("limited", f"{limited} due; they wait for a limit or for their turn: see graphile_worker limits")
-        )
-    if status.schema_problem is not None:
-        pairs.insert(0, ("schema", Cell(status.schema_problem, style.ERROR)))
     if len(status.timeouts) > 1:
         # The timeout of each worker applies to it. Usually, some workers were not restarted after a change of settings.
         pairs.append(("worker timeouts", Cell(", ".join(f"{each:g} s" for each in status.timeouts), style.WARNING)))
-    for number, pause in enumerate(status.pauses):
-        text = queues.sentence(pause, status.now)
-        pairs.append(("" if number else "paused", Cell(text, style.WARNING)))
+    for place, pause in enumerate(status.pauses):
+        pairs.append(("" if place else "paused", Cell(pause_sentence(pause, status.now), style.WARNING)))
     if status.unserved:
-        pairs.append(("unserved tasks", Cell(_unserved(status), style.WARNING)))
+        unserved = ", ".join(f"{task.identifier} (#{task.job_id} waits for it)" for task in status.unserved)
+        pairs.append(("unserved tasks", Cell(unserved, style.WARNING)))
     return formatting.facts(pairs)
 
 
 def _throughput(status: QueueStatus) -> str:
-    each_minute = status.succeeded / RECENT
-    failed = f", {status.failed} failed" if status.failed else ""
-    expired = f", {status.expired} expired" if status.expired else ""
-    return f"{status.succeeded} succeeded ({each_minute:.0f} a minute){failed}{expired}"
-
-
-def _unserved(status: QueueStatus) -> str:
-    return ", ".join(f"{task.identifier} (#{task.job_id} waits for it)" for task in status.unserved)
-
-
-_ORDER = (State.READY, State.LIMITED, State.SCHEDULED, State.RUNNING, State.RETRYING, State.FAILED)
+    recent = status.recent
+    failed = f", {recent['failed']} failed" if recent["failed"] else ""
+    expired = f", {recent['expired']} expired" if recent["expired"] else ""
+    return f"{recent['succeeded']} succeeded ({recent['succeeded'] / RECENT:.0f} a minute){failed}{expired}"
 
 
 def _as_dict(status: QueueStatus, problems: Sequence[str]) -> dict[str, Any]:
@@ -203,20 +216,15 @@ def _as_dict(status: QueueStatus, problems: Sequence[str]) -> dict[str, Any]:
                 "is_capped": status.counts[state].is_more,
                 "earliest": status.earliest[state],
             }
-            for state in _ORDER
+            for state in STATES
         },
-        "recent": {
-            "minutes": RECENT,
-            "succeeded": status.succeeded,
-            "failed": status.failed,
-            "expired": status.expired,
-        },
+        "recent": {"minutes": RECENT, **status.recent},
         "workers": {
             **{state: len(status.workers(state)) for state in ("alive", "stopping", "silent", "unregistered")},
             "listening": status.listeners,
             "timeouts": status.timeouts,
         },
-        "paused": [queues.as_dict(pause) for pause in status.pauses],
+        "paused": [pause_as_dict(pause) for pause in status.pauses],
         "tasks_without_worker": [task._asdict() for task in status.unserved],
     }
 
@@ -232,12 +240,13 @@ class QueueStatus:
     oldest_ready: OldestReady | None
     holders: Sequence[Holder]
     unserved: Sequence[UnservedTask]
-    recent: Sequence[Row]
+    # How many jobs succeeded, failed (permanently or not) and expired in the last minutes.
+    recent: dict[str, int]
     # The problem of the schema, None if there is none.
     schema_problem: str | None
     # How full the server's queue of notifications is, from 0 to 1.
-    notify_queue_usage: float = 0.0
-    pauses: Sequence[Pause] = ()
+    notify_queue_usage: float
+    pauses: Sequence[Pause]
 
     @property
     def waiting_seconds(self) -> float:
@@ -263,21 +272,6 @@ class QueueStatus:
     def running(self) -> int:
         return sum(len(running_jobs(holder)) for holder in self.workers("alive", "stopping"))
 
-    @property
-    def succeeded(self) -> int:
-        """Runs that succeeded in the last minutes."""
-        return sum(row.succeeded for row in self.recent)
-
-    @property
-    def failed(self) -> int:
-        """Runs that failed in the last minutes, permanently or not."""
-        return sum(row.failures for row in self.recent)
-
-    @property
-    def expired(self) -> int:
-        """Jobs that expired in the last minutes."""
-        return sum(row.expired for row in self.recent)
-
 
 def read_status(console: Console, tasks: tuple[str, ...] = ()) -> QueueStatus:
     """Read the state of the queue, or only of the jobs of these tasks."""
@@ -285,7 +279,7 @@ def read_status(console: Console, tasks: tuple[str, ...] = ()) -> QueueStatus:
         oldest = counts.oldest_ready(cursor, schema=schema, tasks=tasks)
         paused = control.active_pauses(cursor, schema=schema)
         others = [state for state in STATES if state is not State.READY]
-        since = formatting.aware(now) - timedelta(minutes=RECENT)
+        unserved = unserved_tasks(cursor, schema=schema, timeout=console.settings.worker_timeout)
         return QueueStatus(
             now=now,
             counts=counts.count_states(cursor, Criteria(tasks=tasks), schema=schema, most=CAP),
@@ -296,20 +290,25 @@ def read_status(console: Console, tasks: tuple[str, ...] = ()) -> QueueStatus:
             # A job that is paused does not wait for a worker.
             oldest_ready=oldest_unpaused(cursor, paused, schema=schema, tasks=tasks) if paused else oldest,
             holders=holders(cursor, schema=schema),
-            unserved=[
-                task
-                for task in unserved_tasks(cursor, schema=schema, timeout=console.settings.worker_timeout)
-                if not tasks or task.identifier in tasks
-            ],
-            recent=[
-                row
-                for kind, name in [(TASK, task) for task in tasks] or [(ALL, "")]
-                for row in statistics.read(cursor, kind, name, schema=schema, period=MINUTE, since=since).rows
-            ],
+            unserved=[task for task in unserved if not tasks or task.identifier in tasks],
+            recent=_read_recent(cursor, schema, tasks, since=formatting.aware(now) - timedelta(minutes=RECENT)),
             schema_problem=_schema_problem(cursor, schema),
             notify_queue_usage=overview.notify_queue_usage(cursor),
             pauses=paused,
         )
+
+
+def _read_recent(cursor: Cursor, schema: str, tasks: Sequence[str], *, since: datetime) -> dict[str, int]:
+    rows = [
+        row
+        for kind, name in [(TASK, task) for task in tasks] or [(ALL, "")]
+        for row in statistics.read(cursor, kind, name, schema=schema, period=MINUTE, since=since).rows
+    ]
+    return {
+        "succeeded": sum(row.succeeded for row in rows),
+        "failed": sum(row.failures for row in rows),
+        "expired": sum(row.expired for row in rows),
+    }
 
 
 def _schema_problem(cursor: Cursor, schema: str) -> str | None:
@@ -330,12 +329,19 @@ def find_problems(status: QueueStatus, options: Options) -> list[str]:
     alive, wanted = len(status.workers("alive")), options["min_workers"]
     if alive < wanted:
         problems.append(f"{counted(alive, 'worker')} alive instead of {wanted}")
-    if status.waiting_seconds > options["max_age"].total_seconds():
-        problems.append(f"{_oldest(status)}, longer than {format_time_phrase(options['max_age'])}")
-    failed, allowed_failures = status.counts[State.FAILED].number, options["max_failed"]
-    if allowed_failures is not None and failed > allowed_failures:
-        noun = "permanently failed job" if failed == 1 else "permanently failed jobs"
-        problems.append(f"{capped(status.counts[State.FAILED])} {noun}, more than {allowed_failures}")
+    job = status.oldest_ready
+    if job is not None and status.waiting_seconds > options["max_age"].total_seconds():
+        is_unserved = job.task_identifier in {task.identifier for task in status.unserved}
+        why = " (no live worker has this task)" if is_unserved else ""
+        since = f"has been ready for {in_largest_unit(status.waiting_seconds)}{why}"
+        problems.append(
+            f"{job.task_identifier} #{job.id} {since}, longer than {format_time_phrase(options['max_age'])}"
+        )
+    failed, allowed = status.counts[State.FAILED], options["max_failed"]
+    if allowed is not None and failed.number > allowed:
+        more = "+" if failed.is_more else ""
+        noun = "job" if failed.number == 1 else "jobs"
+        problems.append(f"{failed.number}{more} permanently failed {noun}, more than {allowed}")
     holding = [holder for holder in status.workers("silent") if holder.jobs or holder.queues]
     if holding:
         holds = "holds" if len(holding) == 1 else "hold"
@@ -346,124 +352,98 @@ def find_problems(status: QueueStatus, options: Options) -> list[str]:
     return problems
 
 
-def _oldest(status: QueueStatus) -> str:
-    job = status.oldest_ready
-    assert job is not None
-    why = " (no live worker has this task)" if job.task_identifier in {name for name, _ in status.unserved} else ""
-    return f"{job.task_identifier} #{job.id} has been ready for {in_largest_unit(status.waiting_seconds)}{why}"
+# The runs of `tasks` are those of this many hours.
+HOURS = 1
 
 
-DEFAULT_LIMIT = 50
-SEVERITIES = {1: "info", 2: "warning", 3: "error"}
-# Seconds between two looks of --follow.
-FOLLOW_INTERVAL = 2.0
+class TaskFacts(NamedTuple):
+    """A task: its waiting jobs, its workers, and its recent runs."""
+
+    identifier: str
+    backlog: TaskBacklog
+    workers: int
+    succeeded: int
+    failed: int
+    mean_seconds: float | None
 
 
-class Events(Verb):
-    name = "events"
-    summary = "List what happened to workers, schedules and pauses, the latest first."
+class Tasks(Verb):
+    name = "tasks"
+    summary = "List tasks, with their waiting jobs, their workers and their recent runs."
     description = (
-        "List what happened to workers, schedules, pauses, limits, locks and the database, the latest first: for "
-        "example, which workers were lost during the night, and what became of their jobs. Events are kept for as long "
-        "as the setting EVENTS_RETENTION says."
+        "List the tasks of this project and the tasks that jobs wait for. WORKERS is the number of live workers that "
+        f"have the task. The runs are those of the last hour. Count up to {MAX_COUNTED} jobs for each task."
     )
-    examples = ("", "--problems --since 1d", "--kind worker_lost --json", "--follow")
-
-    def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument(
-            "--kind",
-            action="append",
-            choices=[*GROUPS, *KINDS],
-            metavar="KIND",
-            help=f"List only this kind of event, or group of kinds ({', '.join(GROUPS)}); can be repeated.",
-        )
-        parser.add_argument("--problems", action="store_true", help="List only warnings and errors.")
-        parser.add_argument("--worker", metavar="WORKER", help="List only events of this worker id or host.")
-        parser.add_argument("--since", type=arguments.period, metavar="PERIOD", help="List only this period, like 1d.")
-        arguments.add_limit(parser, "events", default=DEFAULT_LIMIT)
-        parser.add_argument(
-            "--follow", action="store_true", help="Go on listing new events until Ctrl+C, the latest last."
-        )
+    examples = ("", "--json")
 
     def run(self, console: Console, options: Options) -> None:
         with console.reading() as (cursor, schema, now):
-            criteria = _criteria(options, now)
-            found = events.find_events(cursor, criteria, schema=schema, limit=options["limit"] + 1)
-        shown = found[: options["limit"]]
-        with translation.override(None):
-            if options["follow"]:
-                _follow(console, criteria, shown)
-            elif console.is_json:
-                console.dump([_event_as_dict(event) for event in shown])
-            elif shown:
-                console.table(_COLUMNS, [_row(event, now) for event in shown])
-            else:
-                console.note("No events.")
-        if len(found) > len(shown):
-            console.note(f"There are more events; these are the last {options['limit']}. Use --limit to list more.")
+            ages = overview.backlog_ages(cursor, schema=schema)
+            backlogs = overview.task_backlogs(cursor, ages, schema=schema)
+            found = holders(cursor, schema=schema)
+            since = formatting.aware(now) - timedelta(hours=HOURS)
+            rows = statistics.read_totals(cursor, schema=schema, period=TEN_MINUTES, since=since)
+        nothing = "No tasks. Write functions with @task in an app's tasks.py."
+        tasks = _task_facts(backlogs, found, rows)
+        console.listing(tasks, _task_as_dict, lambda task: _task_row(task, console.style), nothing=nothing)
 
 
-def _criteria(options: Options, now: datetime) -> EventCriteria:
-    named = options["kind"]
-    kinds = None if named is None else [kind for name in named for kind in GROUPS.get(name, ("", (name,)))[1]]
-    return EventCriteria(
-        kinds=kinds,
-        severity=WARNING if options["problems"] else 1,
-        worker=options["worker"],
-        since=formatting.aware(now) - options["since"] if options["since"] else None,
-    )
+def _task_facts(
+    backlogs: Iterable[TaskBacklog], found: Iterable[Holder], rows: Iterable[statistics.Row]
+) -> list[TaskFacts]:
+    known = {backlog.task_identifier: backlog for backlog in backlogs}
+    busy = {name for name, each in known.items() if each.ready or each.retrying or each.failed}
+    by_task: dict[str, list[statistics.Row]] = {}
+    for row in rows:
+        by_task.setdefault(row.name, []).append(row)
+    served = [tasks_of(holder) for holder in found if worker_state(holder) == "alive"]
+    facts = []
+    for name in sorted({*registry.tasks.identifiers(), *busy, *by_task}):
+        own = by_task.get(name, [])
+        succeeded, failed = sum(row.succeeded for row in own), sum(row.failures for row in own)
+        seconds = sum(row.run_seconds for row in own)
+        facts.append(
+            TaskFacts(
+                identifier=name,
+                backlog=known.get(name) or TaskBacklog(name, 0, None, 0, 0),
+                workers=sum(name in tasks for tasks in served),
+                succeeded=succeeded,
+                failed=failed,
+                mean_seconds=seconds / (succeeded + failed) if succeeded + failed else None,
+            )
+        )
+    return facts
 
 
-def _follow(console: Console, criteria: EventCriteria, shown: Sequence[LoggedEvent]) -> None:
-    """Write events as they come, the latest last, until the user interrupts the command."""
-    written: dict[int, datetime] = {}
-    found = list(shown)
-    try:
-        while True:
-            for event in reversed(found):
-                if written.get(event.id) != event.last_at:
-                    written[event.id] = event.last_at
-                    _write_line(console, event)
-            # Events send no notification: the statements that write them must not cost more for a reader.
-            time.sleep(FOLLOW_INTERVAL)
-            with console.reading() as (cursor, schema, _):
-                found = events.find_events(cursor, criteria, schema=schema, limit=DEFAULT_LIMIT)
-    except KeyboardInterrupt:
-        return
-
-
-def _write_line(console: Console, event: LoggedEvent) -> None:
-    if console.is_json:
-        console.dump(_event_as_dict(event))
-    else:
-        severity = SEVERITIES.get(event.severity, "")
-        console.say(escaped(f"{formatting.absolute(event.last_at)} {severity}: {_text(event)}"))
-
-
-_COLUMNS = (Column("TIME"), Column("SEVERITY"), Column("KIND"), Column("EVENT", gives_way=True))
-
-
-def _row(event: LoggedEvent, now: datetime) -> list[str]:
-    return [formatting.both(event.last_at, now), SEVERITIES.get(event.severity, ""), event.kind, _text(event)]
-
-
-def _text(event: LoggedEvent) -> str:
-    style = Style(duration=readable_duration, moment=formatting.absolute)
-    return " ".join(map(str, describe(event, style)))
-
-
-def _event_as_dict(event: LoggedEvent) -> dict[str, Any]:
+def _task_row(task: TaskFacts, style: Style) -> Row:
+    backlog = task.backlog
+    is_missed = bool(backlog.ready + backlog.retrying) and not task.workers
     return {
-        "id": event.id,
-        "kind": event.kind,
-        "severity": SEVERITIES.get(event.severity, str(event.severity)),
-        "subject": event.subject,
-        "worker_id": event.worker_id,
-        "first_at": event.first_at,
-        "last_at": event.last_at,
-        "number": event.number,
-        "text": _text(event),
-        "details": event.details,
-        "dismissed_at": event.dismissed_at,
-        "dismissed_by": event.dismissed_by,
+        "TASK": task.identifier,
+        "WORKERS": Cell(str(task.workers), style.ERROR if is_missed else None),
+        "READY": capped(backlog.ready, MAX_COUNTED),
+        "OLDEST": "" if backlog.oldest_seconds is None else in_largest_unit(backlog.oldest_seconds),
+        "RETRYING": Cell(capped(backlog.retrying, MAX_COUNTED), style.WARNING) if backlog.retrying else "",
+        "FAILED": Cell(capped(backlog.failed, MAX_COUNTED), style.ERROR) if backlog.failed else "",
+        "RUNS/H": task.succeeded + task.failed,
+        "FAILURES": task.failed or "",
+        "MEAN": "" if task.mean_seconds is None else readable_duration(task.mean_seconds),
+    }
+
+
+def _task_as_dict(task: TaskFacts) -> dict[str, Any]:
+    backlog = task.backlog
+    return {
+        "task_identifier": task.identifier,
+        "is_in_this_project": task.identifier in registry.tasks,
+        "live_workers": task.workers,
+        "ready": min(backlog.ready, MAX_COUNTED),
+        "oldest_ready_seconds": backlog.oldest_seconds,
+        "retrying": min(backlog.retrying, MAX_COUNTED),
+        "failed": min(backlog.failed, MAX_COUNTED),
+        "counted_up_to": MAX_COUNTED,
+        "hours": HOURS,
+        "succeeded": task.succeeded,
+        "failures": task.failed,
+        "mean_seconds": task.mean_seconds,
     }

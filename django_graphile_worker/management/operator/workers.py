@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -11,16 +11,13 @@ from django.core.management.base import CommandError, CommandParser
 from django.core.management.color import Style
 from django.db import transaction
 
-from django_graphile_worker import api, signals
+from django_graphile_worker import api, conf, signals
 from django_graphile_worker.api.connection import open_place
 from django_graphile_worker.management.operator import formatting
-from django_graphile_worker.management.operator.arguments import did_you_mean
 from django_graphile_worker.management.operator.console import Console
-from django_graphile_worker.management.operator.formatting import Cell, Column, counted
-from django_graphile_worker.management.operator.lookups import has_fresh_heartbeat, running_jobs, worker_state
-from django_graphile_worker.management.operator.verb import Options, Verb
-from django_graphile_worker.management.options import add_worker_arguments
-from django_graphile_worker.management.worker_command import WorkerCommand
+from django_graphile_worker.management.operator.formatting import Cell, Row, counted
+from django_graphile_worker.management.operator.verb import Options, Verb, did_you_mean
+from django_graphile_worker.management.worker_command import WorkerCommand, add_worker_arguments
 from django_graphile_worker.routing import Place, place_of
 from django_graphile_worker.sql import recovery
 from django_graphile_worker.sql.inspection.lock_holders import Holder, holders
@@ -28,6 +25,54 @@ from django_graphile_worker.sql.recovery import Exhausted
 from django_graphile_worker.sql.workers import wake_workers
 from django_graphile_worker.text import shown
 from django_graphile_worker.worker.maintenance.recovery import BEATS_WATCHED, DeadWorkerDetector
+
+monotonic = time.monotonic
+pause = time.sleep
+
+
+class Run(Verb):
+    name = "run"
+    summary = "Run a worker: the same as runworker."
+    description = "Run the jobs in the queue until stopped: for sites where another app has a command runworker."
+    examples = ("", "-j 20 --processes 2", "--once")
+    has_usual_options = False
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        add_worker_arguments(parser)
+        parser.add_argument("--skip-checks", action="store_true", help="Skip system checks.")
+
+    def run(self, console: Console, options: Options) -> None:
+        command = WorkerCommand(no_color=options["no_color"], force_color=options["force_color"])
+        command.stdout, command.stderr, command.style = console.out, console.err, console.style
+        # Django sets this on the command that it calls itself.
+        command._called_from_command_line = console.owns_process
+        rest = {name: value for name, value in options.items() if name not in {"verb", "stdout", "stderr"}}
+        command.execute(**rest)
+
+
+def has_fresh_heartbeat(holder: Holder) -> bool:
+    return holder.is_alive(conf.current().worker_timeout)
+
+
+def worker_state(holder: Holder) -> str:
+    """Return alive, stopping, silent, or unregistered: workers that do not register have no heartbeat."""
+    if not holder.is_registered:
+        return "unregistered"
+    if not has_fresh_heartbeat(holder):
+        return "silent"
+    return "stopping" if holder.metadata.get("is_stopping") is True else "alive"
+
+
+def running_jobs(holder: Holder) -> list[dict[str, Any]]:
+    """Return the jobs that the worker reports as running."""
+    running = holder.metadata.get("running")
+    return [job for job in running if isinstance(job, dict)] if isinstance(running, list) else []
+
+
+def tasks_of(holder: Holder) -> frozenset[str]:
+    """Return the tasks that the worker reports as its own."""
+    tasks = holder.metadata.get("tasks")
+    return frozenset(filter(lambda task: isinstance(task, str), tasks)) if isinstance(tasks, list) else frozenset()
 
 
 class Workers(Verb):
@@ -43,67 +88,36 @@ class Workers(Verb):
     def run(self, console: Console, options: Options) -> None:
         with console.reading() as (cursor, schema, now):
             found = holders(cursor, schema=schema)
-        if console.is_json:
-            console.dump([_worker_as_dict(holder) for holder in found])
-        elif found:
-            console.table(_WORKER_COLUMNS, [_worker_row(holder, now, console.style) for holder in found])
-        else:
-            console.note("No workers. Start one with: manage.py runworker")
+        nothing = "No workers. Start one with: manage.py runworker"
+        console.listing(found, _as_dict, lambda holder: _row(holder, now, console.style), nothing=nothing)
 
 
-_WORKER_COLUMNS = (
-    Column("WORKER"),
-    Column("STATE"),
-    Column("HOST", gives_way=True),
-    Column("PID", is_number=True),
-    Column("SINCE", gives_way=True),
-    Column("HEARTBEAT"),
-    Column("LISTENS"),
-    Column("RUNNING", is_number=True),
-    Column("HOLDS JOBS"),
-    Column("TASKS RUNNING", gives_way=True),
-)
-
-
-def _worker_row(holder: Holder, now: datetime, style: Style) -> list[Cell | str]:
-    about = holder.metadata
-    running = running_jobs(holder)
-    since = holder.started_at or holder.oldest_lock
-    heartbeat = holder.last_heartbeat_at
-    return [
-        holder.id,
-        _state_cell(holder, style),
-        str(about.get("host", "")),
-        str(about.get("pid", "")),
-        formatting.both(since, now),
-        "-" if heartbeat is None else formatting.relative(heartbeat, now),
-        _listens(about.get("is_listening")),
-        str(len(running)) if holder.is_registered else "",
-        _held(holder),
-        ", ".join(sorted({str(job.get("task", "")) for job in running})),
-    ]
-
-
-def _listens(is_listening: object) -> str:
-    return "" if is_listening is None else "yes" if is_listening is True else "no"
-
-
-def _held(holder: Holder) -> str:
-    return f"{counted(holder.jobs, 'job')}, {counted(holder.queues, 'queue')}" if holder.queues else str(holder.jobs)
-
-
-def _state_cell(holder: Holder, style: Style) -> Cell:
-    state = worker_state(holder)
+def _row(holder: Holder, now: datetime, style: Style) -> Row:
+    about, running, state = holder.metadata, running_jobs(holder), worker_state(holder)
     paints = {
         "alive": style.SUCCESS,
         "silent": style.ERROR,
         "stopping": style.WARNING,
         "unregistered": style.MIGRATE_LABEL,
     }
-    return Cell(state, paints[state])
+    listens = about.get("is_listening")
+    return {
+        "WORKER": holder.id,
+        "STATE": Cell(state, paints[state]),
+        "HOST": str(about.get("host", "")),
+        "PID": str(about.get("pid", "")),
+        "SINCE": formatting.both(holder.started_at or holder.oldest_lock, now),
+        "HEARTBEAT": formatting.relative(holder.last_heartbeat_at, now),
+        "LISTENS": "" if listens is None else "yes" if listens is True else "no",
+        "RUNNING": len(running) if holder.is_registered else "",
+        "HOLDS JOBS": f"{counted(holder.jobs, 'job')}, {counted(holder.queues, 'queue')}"
+        if holder.queues
+        else holder.jobs,
+        "TASKS RUNNING": ", ".join(sorted({str(job.get("task", "")) for job in running})),
+    }
 
 
-def _worker_as_dict(holder: Holder) -> dict[str, Any]:
+def _as_dict(holder: Holder) -> dict[str, Any]:
     return {
         "id": holder.id,
         "state": worker_state(holder),
@@ -142,39 +156,39 @@ class Unlock(Verb):
         parser.add_argument("--force", action="store_true", help="Unlock workers with a recent heartbeat, too.")
 
     def run(self, console: Console, options: Options) -> None:
-        worker_ids = list(dict.fromkeys(options["worker_ids"]))
-        found = self._find(console, worker_ids)
+        found = _find(console, list(dict.fromkeys(options["worker_ids"])))
         alive = [holder for holder in found if has_fresh_heartbeat(holder)]
         if alive and not options["force"]:
-            raise CommandError(_refusal(alive))
+            names = ", ".join(f"{shown(each.id)} ({worker_state(each)}, {_holds(each)})" for each in alive)
+            raise CommandError(
+                f"These workers have a recent heartbeat: {names}. {RISK} Stop them first, or use --force. None was "
+                "unlocked."
+            )
         api.force_unlock_workers([holder.id for holder in found], **console.place)
         if console.is_json:
             console.dump([{"id": each.id, "freed_jobs": each.jobs, "freed_queues": each.queues} for each in found])
             return
         for holder in found:
-            console.say(console.style.SUCCESS(f"Unlocked {shown(holder.id)}: {_holds(holder)}."))
+            console.done(f"Unlocked {shown(holder.id)}: {_holds(holder)}.")
         if any(not holder.is_registered for holder in found):
             console.warn("Unregistered workers send no heartbeat: this command cannot check that they have ended.")
 
-    def _find(self, console: Console, worker_ids: Sequence[str]) -> list[Holder]:
-        with console.reading() as (cursor, schema, _):
-            found = holders(cursor, worker_ids, schema=schema, most_locks=MAX_LOCKS)
-            missing = [each for each in worker_ids if each not in {holder.id for holder in found}]
-            every_holder = holders(cursor, schema=schema) if missing else []
-        if missing:
-            hint = did_you_mean(missing[0], [holder.id for holder in every_holder])
-            names = ", ".join(map(repr, missing))
-            raise CommandError(f"No worker was unlocked: no jobs or queues are held by {names}.{hint}")
-        return found
+
+def _find(console: Console, worker_ids: Sequence[str]) -> list[Holder]:
+    """Return the workers; raise CommandError if one of them holds nothing."""
+    with console.reading() as (cursor, schema, _):
+        found = holders(cursor, worker_ids, schema=schema, most_locks=MAX_LOCKS)
+        missing = [each for each in worker_ids if each not in {holder.id for holder in found}]
+        every_holder = holders(cursor, schema=schema) if missing else []
+    if missing:
+        hint = did_you_mean(missing[0], [holder.id for holder in every_holder])
+        names = ", ".join(map(repr, missing))
+        raise CommandError(f"No worker was unlocked: no jobs or queues are held by {names}.{hint}")
+    return found
 
 
 def _holds(holder: Holder) -> str:
     return f"{counted(holder.jobs, 'job')} and {counted(holder.queues, 'queue')}"
-
-
-def _refusal(alive: Sequence[Holder]) -> str:
-    found = ", ".join(f"{shown(holder.id)} ({worker_state(holder)}, {_holds(holder)})" for holder in alive)
-    return f"These workers have a recent heartbeat: {found}. {RISK} Stop them first, or use --force. None was unlocked."
 
 
 # More than all workers can hold. One statement recovers all jobs, because it also declares their worker dead.
@@ -212,44 +226,25 @@ class Sweep(Verb):
         )
 
     def run(self, console: Console, options: Options) -> None:
-        dead = None if options["at_once"] else self._watch(console)
-        swept = sweep(console.using, console.installation, dead, is_rehearsal=options["dry_run"])
+        place, is_rehearsal = place_of(**console.place), options["dry_run"]
+        swept = _sweep(place, None if options["at_once"] else _watch(console, place), is_rehearsal=is_rehearsal)
         if console.is_json:
-            console.dump({**swept._asdict(), "dry_run": options["dry_run"]})
-            return
-        self._report(console, swept, "Would unlock" if options["dry_run"] else "Unlocked")
-
-    def _watch(self, console: Console) -> list[recovery.LateWorker]:
-        def announce(silent: int, seconds: float) -> None:
-            console.note(f"Watching {counted(silent, 'silent worker')} for {seconds:g} s, in case of a heartbeat ...")
-
-        return watch_silent_workers(
-            console.using, console.installation, timeout=console.settings.worker_timeout, on_begin=announce
-        )
-
-    def _report(self, console: Console, swept: Swept, verb: str) -> None:
-        if not any(swept):
+            console.dump({**swept._asdict(), "dry_run": is_rehearsal})
+        elif not any(swept):
             console.say("Nothing to unlock: no dead worker, no stale lock.")
-            return
-        for worker_id in swept.dead_worker_ids:
-            console.say(f"Dead: {shown(worker_id)}")
-        of_dead = f"{counted(len(swept.job_ids), 'job')} and {counted(swept.queues, 'queue')} of dead workers"
-        stale = f"{counted(swept.stale_jobs, 'job')} and {counted(swept.stale_queues, 'queue')} with stale locks"
-        console.say(console.style.SUCCESS(f"{verb} {of_dead}, {stale}."))
+        else:
+            for worker_id in swept.dead_worker_ids:
+                console.say(f"Dead: {shown(worker_id)}")
+            of_dead = f"{counted(len(swept.job_ids), 'job')} and {counted(swept.queues, 'queue')} of dead workers"
+            stale = f"{counted(swept.stale_jobs, 'job')} and {counted(swept.stale_queues, 'queue')} with stale locks"
+            console.done(f"{'Would unlock' if is_rehearsal else 'Unlocked'} {of_dead}, {stale}.")
 
 
-def sweep(
-    using: str | None,
-    installation: str | None = None,
-    dead: Sequence[recovery.LateWorker] | None = None,
-    *,
-    is_rehearsal: bool = False,
-) -> Swept:
+def _sweep(place: Place, dead: Sequence[recovery.LateWorker] | None, *, is_rehearsal: bool) -> Swept:
     """Recover the jobs and queues of dead workers in one transaction; for a rehearsal, roll it back.
 
     Without ``dead``, every worker that is silent at this moment counts as dead.
     """
-    place = place_of(using, installation)
     settings = place.settings
     with open_place(place) as queue, transaction.atomic(using=queue.alias):
         queue.refuse_hidden_tables()
@@ -261,16 +256,16 @@ def sweep(
             limit=MAX_RECOVERED,
             keeping=queue.keeping,
         )
-        unlocked = recovery.release_stale_locks(queue.cursor, schema=queue.schema, keeping=queue.keeping)
-        unlocked_number = len(recovered.job_ids) + len(recovered.queue_ids) + unlocked.jobs + unlocked.queues
-        if unlocked_number and settings.notify:
-            wake_workers(queue.cursor, unlocked_number, schema=queue.schema)
+        stale = recovery.release_stale_locks(queue.cursor, schema=queue.schema, keeping=queue.keeping)
+        number = len(recovered.job_ids) + len(recovered.queue_ids) + stale.jobs + stale.queues
+        if number and settings.notify:
+            wake_workers(queue.cursor, number, schema=queue.schema)
         if is_rehearsal:
             transaction.set_rollback(True, using=queue.alias)
     queues = len(recovered.queue_ids)
-    swept = Swept(recovered.dead_worker_ids, recovered.job_ids, queues, unlocked.jobs, unlocked.queues)
+    swept = Swept(recovered.dead_worker_ids, recovered.job_ids, queues, stale.jobs, stale.queues)
     if not is_rehearsal:
-        _send_signals(swept, recovered.exhausted + unlocked.exhausted, place)
+        _send_signals(swept, recovered.exhausted + stale.exhausted, place)
     return swept
 
 
@@ -290,65 +285,36 @@ def _send_signals(swept: Swept, exhausted: Sequence[Exhausted], place: Place) ->
         signals.stale_locks_released.send_robust(**about, jobs=swept.stale_jobs, queues=swept.stale_queues)
 
 
-LOOK_INTERVAL = 1.0
+WATCH_INTERVAL = 1.0
 # If two checks are further apart than this, in seconds, this process was suspended in between, and watching restarts.
 MAX_GAP = 10.0
 
-monotonic = time.monotonic
-pause = time.sleep
 
-
-def watch_silent_workers(
-    using: str | None,
-    installation: str | None = None,
-    *,
-    timeout: float,
-    on_begin: Callable[[int, float], None],
-) -> list[recovery.LateWorker]:
+def _watch(console: Console, place: Place) -> list[recovery.LateWorker]:
     """Watch until each silent worker has sent a heartbeat or is dead; return the dead workers.
 
     After a change of the database's clock, or a long outage of the database, all workers are silent by that clock until
     their next heartbeat. They are therefore watched for as long as each live worker needs to send a heartbeat.
-
-    If there are silent workers, ``on_begin`` is called with their number and the seconds for which they are watched.
     """
     detector = DeadWorkerDetector(monotonic, longest_gap=MAX_GAP)
     is_begun = False
     while True:
-        late = _late_workers(using, installation, timeout)
+        late = _late_workers(place)
         dead = detector.find_dead(late)
         silent = [worker for worker in late if worker.is_silent]
         if len(dead) >= len(silent):
             return dead
         if not is_begun:
-            on_begin(len(silent), BEATS_WATCHED * max(worker.heartbeat_seconds for worker in silent))
+            seconds = BEATS_WATCHED * max(worker.heartbeat_seconds for worker in silent)
+            number = counted(len(silent), "silent worker")
+            console.note(f"Watching {number} for {seconds:g} s, in case of a heartbeat ...")
             is_begun = True
-        pause(min(detector.until_next, LOOK_INTERVAL))
+        pause(min(detector.until_next, WATCH_INTERVAL))
 
 
-def _late_workers(using: str | None, installation: str | None, timeout: float) -> list[recovery.LateWorker]:
-    place = place_of(using, installation)
-    heartbeat = place.settings.heartbeat_interval
+def _late_workers(place: Place) -> list[recovery.LateWorker]:
+    settings = place.settings
     with open_place(place) as queue:
         queue.refuse_hidden_tables()
+        timeout, heartbeat = settings.worker_timeout, settings.heartbeat_interval
         return recovery.read_fleet(queue.cursor, schema=queue.schema, timeout=timeout, heartbeat=heartbeat).late
-
-
-class Run(Verb):
-    name = "run"
-    summary = "Run a worker: the same as runworker."
-    description = "Run the jobs in the queue until stopped: for sites where another app has a command runworker."
-    examples = ("", "-j 20 --processes 2", "--once")
-    has_usual_options = False
-
-    def add_arguments(self, parser: CommandParser) -> None:
-        add_worker_arguments(parser)
-        parser.add_argument("--skip-checks", action="store_true", help="Skip system checks.")
-
-    def run(self, console: Console, options: Options) -> None:
-        command = WorkerCommand(no_color=options["no_color"], force_color=options["force_color"])
-        command.stdout, command.stderr, command.style = console.out, console.err, console.style
-        # Django sets this on the command that it calls itself.
-        command._called_from_command_line = console.owns_process
-        rest = {name: value for name, value in options.items() if name not in {"verb", "stdout", "stderr"}}
-        command.execute(**rest)

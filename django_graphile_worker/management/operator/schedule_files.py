@@ -1,64 +1,54 @@
-"""``schedules export`` and ``import``: all schedules as a JSON file that people read and keep under version control.
+"""``schedules export``, ``import`` and ``import-celery-beat``: many schedules at once, from files and other tables.
 
-An entry of the file has the fields of the model under their names. A field with its default value is left out, periods
-are written like ``1h30m``, and times are written in the time zone of the schedule.
+A file is JSON that people read and keep under version control. An entry has the fields of the model under their names.
+A field with its default value is left out, periods are written like ``1h30m``, and times in the time zone of the
+schedule.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
+from django.db import DEFAULT_DB_ALIAS
 
-from django_graphile_worker.management.operator import arguments, formatting
-from django_graphile_worker.management.operator.arguments import did_you_mean
+from django_graphile_worker import conf
+from django_graphile_worker.celery_beat.importer import Choices, Imported, import_rows, read_rows
+from django_graphile_worker.celery_beat.translation import read_table
+from django_graphile_worker.management.operator import formatting, verb
 from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.formatting import counted
-from django_graphile_worker.management.operator.schedules import texts
-from django_graphile_worker.management.operator.schedules.found import (
+from django_graphile_worker.management.operator.schedule_rows import (
+    FIELDS,
+    MOMENTS,
+    NEVER,
+    NUMBERS,
+    PERIODS,
+    REQUIRED,
     changing,
     database_of,
+    defaults,
     errors_in,
     find_all,
-    of_code,
+    in_code,
+    is_same,
+    means,
+    zone_or_utc,
 )
-from django_graphile_worker.management.operator.schedules.texts import as_iso, parse_iso
-from django_graphile_worker.management.operator.verb import Options, Verb
+from django_graphile_worker.management.operator.verb import Options, Verb, did_you_mean
 from django_graphile_worker.models import Schedule
-from django_graphile_worker.schedules.words import interval_text, parse_interval
+from django_graphile_worker.routing import place_of
+from django_graphile_worker.schedules.times import Definition
+from django_graphile_worker.schedules.words import in_words, interval_text, parse_interval
 from django_graphile_worker.text import quoted, shown
 
-PERIODS = ("interval", "missed_within")
-MOMENTS = ("run_at", "starts_at", "ends_at", "paused_until")
-NUMBERS = ("priority", "max_attempts")
-# The definition of a schedule, in the order of the file.
-FIELDS = (
-    "name",
-    "description",
-    "task",
-    "payload",
-    "cron",
-    "interval",
-    "run_at",
-    "time_zone",
-    "starts_at",
-    "ends_at",
-    "queue_name",
-    "priority",
-    "max_attempts",
-    "job_key",
-    "missed",
-    "missed_within",
-    "overlap",
-    "is_enabled",
-    "paused_until",
-)
-REQUIRED = ("name", "task")
 # paused_until of a pause without an end: "paused until resumed".
 RESUMED = "resumed"
 
@@ -70,12 +60,6 @@ class Entry:
     name: str
     values: dict[str, Any]
     errors: dict[str, list[str]]
-
-
-def defaults() -> dict[str, Any]:
-    """Return the values of the fields that an entry may leave out."""
-    usual = Schedule()
-    return {name: getattr(usual, name) for name in FIELDS if name not in REQUIRED}
 
 
 def entry_of(schedule: Schedule) -> dict[str, Any]:
@@ -94,11 +78,27 @@ def written(name: str, value: Any, zone: str) -> Any:
         return None
     if name in PERIODS:
         return interval_text(value)
-    if name == "paused_until" and formatting.aware(value) >= texts.NEVER:
+    if name == "paused_until" and formatting.aware(value) >= NEVER:
         return RESUMED
     if name in MOMENTS:
-        return as_iso(value, zone=zone)
+        return _iso(value, zone)
     return str(value) if name in ("missed", "overlap") else value
+
+
+def _iso(moment: datetime, zone: str) -> str:
+    """Return a time for a file that people read: in the zone of its schedule."""
+    aware = formatting.aware(moment)
+    try:
+        return aware.astimezone(zone_or_utc(zone)).isoformat()
+    except OverflowError:
+        return aware.astimezone(UTC).isoformat()
+
+
+def _moment(text: str, zone: str) -> datetime:
+    moment = verb.parse_iso(text, zone_or_utc(zone))
+    if moment is None:
+        raise ValueError(f"expected a time like 2026-05-01T12:00 or 2026-05-01T12:00+02:00, got {quoted(text)}")
+    return moment
 
 
 def read_entry(value: Any, place: str) -> Entry:
@@ -135,7 +135,7 @@ def _read_field(name: str, value: Any, zone: str) -> Any:
         return parse_interval(value)
     if name == "paused_until" and value == RESUMED:
         return Schedule.FOREVER
-    return parse_iso(value, zone=zone) if name in MOMENTS else value
+    return _moment(value, zone) if name in MOMENTS else value
 
 
 def _is_text(value: Any) -> bool:
@@ -155,15 +155,6 @@ _TYPES: dict[str, _Type] = {
     **dict.fromkeys(PERIODS, ("a period like '10s' or '1h30m'", _is_text)),
     **dict.fromkeys(MOMENTS, ("a time like '2026-05-01T12:00'", _is_text)),
 }
-
-
-def is_same(name: str, one: Any, other: Any) -> bool:
-    """Return whether two values of a field are the same; Python takes True for 1, JSON does not."""
-    if name == "payload":
-        return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
-    if name in MOMENTS and one is not None and other is not None:
-        return formatting.aware(one) == formatting.aware(other)
-    return bool(one == other)
 
 
 KEY = "schedules"
@@ -253,7 +244,7 @@ def difference(entries: Sequence[Entry], present: Mapping[str, Schedule], *, del
 def _compare(found: Difference, entry: Entry, before: Schedule | None) -> list[str]:
     """Add an entry to the difference, and return its errors."""
     if before is not None and before.is_from_code:
-        return [of_code(before)]
+        return [in_code(before)]
     wanted = defaults() | entry.values
     if before is not None and "paused_until" not in entry.values:
         # A file that does not mention the pause does not end it.
@@ -321,7 +312,7 @@ class Import(Verb):
         parser.add_argument("--dry-run", action="store_true", help="Show what would change, and change nothing.")
         parser.add_argument("--check", action="store_true", help="As --dry-run; exit with 1 if anything would change.")
         parser.add_argument("--delete-others", action="store_true", help="Delete schedules that are not in the file.")
-        arguments.add_by(parser)
+        verb.add_by(parser)
 
     def run(self, console: Console, options: Options) -> None:
         using, entries = database_of(console), read_file(options["file"])
@@ -352,7 +343,7 @@ def _report_import(console: Console, found: Difference, *, is_dry: bool) -> None
     if console.is_json:
         console.dump(_difference_as_dict(found) | {"is_dry_run": is_dry})
         return
-    lines = [f"add {shown(each.name)}: {shown(each.task)}, {texts.means(each)}" for each in found.added]
+    lines = [f"add {shown(each.name)}: {shown(each.task)}, {means(each)}" for each in found.added]
     for change in found.changed:
         lines.append(f"change {shown(change.schedule.name)}:")
         lines += [f"  {name}: {before} -> {after}" for name, before, after in _changed_fields(change)]
@@ -392,3 +383,117 @@ def _difference_as_dict(found: Difference) -> dict[str, Any]:
         "unchanged": found.unchanged,
         "kept": found.kept,
     }
+
+
+# In the order of the report; what could not be imported comes last, where it is seen.
+OUTCOMES = ("created", "updated", "unchanged", "kept", "left out")
+
+
+class ImportCeleryBeat(Verb):
+    name = "import-celery-beat"
+    summary = "Create schedules from the tables of django-celery-beat."
+    description = (
+        "Read the periodic tasks of django-celery-beat, whose package need not be installed any more, and create a "
+        "schedule for each, with the same name. Tasks are found by their names, or by the table --tasks. Say what was "
+        "done, what was left out, and why. A second run updates what the first has created, except for schedules that "
+        "a person has changed since."
+    )
+    examples = (
+        "--dry-run",
+        "--tasks proj.tasks.send=send_mail --tasks proj.tasks.report=report",
+        "--tasks tasks.json --catch-up",
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument(
+            "--tasks",
+            action="append",
+            default=[],
+            metavar="NAME=NAME|FILE",
+            help="The task of this project that replaces a task of Celery, or a JSON file with many. Repeatable.",
+        )
+        parser.add_argument(
+            "--from",
+            dest="source",
+            default=DEFAULT_DB_ALIAS,
+            metavar="DATABASE",
+            help="The alias of the database with the tables of django-celery-beat (default: default).",
+        )
+        parser.add_argument(
+            "--missed",
+            choices=("skip", "once"),
+            default="once",
+            help="What happens to times at which no worker runs (default: once, as in beat).",
+        )
+        parser.add_argument(
+            "--catch-up",
+            action="store_true",
+            help="Treat times since the last run of beat as missed, instead of counting from now on.",
+        )
+        parser.add_argument("--overwrite", action="store_true", help="Replace schedules that a person has changed.")
+        parser.add_argument("--dry-run", action="store_true", help="Change nothing, and say what would be done.")
+
+    def run(self, console: Console, options: Options) -> None:
+        place = place_of(**console.place)
+        if place.installation != conf.DEFAULT:
+            raise CommandError(f"--installation: expected {conf.DEFAULT!r}, got {place.installation!r}.")
+        choices = Choices(
+            tasks=read_table(options["tasks"]),
+            missed=options["missed"],
+            catches_up=options["catch_up"],
+            overwrites=options["overwrite"],
+            is_dry_run=options["dry_run"],
+        )
+        rows = read_rows(options["source"])
+        with console.reading() as reading:
+            now = reading.now
+        found = import_rows(rows, choices, now=now, using=place.using)
+        if console.is_json:
+            console.dump([_imported_as_dict(each) for each in found])
+        else:
+            self._report(console, found, is_dry_run=choices.is_dry_run)
+
+    def _report(self, console: Console, found: list[Imported], *, is_dry_run: bool) -> None:
+        for outcome in OUTCOMES:
+            for each in found:
+                if each.outcome == outcome:
+                    console.say(_line_of(console, each))
+        counts = Counter(each.outcome for each in found)
+        numbers = ", ".join(f"{counts[outcome]} {outcome}" for outcome in OUTCOMES if counts[outcome])
+        console.say(f"\n{numbers or 'django-celery-beat has no periodic tasks'}.")
+        if is_dry_run:
+            console.note("Nothing was changed, because of --dry-run.")
+
+
+def _line_of(console: Console, each: Imported) -> str:
+    style = {"left out": console.style.ERROR, "kept": console.style.WARNING}.get(each.outcome, console.style.SUCCESS)
+    parts = [f"{style(each.outcome):<9}  {shown(each.name)}"]
+    if each.outcome in {"created", "updated"} and each.values is not None:
+        parts.append(f": {shown(each.values['task'])}, {_when(each)}")
+        parts.append("" if each.values["is_enabled"] else ", disabled")
+    if each.reason:
+        parts.append(f" ({shown(each.reason)})" if each.outcome == "updated" else f": {shown(each.reason)}")
+    notes = [f"\n             {shown(note)}" for note in each.notes]
+    return "".join(parts + notes)
+
+
+def _when(each: Imported) -> str:
+    assert each.values is not None
+    names = ("cron", "interval", "run_at", "time_zone", "starts_at", "ends_at")
+    words = in_words(Definition(**{name: each.values[name] for name in names}))
+    return words[0].lower() + words[1:]
+
+
+def _imported_as_dict(each: Imported) -> dict[str, Any]:
+    values = None if each.values is None else {**each.values, "interval": _seconds(each.values["interval"])}
+    return {
+        "name": each.name,
+        "outcome": each.outcome,
+        "reason": each.reason,
+        "notes": list(each.notes),
+        "schedule": values,
+    }
+
+
+def _seconds(interval: Any) -> float | None:
+    return None if interval is None else interval.total_seconds()

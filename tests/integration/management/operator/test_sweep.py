@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from django_graphile_worker import signals
-from django_graphile_worker.management.operator.verbs import workers
+from django_graphile_worker.management.operator import workers
 from tests.support.factories import make_job, make_queue, minutes_ago
 from tests.support.operating import DEAD, LIVE, execute, job_row, make_worker, operate
 

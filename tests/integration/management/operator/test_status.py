@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from django.core.management import CommandError
 
-from django_graphile_worker.management.operator.verbs import status
-from django_graphile_worker.management.operator.verbs import status as health
+from django_graphile_worker.management.operator import status
 from tests.support.factories import make_failed_job, make_job, minutes_ago
 from tests.support.limits import make_key, park_job
 from tests.support.operating import DEAD, LIVE, execute, make_statistics, make_worker, operate
@@ -48,7 +47,7 @@ def test_status__counts_every_state() -> None:
         "listening": 1,
         "timeouts": [60.0],
     }
-    shown = operate("stats").out
+    shown = operate("status").out
     assert "ready               2, the oldest for 3 m" in shown
     assert "permanently failed  1" in shown
 
@@ -159,7 +158,7 @@ def test_watch__shows_the_queue_until_it_is_interrupted(monkeypatch: pytest.Monk
         if len(pauses) == 3:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(health, "pause", pause)
+    monkeypatch.setattr(status, "pause", pause)
     lines = [line for line in operate("status", "--watch", "0.5").out.splitlines() if line.startswith("ready")]
     assert [line.split()[1].strip(",") for line in lines] == ["0", "1", "2"]
     assert pauses == [0.5] * 3

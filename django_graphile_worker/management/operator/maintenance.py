@@ -8,7 +8,7 @@ from django.core.management.base import CommandError, CommandParser
 
 from django_graphile_worker import api
 from django_graphile_worker.api.connection import open_queue
-from django_graphile_worker.management.operator import arguments
+from django_graphile_worker.management.operator import verb
 from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.formatting import counted
 from django_graphile_worker.management.operator.verb import Options, Verb
@@ -29,7 +29,7 @@ class Cleanup(Verb):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
             "--permanently-failed-older-than",
-            type=arguments.period,
+            type=verb.period,
             metavar="AGE",
             help="Delete jobs that failed permanently more than AGE ago: 7d, 12h, 4w.",
         )
@@ -50,7 +50,7 @@ class Cleanup(Verb):
             console.dump(dataclasses.asdict(result))
         else:
             names = f"{counted(result.queues, 'queue name')}, {counted(result.tasks, 'task name')}"
-            console.say(console.style.SUCCESS(f"Deleted {counted(result.jobs, 'job')}, {names}."))
+            console.done(f"Deleted {counted(result.jobs, 'job')}, {names}.")
         if not result.is_complete:
             console.note(
                 "Not all names were checked: jobs were added continuously, or a worker does not register its tasks. "
