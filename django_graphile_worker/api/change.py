@@ -269,7 +269,7 @@ def cancel_jobs(
 ) -> CancelResult:
     """Remove jobs that wait, and stop jobs that run; return what became of each of them.
 
-    The call is part of the caller's transaction: workers are told at its commit. A cancelled job is not tried
+    The call is part of the caller's transaction: workers are notified at its commit. A cancelled job is not tried
     again. ``by`` and ``reason`` say who cancelled it and why; its result, the history and the signal
     ``job_cancelled`` have both.
     """

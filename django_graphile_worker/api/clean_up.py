@@ -130,7 +130,7 @@ def _under_lock(queue: QueueConnection, act: Callable[[], T]) -> T:
         except OperationalError as error:
             if sqlstate(error) not in LOCK_TROUBLE:
                 raise
-        # No event tells when they end.
+        # No event says when they end.
         time.sleep(PAUSE)
     return _act_under_lock(queue, act)
 

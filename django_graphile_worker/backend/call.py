@@ -26,7 +26,7 @@ class Call:
     """The arguments of a call, and how its task differed from the defaults of the framework.
 
     A payload has the keys ``args`` and ``kwargs``, and ``using`` if the task had a priority, a time or another backend:
-    a result tells them long after the job has gone.
+    a result has them long after the job has gone.
     """
 
     args: list[Any] = field(default_factory=list)

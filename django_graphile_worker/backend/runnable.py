@@ -1,7 +1,7 @@
 """Django tasks as tasks of a worker: registered, called with the arguments of a payload, and reported as signals.
 
 ``task_started`` is sent when a run begins, ``task_finished`` after the database has stored the end of the job, so that
-a receiver, and whoever it tells, reads the same status. An attempt that will be repeated has not finished.
+a receiver, and whoever it informs, reads the same status. An attempt that will be repeated has not finished.
 """
 
 from __future__ import annotations

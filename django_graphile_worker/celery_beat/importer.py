@@ -74,7 +74,7 @@ def read_rows(alias: str) -> list[BeatRow]:
 
 
 def import_rows(rows: list[BeatRow], choices: Choices, *, now: datetime, using: str) -> list[Imported]:
-    """Create and update schedules, in one transaction; with a dry run, only tell what would become of the rows."""
+    """Create and update schedules, in one transaction; with a dry run, only report what would become of the rows."""
     table = TaskTable(choices.tasks, _KnownTasks(), {row.task for row in rows})
     existing = {schedule.name: schedule for schedule in Schedule.objects.using(using).all()}
     with nullcontext() if choices.is_dry_run else changed_by(IMPORTED_BY, using=using):

@@ -141,7 +141,7 @@ def _leftover_state_found(*, job: Job, leftovers: Sequence[str] = (), **about: A
 
 
 def _thread_left_behind(*, job: Job, **about: Any) -> None:
-    line = "%s #%s did not stop when it was told to (attempt %s of %s): the worker continues without its thread"
+    line = "%s #%s did not stop when it was asked to (attempt %s of %s): the worker continues without its thread"
     _log_job(logging.WARNING, line, job, "thread left behind", about)
 
 

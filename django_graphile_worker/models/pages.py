@@ -100,7 +100,7 @@ class SavedView(models.Model):
     # For the users that a view is shared with.
     owner_name = models.CharField(max_length=255)
     name = models.CharField(max_length=100)
-    # The parameters of the address of the list: search, state, order, columns.
+    # The parameters of the URL of the list: search, state, order, columns.
     parameters = models.JSONField(default=dict)
     is_shared = models.BooleanField(default=False)
     created_at = models.DateTimeField(auto_now_add=True)

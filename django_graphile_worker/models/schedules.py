@@ -124,7 +124,7 @@ class ScheduleQuerySet(models.QuerySet["Schedule"]):
 class Schedule(models.Model):
     """A recurring or single task that people and programs define in the database.
 
-    Exactly one of ``cron``, ``interval`` and ``run_at`` tells when it fires. Workers write those of tasks with
+    Exactly one of ``cron``, ``interval`` and ``run_at`` says when it fires. Workers write those of tasks with
     ``@task(every=...)``, for which ``is_from_code`` is true. The fields from ``changed_by`` on belong
     to the database and the workers: what is saved in them is ignored.
     """

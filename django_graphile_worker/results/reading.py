@@ -195,7 +195,7 @@ def _time(moment: Any) -> Any:
 
 
 class TaskResultLike(Protocol):
-    """The part of a ``TaskResult`` of Django Tasks that tells its job."""
+    """The part of a ``TaskResult`` of Django Tasks that names its job."""
 
     @property
     def id(self) -> str: ...
@@ -211,7 +211,7 @@ JobOrId = Job | int | TaskResultLike
 def job_and_place(job_or_id: object, using: str | None, installation: str | None) -> tuple[int, Place]:
     """Return the id of the job that is meant, and its place; raise for anything else.
 
-    The result of a Django task tells its place itself: its backend knows where its jobs are.
+    The result of a Django task names its place itself: its backend knows where its jobs are.
     """
     if isinstance(job_or_id, Job):
         return job_or_id.id, place_of(using, installation)

@@ -201,9 +201,9 @@ def decide_ticks(
     now: datetime,
     missed: str = "skip",
     missed_within: timedelta | None = None,
-    most: int = MAX_TICKS,
+    max_ticks: int = MAX_TICKS,
 ) -> TickDecision:
-    """Decide about the ticks from ``first`` to ``now``, both included; ``most`` of them get jobs.
+    """Decide about the ticks from ``first`` to ``now``, both included; at most ``max_ticks`` of them get jobs.
 
     ``first`` is the time that was stored as the next tick. If the rules of its time zone have changed since, it is no
     tick any more, and the ticks by the new rules are decided about instead.
@@ -211,16 +211,18 @@ def decide_ticks(
     before = first.astimezone(UTC) - MOMENT
     now = now.astimezone(UTC)
     if missed == "all":
-        return _all_within(definition, before, now, max(missed_within or ON_TIME, ON_TIME), most)
+        return _all_within(definition, before, now, max(missed_within or ON_TIME, ON_TIME), max_ticks)
     return _latest(definition, before, now, is_any_age=missed == "once")
 
 
-def _all_within(definition: Definition, before: datetime, now: datetime, period: timedelta, most: int) -> TickDecision:
+def _all_within(
+    definition: Definition, before: datetime, now: datetime, period: timedelta, max_ticks: int
+) -> TickDecision:
     """Fire all ticks that are not older than a period, oldest first."""
     kept_after = max(before, now - period - MOMENT)
-    found = tuple(itertools.islice(times_after(definition, kept_after), most + 1))
+    found = tuple(itertools.islice(times_after(definition, kept_after), max_ticks + 1))
     due = [tick for tick in found if tick <= now]
-    fired = due[:most]
+    fired = due[:max_ticks]
     rest = found[len(fired) :]
     next_at = rest[0] if rest else None
     return TickDecision(_ticks(fired, now), next_at, _given_up(definition, before, kept_after))

@@ -28,7 +28,7 @@ _SPELLINGS = {
 _UNITS = {spelling: unit for unit, spellings in _SPELLINGS.items() for spelling in spellings}
 _PREFIX = re.compile(r"@?every\b\s*")
 _TERM = re.compile(r"(?P<number>[0-9]{1,12}(?:\.[0-9]{1,6})?)\s*(?P<unit>[a-z]+)(?:\s*,\s*|\s+and\s+|\s*)")
-# Up to this number, an interval is told in one unit: 90 minutes, 36 hours.
+# Up to this number, an interval has one unit: 90 minutes, 36 hours.
 _MAX_OF_A_UNIT = 120
 _ENGLISH = Phrases()
 _WORKDAYS = (1, 2, 3, 4, 5)

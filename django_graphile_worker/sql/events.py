@@ -1,6 +1,6 @@
 """The event log: events that no other statement writes, their list, the alarms of serious ones, and their deletion.
 
-Most events are written by the statement that makes the change of which they tell, through the function
+Most events are written by the statement that makes the change that they report, through the function
 ``_private_add_event`` of ``ddl/operators.sql``.
 """
 

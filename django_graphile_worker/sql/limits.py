@@ -104,7 +104,7 @@ def pick_unsorted(
     *,
     schema: str,
     task_ids: Collection[int],
-    most: int,
+    max_jobs: int,
     now: datetime | None = None,
     clock: datetime | None = None,
     idle_seconds: float | None = None,
@@ -118,7 +118,7 @@ def pick_unsorted(
         "task_ids": int_array(task_ids),
         "now": now,
         "clock": clock,
-        "most": most,
+        "most": max_jobs,
         "idle_milliseconds": None if idle_seconds is None else round(idle_seconds * 1000),
         "forbidden_flags": list(forbidden_flags) or None,
     }

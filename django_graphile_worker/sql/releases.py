@@ -152,7 +152,7 @@ class Failure:
 
 
 class StoppedRun(NamedTuple):
-    """A job that is returned, or that was cancelled: what the history tells of its run, and what is left to do."""
+    """A job that is returned, or that was cancelled: what the history has of its run, and what is left to do."""
 
     claim: Claim | HeldJob
     # Microseconds; None if the job never began.

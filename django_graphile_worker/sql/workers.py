@@ -173,7 +173,7 @@ TASK_PATHS_AFTER = """/* gw:task-paths */
 select task.id, task.identifier
 from :SCHEMA._private_tasks as task
 where task.id > %(after)s::int and pg_catalog.strpos(task.identifier, '.') > 0
-order by task.id desc limit %(most)s::int"""
+order by task.id desc limit %(max_names)s::int"""
 
 
 def register_tasks(cursor: Any, identifiers: Sequence[str], *, schema: str) -> dict[int, str]:
@@ -191,7 +191,7 @@ def task_ids(cursor: Any, identifiers: Sequence[str], *, schema: str) -> dict[in
     return dict(cursor.fetchall())
 
 
-def task_paths_after(cursor: Any, after: int, *, most: int, schema: str) -> dict[int, str]:
+def task_paths_after(cursor: Any, after: int, *, max_names: int, schema: str) -> dict[int, str]:
     """Return the newest identifiers with a dot and an id above ``after``, by id."""
-    cursor.execute(statement(TASK_PATHS_AFTER, schema), {"after": after, "most": most})
+    cursor.execute(statement(TASK_PATHS_AFTER, schema), {"after": after, "max_names": max_names})
     return dict(cursor.fetchall())

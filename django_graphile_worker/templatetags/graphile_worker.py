@@ -29,18 +29,18 @@ def job_progress(
     found = result(job_or_id, using=using, installation=installation)
     return {
         **progress_context(found),
-        "json_url": _address("progress", token),
-        "page_url": _address("progress_page", token),
+        "json_url": _url("progress", token),
+        "page_url": _url("progress_page", token),
         "finished_url": finished_url,
         "csp_nonce": context.get("csp_nonce", ""),
     }
 
 
-def _address(name: str, token: str) -> str:
+def _url(name: str, token: str) -> str:
     try:
         return reverse(f"graphile_worker:{name}", args=[token])
     except NoReverseMatch:
         raise ImproperlyConfigured(
-            "job_progress: expected the addresses of django_graphile_worker among those of the project, got none. "
+            "job_progress: expected the URLs of django_graphile_worker among those of the project, got none. "
             'Add path("jobs/", include("django_graphile_worker.urls")) to the urlpatterns.'
         ) from None

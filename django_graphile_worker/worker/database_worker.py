@@ -201,7 +201,7 @@ class DatabaseWorker:
 
     @property
     def hears_requests(self) -> bool:
-        """Whether notifications tell the worker that something is asked of it."""
+        """Whether the worker is notified when something is asked of it."""
         return self.listener is not None and self.listener.is_healthy
 
     def proof_channel(self) -> str:

@@ -186,8 +186,8 @@ class Sorter:
         # Called after key functions, which may have queried the database on this thread.
         self._close_connections = close_connections
 
-    def sort(self, most: int = BATCH) -> Sorted:
-        """Sort up to ``most`` due jobs."""
+    def sort(self, max_jobs: int = BATCH) -> Sorted:
+        """Sort up to ``max_jobs`` due jobs."""
         schema = self._database.schema
         if not self._tasks.ids:
             return Sorted(0, 0, has_more=False, has_ready=False, seconds_until_next=None)
@@ -198,7 +198,7 @@ class Sorter:
                 cursor,
                 schema=schema,
                 task_ids=self._tasks.ids,
-                most=most,
+                max_jobs=max_jobs,
                 now=self._worker.now(),
                 clock=self._worker.limit_time(),
                 idle_seconds=self._idle_seconds,

@@ -63,14 +63,14 @@ class LimitedJobs:
     def sort(self, most: int = 500) -> int:
         """Sort a batch of due jobs; return how many."""
         with self.connection.cursor() as cursor, self.connection.transaction():
-            picked = statements.pick_unsorted(cursor, schema=self.schema, task_ids=[self.task_id], most=most)
+            picked = statements.pick_unsorted(cursor, schema=self.schema, task_ids=[self.task_id], max_jobs=most)
             jobs = [statements.SortedJob(job, self._lane_of(job)) for job in picked.jobs]
             return statements.park(cursor, jobs, schema=self.schema).jobs if jobs else 0
 
     def pick(self, **options: Any) -> statements.Unsorted:
         """Pick jobs to sort, and leave them as they are."""
         with self.connection.cursor() as cursor, self.connection.transaction(force_rollback=True):
-            return statements.pick_unsorted(cursor, schema=self.schema, task_ids=[self.task_id], most=10, **options)
+            return statements.pick_unsorted(cursor, schema=self.schema, task_ids=[self.task_id], max_jobs=10, **options)
 
     def sort_all(self) -> None:
         while self.sort():

@@ -345,8 +345,8 @@ $$;
 
 -- Cancels jobs, and says of each id what became of it:
 --   removed      the job waited, and is deleted;
---   stopping     a worker of this package runs it, and is told to stop it;
---   unstoppable  another worker runs it, which cannot be told; the job is not tried again;
+--   stopping     a worker of this package runs it, and is asked to stop it;
+--   unstoppable  another worker runs it, which cannot be asked; the job is not tried again;
 --   ended        the job has failed for good, or a result of it is kept;
 --   unknown      there is neither a job nor a result.
 -- "job" is the row of the job before the call. Of two calls for one run, the first says who and why.

@@ -100,10 +100,10 @@ begin
         insert into :SCHEMA._private_history (
             ended_at, started_at, added_at, run_at, job_id, attempt, outcome, task_identifier, worker_id, queue_name,
             job_key, error, payload)
-        select (told.attempt).ended_at, (told.attempt).started_at, (told.attempt).added_at, (told.attempt).run_at,
-            (told.attempt).job_id, told.number, (told.attempt).outcome, told.identifier, told.worker_id,
-            told.queue_name, told.job_key, (told.attempt).error, (told.attempt).history_payload
-        from :SCHEMA._private_described_attempts(ended) as told;
+        select (known.attempt).ended_at, (known.attempt).started_at, (known.attempt).added_at, (known.attempt).run_at,
+            (known.attempt).job_id, known.number, (known.attempt).outcome, known.identifier, known.worker_id,
+            known.queue_name, known.job_key, (known.attempt).error, (known.attempt).history_payload
+        from :SCHEMA._private_described_attempts(ended) as known;
     end if;
     if not exists (select from unnest(ended) as attempt where attempt.status is not null) then
         return;
@@ -111,20 +111,20 @@ begin
     insert into :SCHEMA._private_results as known (
         job_id, task_identifier, queue_name, job_key, status, revision, payload, added_at, first_started_at,
         last_started_at, finished_at, value, attempts, expires_at)
-    select attempt.job_id, told.identifier, told.queue_name, told.job_key, attempt.status, attempt.revision,
+    select attempt.job_id, known.identifier, known.queue_name, known.job_key, attempt.status, attempt.revision,
         attempt.kept_payload, attempt.added_at, attempt.started_at, attempt.started_at,
         case when attempt.status <> 0 then attempt.ended_at end, attempt.value,
         -- A job that was removed, or cancelled while it waited, made no attempt.
-        case when attempt.outcome = 6 or told.worker_id is null and attempt.exception_class is null then '[]' else jsonb_build_array(
-            jsonb_build_object('worker_id', case when attempt.outcome <> 9 then told.worker_id end,
+        case when attempt.outcome = 6 or known.worker_id is null and attempt.exception_class is null then '[]' else jsonb_build_array(
+            jsonb_build_object('worker_id', case when attempt.outcome <> 9 then known.worker_id end,
                 'started_at', date_part('epoch', attempt.started_at), 'ended_at', date_part('epoch', attempt.ended_at),
                 'exception_class', attempt.exception_class, 'traceback', attempt.error)) end,
         coalesce(attempt.ended_at + kept.seconds * interval '1 second', clock_timestamp() + interval '1 day')
-    from :SCHEMA._private_described_attempts(ended) as told
-    cross join lateral (select (told.attempt).*) as attempt
+    from :SCHEMA._private_described_attempts(ended) as known
+    cross join lateral (select (known.attempt).*) as attempt
     cross join lateral (select case
         when attempt.keep is not null then attempt.keep
-        when keeping -> 'tasks' ? told.identifier then (keeping -> 'tasks' ->> told.identifier)::float8
+        when keeping -> 'tasks' ? known.identifier then (keeping -> 'tasks' ->> known.identifier)::float8
         else (keeping ->> 'default')::float8 end as seconds) as kept
     where attempt.status is not null and (kept.seconds is not null
         or exists (select from only :SCHEMA._private_results as result where result.job_id = attempt.job_id)

@@ -735,7 +735,7 @@ begin
 end
 $$;
 
--- Frees places whose claims have ended although nothing told of it, because their worker died. Then looks at some keys
+-- Frees places whose claims have ended without a release, because their worker died. Then looks at some keys
 -- for which lanes wait, in the order of their ids, and makes lanes ready if such a key has room: its numbers may have
 -- changed. Only keys of limits whose numbers are given are looked at. Lanes that wait for a queue which is free become
 -- ready, too: a pause that ends, or an operator, may have freed it. Returns how many lanes became ready, and the key and

@@ -135,7 +135,7 @@ create table :SCHEMA._private_results (
   -- As text of JSON, only of tasks that ask for it.
   payload text,
   added_at timestamptz not null,
-  -- Null if no worker told of a start: the job never ran, or its worker died.
+  -- Null if no worker reported a start: the job never ran, or its worker died.
   first_started_at timestamptz,
   last_started_at timestamptz,
   finished_at timestamptz,
@@ -163,7 +163,7 @@ create table :SCHEMA._private_waiters (
 -- so that a missing partition never keeps a job from ending.
 create table :SCHEMA._private_history (
   ended_at timestamptz not null,
-  -- Null if no worker told of it: the worker died, or an operator ended the job.
+  -- Null if no worker reported it: the worker died, or an operator ended the job.
   started_at timestamptz,
   added_at timestamptz not null,
   run_at timestamptz not null,
@@ -688,7 +688,7 @@ create table :SCHEMA._private_saved_views (
   -- For the users that a view is shared with.
   owner_name text not null constraint saved_views_owner_name_check check (length(owner_name) <= 255),
   name text not null constraint saved_views_name_check check (length(name) <= 100),
-  -- The parameters of the address of the list: search, state, order, columns.
+  -- The parameters of the URL of the list: search, state, order, columns.
   parameters jsonb not null default '{}',
   is_shared boolean not null default false,
   created_at timestamptz not null default now(),

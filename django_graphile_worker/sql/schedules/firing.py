@@ -144,7 +144,7 @@ def read_due(
     cursor: Any,
     *,
     schema: str,
-    most: int,
+    max_schedules: int,
     unknown_tasks: Sequence[str] = (),
     failing: Mapping[int, int] | None = None,
     now: datetime | None = None,
@@ -159,7 +159,7 @@ def read_due(
     failing = failing or {}
     parameters = {
         "now": now,
-        "most": most,
+        "most": max_schedules,
         "unknown": text_array(unknown_tasks),
         "left_to_others": LEFT_TO_OTHERS.total_seconds(),
         "failing": int_array(failing),
@@ -206,7 +206,7 @@ def _former(row: dict[str, Any]) -> Former:
 
 
 # How many runs of a schedule, and of an item of the crontab, are kept; of an item, there may be some more.
-MOST_RUNS = 50
+MAX_RUNS = 50
 # A run that is not over is looked for among so many of the latest runs.
 RUNS_LOOKED_AT = 10
 # Milliseconds for which a statement waits for a row that the jobs need: the first that tries to fire schedules, and the
@@ -230,7 +230,7 @@ BOUNDED_WAIT = bounded_wait("200")
 # Notifications are switched off before the first job is added, because the clause that decides about firing reads
 # this clause.
 def clock(wait: str = BOUNDED_WAIT) -> str:
-    """Return the clause that tells the time, and sets how long the statement waits for a lock."""
+    """Return the clause that sets the time, and sets how long the statement waits for a lock."""
     return f"""clock as materialized (
     select coalesce(%(now)s::timestamptz, pg_catalog.clock_timestamp()) as now,
         case when not %(notify)s::boolean
@@ -371,7 +371,7 @@ _RUNS = f"""without_job as materialized (
     ) as new_run
 ), noted as (
     insert into :SCHEMA._private_schedule_runs (schedule_id, tick, job_id, kind, number)
-    select schedule_id, tick, job_id, kind, number from new_run where age <= {MOST_RUNS} order by schedule_id, place
+    select schedule_id, tick, job_id, kind, number from new_run where age <= {MAX_RUNS} order by schedule_id, place
 ), early as materialized (
     -- A run by hand whose transaction is open may have deleted the same row. Arrays, because a plan that was made when
     -- there were few runs would search them for each run.
@@ -382,7 +382,7 @@ _RUNS = f"""without_job as materialized (
         cross join lateral (
             select run.id from only :SCHEMA._private_schedule_runs as run
             where run.schedule_id = added.schedule_id
-            order by run.id desc offset greatest({MOST_RUNS} - added.number, 0)) as old))
+            order by run.id desc offset greatest({MAX_RUNS} - added.number, 0)) as old))
     for update skip locked
 ), forgotten as (
     delete from only :SCHEMA._private_schedule_runs as run where run.id = any (array(select early.id from early))
@@ -573,7 +573,7 @@ def _tick(due: DueSchedule | DueItem, job: TickJob) -> dict[str, Any]:
 # The ticks of many items, and of many schedules, are the same.
 @functools.lru_cache(maxsize=1_000)
 def stamp(tick: datetime) -> str:
-    """Return a time as the payload of a job tells it: with milliseconds, as graphile-worker writes it."""
+    """Return a time as the payload of a job has it: with milliseconds, as graphile-worker writes it."""
     return tick.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
 
 
@@ -608,7 +608,7 @@ with schedule as materialized (
     using added
     where run.schedule_id = %(id)s::bigint and run.id <= (
         select kept.id from only :SCHEMA._private_schedule_runs as kept
-        where kept.schedule_id = %(id)s::bigint order by kept.id desc offset {MOST_RUNS - 1} limit 1)
+        where kept.schedule_id = %(id)s::bigint order by kept.id desc offset {MAX_RUNS - 1} limit 1)
 )
 select added.id from added"""
 

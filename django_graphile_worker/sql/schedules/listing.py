@@ -53,7 +53,7 @@ def _last_of(column: str, value: str) -> str:
         order by run.id desc limit 1)"""
 
 
-# The last run of most schedules has succeeded, which the row of its result tells: one probe of an index. The row of the
+# The last run of most schedules has succeeded, which the row of its result shows: one probe of an index. The row of the
 # schedule has the last job.
 IS_FAILING = f"""(schedule.is_enabled and schedule.last_job_id is not null and case (
         select each.status from only :SCHEMA._private_results as each where each.job_id = schedule.last_job_id limit 1)
@@ -161,7 +161,7 @@ CONDITIONS: Mapping[ScheduleState, str] = {
     ScheduleState.PAUSED: f"schedule.is_enabled and {_IS_PAUSED}",
     ScheduleState.DISABLED: "not schedule.is_enabled",
     ScheduleState.ENDED: f"{_FIRES} and schedule.next_at = 'infinity'",
-    # How a run ended tells about its job, which not every user may see.
+    # How a run ended says something of its job, which not every user may see.
     ScheduleState.FAILING: f"%(sees_outcomes)s::boolean and {IS_FAILING}",
     ScheduleState.MISSED: f"schedule.last_missed_at >= clock.now - interval '{MISSED_WITHIN} seconds'",
     # A schedule whose next time no worker has computed yet has -infinity.
@@ -386,23 +386,23 @@ def _execute(cursor: Any, text: str, criteria: ScheduleCriteria, parameters: dic
 
 
 # How many different names one statement returns.
-MOST_NAMES = 1_000
+MAX_NAMES = 1_000
 
 NAMED_TASKS = f"""/* gw:schedule-tasks */
 select schedule.task, min(schedule.name), count(*)
 from only :SCHEMA._private_schedules as schedule where schedule.is_enabled
-group by schedule.task order by schedule.task limit {MOST_NAMES}"""
+group by schedule.task order by schedule.task limit {MAX_NAMES}"""
 
 NAMED_TIMES = f"""/* gw:schedule-times */
 select schedule.cron, schedule.time_zone, min(schedule.name), count(*)
 from only :SCHEMA._private_schedules as schedule where schedule.is_enabled
-group by schedule.cron, schedule.time_zone order by 3 limit {MOST_NAMES}"""
+group by schedule.cron, schedule.time_zone order by 3 limit {MAX_NAMES}"""
 
 CLASHES = f"""/* gw:schedule-clashes */
 select schedule.name from only :SCHEMA._private_schedules as schedule
 where schedule.name = any (%(identifiers)s::text[])
     or exists (select from :SCHEMA._private_known_crontabs as known where known.identifier = schedule.name)
-order by schedule.name limit {MOST_NAMES}"""
+order by schedule.name limit {MAX_NAMES}"""
 
 
 class NamedTask(NamedTuple):

@@ -112,15 +112,15 @@ _ROWS_OF_RUNS = f"""select run.id, run.schedule_id, run.crontab_identifier, date
     run.attempts, run.exception_class
 from (select coalesce(%(now)s::timestamptz, clock_timestamp()) as now) as clock
 cross join lateral (
-    select told.*,
-        case when told.outcome = '{RunOutcome.RUNNING}' then told.locked_at
-            when told.is_told then to_timestamp((told.last_attempt ->> 'started_at')::float8) end as started_at,
-        case when told.is_told then to_timestamp((told.last_attempt ->> 'ended_at')::float8) end as ended_at,
-        case when told.is_told or told.outcome = '{RunOutcome.RETRYING}'
-            then told.last_attempt ->> 'exception_class' end as exception_class
+    select known.*,
+        case when known.outcome = '{RunOutcome.RUNNING}' then known.locked_at
+            when known.is_recorded then to_timestamp((known.last_attempt ->> 'started_at')::float8) end as started_at,
+        case when known.is_recorded then to_timestamp((known.last_attempt ->> 'ended_at')::float8) end as ended_at,
+        case when known.is_recorded or known.outcome = '{RunOutcome.RETRYING}'
+            then known.last_attempt ->> 'exception_class' end as exception_class
     from (
         select run.*, job.locked_at, {_OUTCOME} as outcome, not run.is_replaced and (job.id is null or {_HAS_FAILED})
-                and result.status in ({_OF_ATTEMPTS}) as is_told,
+                and result.status in ({_OF_ATTEMPTS}) as is_recorded,
             case when not run.is_replaced then result.attempts -> (-1) end as last_attempt,
             coalesce(
                 case when run.is_replaced then 0 when {_HAS_FAILED} then null else job.attempts end,
@@ -138,7 +138,7 @@ cross join lateral (
         left join lateral (
             select * from only :SCHEMA._private_results as each where each.job_id = run.job_id limit 1
         ) as result on true
-    ) as told
+    ) as known
 ) as run
 order by run.source, run.id desc"""
 

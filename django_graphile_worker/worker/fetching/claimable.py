@@ -2,7 +2,7 @@
 
 A Django task may be in any module, so a worker cannot know all of them when it starts: the module may be one that no
 ``tasks.py`` imports, or one that did not exist. The first job of a task puts its name into the database. A worker reads
-new names whenever it has nothing to do, and imports the function that a name tells.
+new names whenever it has nothing to do, and imports the function of a name.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class TaskDirectory:
             return False
         with self._database.cursor() as cursor:
             names = workers.task_paths_after(
-                cursor, self._highest_id - OVERLAP, most=MAX_NAMES, schema=self._database.schema
+                cursor, self._highest_id - OVERLAP, max_names=MAX_NAMES, schema=self._database.schema
             )
         self._highest_id = max([self._highest_id, *names])
         tried = {

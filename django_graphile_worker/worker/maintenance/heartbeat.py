@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 LONGEST_GAP = 2.0
 # How often per heartbeat interval a beat that failed is tried again.
 RETRIES_PER_INTERVAL = 5
-# Seconds between two reads of what is asked of the worker while no notification would tell it.
+# Seconds between two reads of what is asked of the worker while no notification arrives.
 READ_INTERVAL = 1.5
 # CLOCK_MONOTONIC stops while a machine is suspended, but for the other workers the lease expires. Linux has a clock
 # that continues; on other systems the monotonic clock is used.

@@ -63,7 +63,7 @@ class SchemaVersion:
             self._worker.schema_refused(error)
 
     def write_event(self, database: Database, error: BreakingMigrationError) -> None:
-        """Write the event that tells operators why workers stop: of all workers and starts, one event an hour."""
+        """Write the event that says why workers stop: of all workers and starts, one event an hour."""
         hour = str(int(time.time() // 3600))
         event = NewEvent(
             kind="schema_refused", subject="", severity=ERROR, details={"error": str(error)}, identity=hour

@@ -53,7 +53,7 @@ class Pool:
         self._waiting = self._line.waiting
         # What each thread runs. There is one more thread than jobs may run at once: a thread may run the fetcher.
         self._current: list[WorkUnit | None] = [None] * (self.concurrency + 1)
-        self._threads = PoolThreads(self._work, most=self.concurrency)
+        self._threads = PoolThreads(self._work, max_threads=self.concurrency)
         # The loop that the threads run in turns, beside the jobs.
         self.turns = Turns(self._threads, self._current)
         # The jobs that run without a thread.

@@ -33,10 +33,9 @@ class PoolThreads:
     caches of the processor, and fewer threads open connections to the database.
     """
 
-    def __init__(self, work: Callable[[int], None], *, most: int) -> None:
+    def __init__(self, work: Callable[[int], None], *, max_threads: int) -> None:
         self._work = work
-        # The largest number of threads.
-        self.most = most
+        self.max_threads = max_threads
         self._counting = threading.Lock()
         # The gates of the threads that rest and have not been called, and of the threads that are reserved.
         self._resting: list[threading.Lock] = []
@@ -57,7 +56,7 @@ class PoolThreads:
     @property
     def could_do_more(self) -> bool:
         """Does a thread rest, or can another thread be started?"""
-        return bool(self._resting) or len(self._threads) < self.most
+        return bool(self._resting) or len(self._threads) < self.max_threads
 
     def call(self, count: int) -> None:
         """Wake this many resting threads, and start threads if too few rest.
@@ -138,9 +137,9 @@ class PoolThreads:
         return not any(thread.is_alive() for thread in self._threads)
 
     def _add(self) -> bool:
-        """Start a thread that rests, unless there are ``most`` threads. Called under the lock."""
+        """Start a thread that rests, unless there are ``max_threads`` threads. Called under the lock."""
         place = len(self._threads)
-        if place >= self.most:
+        if place >= self.max_threads:
             return False
         thread, gate = self._new(place), threading.Lock()
         gate.acquire()
@@ -176,7 +175,7 @@ class Turns:
 
     def share(self, turn: Turn) -> None:
         """Have the threads run this loop in turns, and allow one thread more than jobs may run at once."""
-        self._threads.most = len(self._current)
+        self._threads.max_threads = len(self._current)
         self.open.append(turn)
         self._threads.call(1)
 
@@ -190,7 +189,7 @@ class Turns:
         if self._thread_in_turn != threading.get_ident():
             return False
         self._has_successor = self._threads.reserve()
-        return self._has_successor or len(self._threads) >= self._threads.most
+        return self._has_successor or len(self._threads) >= self._threads.max_threads
 
     def take(self, place: int) -> bool:
         """Take the turn, and pass it on; return False if it was the last turn.
@@ -263,7 +262,7 @@ class CoroutineSlots:
             last = None
         if self._last is not None and self._last in self.ended:
             self._threads.call(min(self._more, len(self.ended)))
-            self._more = min(self._more * 2, self._threads.most)
+            self._more = min(self._more * 2, self._threads.max_threads)
         else:
             self._more = max(self._more // 2, 1)
         self._last = last

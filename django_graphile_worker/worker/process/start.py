@@ -163,7 +163,7 @@ def _facts(runner: Runner, *, once: bool) -> list[tuple[str, str]]:
     installation = [("installation", runner.place.installation)] if conf.are_installations_named() else []
     return [
         *installation,
-        ("database", _address(runner.place.using)),
+        ("database", _database_address(runner.place.using)),
         ("schema", settings.schema),
         ("tasks", _tasks(runner)),
         ("concurrency", f"{settings.concurrency}{processes}"),
@@ -200,7 +200,7 @@ def _woken_by(runner: Runner, *, once: bool) -> str:
     return f"LISTEN, and {poll}" if runner.settings.listen else poll
 
 
-def _address(alias: str) -> str:
+def _database_address(alias: str) -> str:
     settings: dict[str, Any] = connections.settings[alias]
     host = settings.get("HOST") or "local socket"
     port = f":{settings['PORT']}" if settings.get("PORT") else ""

@@ -256,7 +256,7 @@ class Supervisor:
             for child in self.children:
                 if child.handles_signals:
                     child.signal(number)
-                    # A child does not tell when it has written its stacks.
+                    # A child does not report when it has written its stacks.
                     time.sleep(DUMP_TIME)
 
 
@@ -339,7 +339,7 @@ class Child:
         """Kill the process, which hangs, and have it write first where it hangs."""
         if STACKS_SIGNAL is not None:
             self.signal(STACKS_SIGNAL)
-            # The process does not tell when it has written its stacks.
+            # The process does not report when it has written its stacks.
             time.sleep(DUMP_TIME)
         self.signal(signal.SIGKILL)
         self.is_hung = True

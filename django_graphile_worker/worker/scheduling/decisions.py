@@ -105,7 +105,7 @@ def decide_schedule(due: DueSchedule, task: Task[Any, Any] | None, now: datetime
         now=now,
         missed=due.missed,
         missed_within=due.missed_within,
-        most=_most_ticks(due.payload),
+        max_ticks=_max_ticks(due.payload),
     )
     jobs = tuple(
         job_of(due, due.definition, task, payload=due.payload, at=tick.at, is_late=tick.is_late) for tick in found.ticks
@@ -141,7 +141,7 @@ def _given_up(due: DueSchedule, first: datetime, now: datetime) -> Decision | No
     return Decision(due=due, next_at=found.next_at, missed=missed, task_is_unknown=True)
 
 
-def _most_ticks(payload: str) -> int:
+def _max_ticks(payload: str) -> int:
     return max(1, min(MAX_TICKS, MAX_BYTES // len(payload)))
 
 
@@ -216,12 +216,12 @@ def _decide_ticks_of_item(due: DueItem, first: datetime, now: datetime, look_ahe
         return TickDecision((Tick(first, is_late=False),), following_tick(item, first))
     # What was due while another session had locked the row is not lost.
     period = max(item.period, HELD_FOR) if due.is_held else item.period
-    most = _most_ticks(repr(item.payload))
+    max_ticks = _max_ticks(repr(item.payload))
     if not isinstance(item.match, str):
-        return _decide_ticks_by_function(item.match, item.zone, first, now, period, most, look_ahead)
+        return _decide_ticks_by_function(item.match, item.zone, first, now, period, max_ticks, look_ahead)
     definition = Definition(cron=item.match, time_zone=_zone_of(item))
     missed = "all" if period else "skip"
-    return decide_ticks(definition, first=first, now=now, missed=missed, missed_within=period, most=most)
+    return decide_ticks(definition, first=first, now=now, missed=missed, missed_within=period, max_ticks=max_ticks)
 
 
 def _decide_ticks_by_function(
@@ -230,7 +230,7 @@ def _decide_ticks_by_function(
     first: datetime,
     now: datetime,
     period: timedelta,
-    most: int,
+    max_ticks: int,
     look_ahead: timedelta,
 ) -> TickDecision:
     """Decide as ``decide_ticks()`` does, minute by minute; ticks that are given up are not counted."""
@@ -238,9 +238,9 @@ def _decide_ticks_by_function(
     oldest = floor_minute(now - period - MOMENT) + MINUTE if period else minute
     after = max(first, oldest) - MINUTE
     until = min(minute, after + FUNCTION_SPAN)
-    found = tuple(itertools.islice(matcher_times(match, zone, after, until), most))
+    found = tuple(itertools.islice(matcher_times(match, zone, after, until), max_ticks))
     ticks = tuple(Tick(time, is_late=time < minute) for time in found)
-    if len(found) == most:
+    if len(found) == max_ticks:
         return TickDecision(ticks, found[-1] + MINUTE)
     if until < minute or look_ahead <= MINUTE:
         return TickDecision(ticks, until + MINUTE)

@@ -263,7 +263,7 @@ class Scheduler(Service):
             return read_due(
                 cursor,
                 schema=self._schema,
-                most=self._yielding.most,
+                max_schedules=self._yielding.max_schedules,
                 unknown_tasks=self._tasks.unknown(),
                 failing=self._refusals.left_out_schedules(),
                 now=self._worker.now(),

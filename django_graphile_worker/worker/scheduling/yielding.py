@@ -41,7 +41,7 @@ class Yielding:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         # How many schedules, and which, the next round reads.
-        self.most = FIRST_READ
+        self.max_schedules = FIRST_READ
         self.text = DUE
         self._seen: frozenset[object] = frozenset()
         self._yields = 0
@@ -62,12 +62,12 @@ class Yielding:
 
     def note(self, due: Due, *, has_lost: bool) -> bool:
         """Note whether others had most of what was read; return whether the next round begins at once."""
-        is_full = len(due.schedules) == self.most
+        is_full = len(due.schedules) == self.max_schedules
         has_yielded, self._yields = self._yields > 0, 0
         if has_lost and is_full and not has_yielded:
             self._yield_with(due.schedules)
             return False
-        self.most = MAX_READ if is_full else FIRST_READ
+        self.max_schedules = MAX_READ if is_full else FIRST_READ
         self.text = self._next_text(due, is_full=is_full, is_locked=has_lost)
         return is_full
 
@@ -75,7 +75,7 @@ class Yielding:
         self._seen = _marks(due[:LOOK])
         self._yields += 1
         self._looks_at = self._clock() + jittered(YIELD_WAIT)
-        self.most, self.text = LOOK, DUE
+        self.max_schedules, self.text = LOOK, DUE
 
     def _next_text(self, due: Due, *, is_full: bool, is_locked: bool) -> str:
         if not is_full:

@@ -26,13 +26,11 @@ LOGIN = "demo"
 SECONDS_BETWEEN_SCENES = 2.0
 # How long `--once` waits for retries and scheduled jobs; later jobs are listed as waiting.
 LONGEST_WAIT_SECONDS = 10.0
-MOST_JOBS_SHOWN = 20
+MAX_JOBS_SHOWN = 20
 
 
 class Command(BaseCommand):
-    help = (
-        "Migrates the database, adds jobs and schedules, runs them, and shows the addresses of the site and its admin."
-    )
+    help = "Migrates the database, adds jobs and schedules, runs them, and shows the URLs of the site and its admin."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
@@ -139,7 +137,7 @@ def _server() -> str:
 
 def _jobs_left() -> list[str]:
     """Return the jobs that wait or have failed permanently; jobs that succeeded have no row."""
-    left = Job.objects.select_related("task", "job_queue").order_by("-id")[:MOST_JOBS_SHOWN]
+    left = Job.objects.select_related("task", "job_queue").order_by("-id")[:MAX_JOBS_SHOWN]
     rows: list[tuple[str, ...]] = [
         (
             str(job.pk),

@@ -57,7 +57,9 @@ def test_two_sorters__pick_different_jobs(jobs: LimitedJobs, make: Callable[...,
     jobs.add(20, account=1)
     other = make(account={"concurrency": 2})
     with other.connection.cursor() as cursor, other.connection.transaction():
-        picked = limits.pick_unsorted(cursor, schema=other.schema, task_ids=[other.task_id], most=10, idle_seconds=60)
+        picked = limits.pick_unsorted(
+            cursor, schema=other.schema, task_ids=[other.task_id], max_jobs=10, idle_seconds=60
+        )
         assert len(picked.jobs) == 10
         jobs.sort_all()
     assert jobs.count("_private_limited_jobs") == 10
@@ -70,7 +72,7 @@ def test_a_sorter_that_stands_still__does_not_keep_jobs_locked(
     other = make(account={"concurrency": 2})
     other.execute("begin")
     with other.connection.cursor() as cursor:
-        limits.pick_unsorted(cursor, schema=other.schema, task_ids=[other.task_id], most=10, idle_seconds=0.1)
+        limits.pick_unsorted(cursor, schema=other.schema, task_ids=[other.task_id], max_jobs=10, idle_seconds=0.1)
     wait_until(lambda: jobs.sort() == 3)
 
 

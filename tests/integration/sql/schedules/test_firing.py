@@ -15,7 +15,7 @@ from django_graphile_worker.crontab import CronItem
 from django_graphile_worker.jobs import JobDefaults
 from django_graphile_worker.registry import Task
 from django_graphile_worker.sql.control import read_control
-from django_graphile_worker.sql.schedules.firing import MOST_RUNS, Decision, Fired, TickJob, fire, read_due, run_by_hand
+from django_graphile_worker.sql.schedules.firing import MAX_RUNS, Decision, Fired, TickJob, fire, read_due, run_by_hand
 from django_graphile_worker.worker.scheduling.decisions import decide_schedule
 from tests.conftest import RawConnection
 from tests.support.buffers import MeasuringCursor
@@ -36,10 +36,10 @@ def test_reading_what_is_due__walks_the_index(versioned_connection: RawConnectio
     )
     world.execute("analyze :S._private_schedules")
     cursor = MeasuringCursor(versioned_connection)
-    due = read_due(cursor, schema=worker_schema, most=2000, now=NOON)
+    due = read_due(cursor, schema=worker_schema, max_schedules=2000, now=NOON)
     assert (due.schedules, due.next_at is not None) == ((), True)
     assert cursor.buffers < 20
-    due = read_due(cursor, schema=worker_schema, most=2000, unknown_tasks=["other"], now=NOON + MINUTE)
+    due = read_due(cursor, schema=worker_schema, max_schedules=2000, unknown_tasks=["other"], now=NOON + MINUTE)
     assert (len(due.schedules), cursor.buffers < 60) == (30, True)
     control = read_control(cursor, "worker", schema=worker_schema, now=NOON)
     assert control.until_schedule == 2.0
@@ -52,9 +52,9 @@ def test_schedules_that_failed__are_left_out_until_they_are_changed(
     world = ScheduleWorld(raw_connection, worker_schema, NOON)
     id_ = world.add("broken", cron="x")
     with world.connection.cursor() as cursor:
-        assert read_due(cursor, schema=worker_schema, most=9, failing={id_: 0}, now=NOON).schedules == ()
+        assert read_due(cursor, schema=worker_schema, max_schedules=9, failing={id_: 0}, now=NOON).schedules == ()
         world.execute("update :S._private_schedules set cron = '* * * * *'")
-        (due,) = read_due(cursor, schema=worker_schema, most=9, failing={id_: 0}, now=NOON).schedules
+        (due,) = read_due(cursor, schema=worker_schema, max_schedules=9, failing={id_: 0}, now=NOON).schedules
         assert (due.next_at, due.revision) == (None, 1)
 
 
@@ -67,7 +67,7 @@ def test_schedules_of_unknown_tasks__are_left_out_for_a_minute(
     with world.connection.cursor() as cursor:
         for minutes, number in ((0, 0), (0.9, 0), (1, 1)):
             now = NOON + minutes * MINUTE
-            due = read_due(cursor, schema=worker_schema, most=9, unknown_tasks=["report"], now=now)
+            due = read_due(cursor, schema=worker_schema, max_schedules=9, unknown_tasks=["report"], now=now)
             assert len(due.schedules) == number
 
 
@@ -101,7 +101,7 @@ def other(world: ScheduleWorld) -> RawConnection:
 def decisions(world: ScheduleWorld) -> list[Decision]:
     """Read what is due, and decide; nothing is locked afterwards."""
     with world.connection.cursor() as cursor:
-        due = read_due(cursor, schema=world.schema, most=100, now=world.now)
+        due = read_due(cursor, schema=world.schema, max_schedules=100, now=world.now)
     decided = [decide_schedule(each, TASK, due.now) for each in due.schedules]
     return [decision for decision in decided if decision is not None]
 
@@ -223,7 +223,7 @@ def test_a_run_by_hand_that_is_not_committed__delays_no_tick(world: ScheduleWorl
     world.add("full", interval=SECOND, missed="all", missed_within=60 * MINUTE)
     scheduler, _ = world.worker()
     world.settle(scheduler)
-    world.now += (MOST_RUNS + 1) * SECOND
+    world.now += (MAX_RUNS + 1) * SECOND
     world.settle(scheduler)
     with other.transaction(force_rollback=True):
         job = TickJob(world.now, False, None, None, None, None, None, ())
@@ -234,7 +234,7 @@ def test_a_run_by_hand_that_is_not_committed__delays_no_tick(world: ScheduleWorl
         assert world.ticks("full")[-1] == "12:01:52", "the oldest row of runs is locked"
     world.now += SECOND
     world.settle(scheduler)
-    assert len(world.runs("full")) == MOST_RUNS
+    assert len(world.runs("full")) == MAX_RUNS
 
 
 def test_a_server_that_accepts_no_writes__is_asked_once(world: ScheduleWorld) -> None:
@@ -262,7 +262,7 @@ def test_a_session_that_has_changed_settings__reads_and_fires_the_same(
     world.add("window", interval="90 seconds", starts_at=NOON + MINUTE, missed="all", missed_within="1 day 02:00:00")
     world.now = NOON + MINUTE
     with other.cursor() as cursor:
-        due = read_due(cursor, schema=world.schema, most=100, now=world.now)
+        due = read_due(cursor, schema=world.schema, max_schedules=100, now=world.now)
     (schedule,) = due.schedules
     assert (schedule.definition.starts_at, schedule.definition.interval) == (NOON + MINUTE, 90 * SECOND)
     assert schedule.missed_within == 26 * 60 * MINUTE

@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from django_graphile_worker import conf
 from django_graphile_worker.job_flags import crontab_flag
 from django_graphile_worker.sql.schedules import from_code, runs
-from django_graphile_worker.sql.schedules.firing import MOST_RUNS
+from django_graphile_worker.sql.schedules.firing import MAX_RUNS
 from django_graphile_worker.sql.schedules.runs import RunOutcome
 from tests.support import records
 from tests.support.factories import make_failed_job, make_job, minutes_ago
@@ -88,13 +88,13 @@ def test_row_of_a_run__gives_its_job_a_result_for_as_long_as_the_flag_says() -> 
 
 def test_rows_of_a_crontab_item__are_about_the_latest_fifty() -> None:
     make_crontab_run("hourly", kind="missed")
-    last = MOST_RUNS + 30
+    last = MAX_RUNS + 30
     for number in range(last):
         make_crontab_run("nightly", kind="missed", number=number + 1)
     with connection.cursor() as cursor:
         found = runs.runs_of_crontabs(cursor, ["nightly", "hourly"], schema=_schema(), number=100)
     numbers = [run.number for run in found["nightly"]]
-    assert MOST_RUNS <= len(numbers) < MOST_RUNS + 8
+    assert MAX_RUNS <= len(numbers) < MAX_RUNS + 8
     assert numbers == list(range(last, last - len(numbers), -1))
     assert len(found["hourly"]) == 1
 

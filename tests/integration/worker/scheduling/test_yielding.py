@@ -57,7 +57,9 @@ def number_of_jobs(world: ScheduleWorld) -> int:
 def first_ids(session: RawConnection, world: ScheduleWorld, number: int) -> list[int]:
     """Return the schedules that workers read first, by their statement: all are due at the same time."""
     with session.cursor() as cursor:
-        return [each.id for each in read_due(cursor, schema=world.schema, most=number, now=world.now).schedules]
+        return [
+            each.id for each in read_due(cursor, schema=world.schema, max_schedules=number, now=world.now).schedules
+        ]
 
 
 def lock_first(session: RawConnection, world: ScheduleWorld, number: int) -> None:

@@ -15,9 +15,9 @@ class CountedThreads(PoolThreads):
     """Threads that only exist as numbers: how many rest, and how many were called."""
 
     def __init__(self, *, resting: int) -> None:
-        super().__init__(lambda place: None, most=resting + 1)
-        self._threads = [threading.Thread() for _ in range(self.most)]
-        self._gates = [threading.Lock() for _ in range(self.most)]
+        super().__init__(lambda place: None, max_threads=resting + 1)
+        self._threads = [threading.Thread() for _ in range(self.max_threads)]
+        self._gates = [threading.Lock() for _ in range(self.max_threads)]
         for gate in self._gates:
             gate.acquire()
         self._resting = self._gates[:resting]

@@ -17,7 +17,7 @@ Wait = Callable[..., None]
 
 
 def test_the_system_allows_no_more_threads__the_existing_ones_do_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    threads = PoolThreads(lambda place: threads.wait_for_call(place), most=3)
+    threads = PoolThreads(lambda place: threads.wait_for_call(place), max_threads=3)
     threads.call(1)
     start = threading.Thread.start
 
@@ -39,11 +39,11 @@ def test_the_system_allows_no_thread_at_all__is_an_error(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
     with pytest.raises(RuntimeError, match="can't start"):
-        PoolThreads(lambda place: None, most=3).call(1)
+        PoolThreads(lambda place: None, max_threads=3).call(1)
 
 
 def test_work_that_came_before_the_rest__is_not_missed() -> None:
-    threads = PoolThreads(lambda place: threads.wait_for_call(place), most=1)
+    threads = PoolThreads(lambda place: threads.wait_for_call(place), max_threads=1)
     threads.call(1)
     assert threads.join(WAIT_TIMEOUT)
     threads.rest(0, unless=lambda: True)
@@ -54,7 +54,7 @@ class Working(PoolThreads):
     """Threads that note their places when they are called, and rest again until all are called."""
 
     def __init__(self, most: int) -> None:
-        super().__init__(self._note, most=most)
+        super().__init__(self._note, max_threads=most)
         self.called: list[int] = []
         self.has_called = threading.Semaphore(0)
         self.has_ended = False
