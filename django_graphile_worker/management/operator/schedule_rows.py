@@ -16,15 +16,21 @@ from django.db import DataError, IntegrityError
 from django.db.models import Q, QuerySet
 
 from django_graphile_worker import conf, registry
-from django_graphile_worker.crontab import CronItem
 from django_graphile_worker.crontab.times import load_zone
 from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.management.operator import formatting, verb
+from django_graphile_worker.management.operator.code_items import (
+    ENABLED,
+    FAILING,
+    PAUSED,
+    UNKNOWN_TASK,
+    code_items,
+    state_cell,
+)
 from django_graphile_worker.management.operator.console import Console
-from django_graphile_worker.management.operator.formatting import Cell, Value
+from django_graphile_worker.management.operator.formatting import Value
 from django_graphile_worker.management.operator.verb import Options, did_you_mean
 from django_graphile_worker.models import Schedule, changed_by
-from django_graphile_worker.project_crontab import collect
 from django_graphile_worker.routing import place_of
 from django_graphile_worker.schedules.times import Definition
 from django_graphile_worker.schedules.words import in_words, interval_text
@@ -89,10 +95,9 @@ def find_all(console: Console, names: Sequence[str]) -> list[Schedule]:
 
 
 def no_schedule(console: Console, name: str) -> CommandError:
-    items = {item.name for item in code_items(console)}
-    if name in items:
-        way_out = " It is a recurring task of the code, which can be shown, paused and resumed."
-    else:
+    items = {each.name for each in code_items(console)}
+    way_out = " It is a recurring task of the code, which can be shown, paused and resumed."
+    if name not in items:
         known = schedules_of(console).values_list("name", flat=True)
         way_out = did_you_mean(name, {*known, *items}) or " graphile_worker schedules lists the names."
     return CommandError(f"There is no schedule {quoted(name)}.{way_out}")
@@ -109,12 +114,6 @@ def in_code(schedule: Schedule) -> str:
         f"{quoted(schedule.name)} is @task(every=...) in the code: change it there. Here it can be paused, resumed "
         f"and run."
     )
-
-
-def code_items(console: Console, **changes: Any) -> Sequence[CronItem]:
-    """Return the recurring tasks of the code, or those with other settings."""
-    place = place_of(**console.place)
-    return collect(place.settings.replace(**changes), with_tasks=place.installation == conf.DEFAULT)
 
 
 def errors_in(schedule: Schedule) -> dict[str, list[str]]:
@@ -167,8 +166,7 @@ def is_same(name: str, one: Any, other: Any) -> bool:
 
 # Schedules as text and JSON.
 
-ENABLED, PAUSED, DISABLED, ENDED, UNKNOWN_TASK = "enabled", "paused", "disabled", "ended", "unknown task"
-FAILING = "failing"
+DISABLED, ENDED = "disabled", "ended"
 STATES = (ENABLED, PAUSED, DISABLED, ENDED, FAILING)
 # next_at is infinity if nothing will be fired; the model reads it as the last day of Python's calendar.
 NEVER = datetime(9999, 1, 1, tzinfo=UTC)
@@ -198,11 +196,6 @@ def condition(state: str, now: datetime) -> Q:
         ENDED: on & ended & ~paused,
         ENABLED: on & ~paused & ~ended,
     }[state]
-
-
-def state_cell(state: str, style: Style) -> Cell:
-    paints = {ENABLED: style.SUCCESS, PAUSED: style.WARNING, UNKNOWN_TASK: style.ERROR, FAILING: style.ERROR}
-    return Cell(state, paints.get(state))
 
 
 def zone_or_utc(name: str) -> ZoneInfo:

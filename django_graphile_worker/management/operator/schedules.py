@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
@@ -12,9 +12,15 @@ from django.db import connections
 from django.db.models import Q
 from django.utils import translation
 
-from django_graphile_worker.crontab import CronItem, describe, upcoming
-from django_graphile_worker.crontab.times import format_time_phrase
 from django_graphile_worker.management.operator import formatting, schedule_rows, verb
+from django_graphile_worker.management.operator.code_items import (
+    CODE,
+    FAILING,
+    PAUSED,
+    CodeItem,
+    code_items,
+    state_cell,
+)
 from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.formatting import Cell, Row, Value
 from django_graphile_worker.management.operator.schedule_files import Export, Import, ImportCeleryBeat
@@ -34,7 +40,6 @@ from django_graphile_worker.management.operator.schedule_rows import (
     parse_moment,
     refuse_from_code,
     schedules_of,
-    state_cell,
     state_of,
 )
 from django_graphile_worker.management.operator.verb import Options, Verb, VerbGroup, did_you_mean
@@ -43,20 +48,12 @@ from django_graphile_worker.models import Schedule
 from django_graphile_worker.routing import place_of
 from django_graphile_worker.schedules.words import parse_interval
 from django_graphile_worker.sql.schedules import from_code, listing
-from django_graphile_worker.sql.schedules.from_code import KnownCrontab
 from django_graphile_worker.sql.schedules.listing import ScheduleCriteria, ScheduleState
 from django_graphile_worker.sql.schedules.runs import Run as PastRun
 from django_graphile_worker.sql.schedules.runs import RunOutcome, runs_of_schedules
 from django_graphile_worker.text import quoted, readable_duration, shown
 
 DEFAULT_LIMIT, DEFAULT_RUNS, MAX_FAILING = 100, 10, 10_000
-CODE, DATABASE, OTHER_CODE = "code", "database", "other code"
-
-
-def known_items(console: Console) -> dict[str, KnownCrontab]:
-    """Return the recurring tasks that the database knows, of this project or of others."""
-    with console.reading() as (cursor, schema, _):
-        return from_code.known_items(cursor, schema=schema)
 
 
 class List(Verb):
@@ -83,22 +80,23 @@ class List(Verb):
     def run(self, console: Console, options: Options) -> None:
         now, limit = console.now(), options.get("limit") or DEFAULT_LIMIT
         found = _chosen(console, options, now, limit)
-        items, others = _chosen_items(console, options)
+        changes = {} if options.get("crontab") is None else {"crontab_file": options["crontab"]}
+        items = [each for each in code_items(console, **changes) if _is_chosen(each, options)]
         with console.reading() as (cursor, schema, _):
             ids = [schedule.pk for schedule in found[:limit]]
             failing = listing.failing_ids(cursor, ids, schema=schema)
             runs = runs_of_schedules(cursor, ids, schema=schema, number=1)
         if console.is_json:
             listed = [schedule_rows.as_dict(each, now, is_failing=each.pk in failing) for each in found[:limit]]
-            code = [_item_as_dict(item, known, now) for item, known in items]
-            console.dump({"schedules": listed, "code": code, "others": [dataclasses.asdict(item) for item in others]})
-        elif found or items or others:
+            code = [each.as_dict(now) for each in items if each.item is not None]
+            others = [each.as_dict(now) for each in items if each.item is None]
+            console.dump({"schedules": listed, "code": code, "others": others})
+        elif found or items:
             rows = [
                 _schedule_row(console, each, runs.get(each.pk, []), now, is_failing=each.pk in failing)
                 for each in found[:limit]
             ]
-            rows += [_item_row(console, item, known, now) for item, known in items]
-            console.table(rows + [_other_row(console, item, now) for item in others])
+            console.table(rows + [each.row(now, console.style) for each in items])
         else:
             console.note("No schedules.")
         if len(found) > limit:
@@ -109,7 +107,7 @@ def _chosen(console: Console, options: Options, now: datetime, limit: int) -> li
     condition = Q()
     if options.get("task") is not None:
         condition &= Q(task=options["task"])
-    if options.get("state") == schedule_rows.FAILING:
+    if options.get("state") == FAILING:
         with console.reading() as (cursor, schema, _):
             criteria = ScheduleCriteria(state=ScheduleState.FAILING)
             ids = listing.matching_ids(cursor, criteria, schema=schema, limit=MAX_FAILING)
@@ -126,28 +124,12 @@ def _chosen(console: Console, options: Options, now: datetime, limit: int) -> li
     return list(found[: limit + 1])
 
 
-def _chosen_items(
-    console: Console, options: Options
-) -> tuple[list[tuple[CronItem, KnownCrontab | None]], list[KnownCrontab]]:
-    """Return the chosen recurring tasks of the code, and those of other projects, as the database knows them."""
-    file = options.get("crontab")
-    items = schedule_rows.code_items(console, **({} if file is None else {"crontab_file": file}))
-    known = known_items(console)
-    others = [item for name, item in sorted(known.items()) if name not in {item.name for item in items}]
-
-    def is_chosen(name: str, item: KnownCrontab | None) -> bool:
-        state = schedule_rows.PAUSED if item is not None and item.is_paused else schedule_rows.ENABLED
-        text = options.get("search")
-        return options.get("state") in (None, state) and (text is None or text.lower() in name.lower())
-
-    task = options.get("task")
+def _is_chosen(each: CodeItem, options: Options) -> bool:
+    text, task = options.get("search"), options.get("task")
     return (
-        [
-            (item, known.get(item.name))
-            for item in items
-            if task in (None, item.task) and is_chosen(item.name, known.get(item.name))
-        ],
-        [item for item in others if task is None and is_chosen(item.identifier, item)],
+        options.get("state") in (None, each.state)
+        and (text is None or text.lower() in each.name.lower())
+        and (task is None or each.task == task)
     )
 
 
@@ -165,55 +147,7 @@ def _schedule_row(console: Console, schedule: Schedule, runs: list[PastRun], now
         "STATE": state_cell(state_of(schedule, now, is_failing=is_failing), console.style),
         "NEXT": formatting.relative(following, now),
         "LAST": last,
-        "FROM": CODE if schedule.is_from_code else DATABASE,
-    }
-
-
-def _is_paused(known: KnownCrontab | None) -> bool:
-    return known is not None and known.is_paused
-
-
-def _item_row(console: Console, item: CronItem, known: KnownCrontab | None, now: datetime) -> Row:
-    following = None if _is_paused(known) else next(iter(upcoming(item, now, 1)), None)
-    return {
-        "NAME": item.name,
-        "TASK": item.task,
-        "WHEN": describe(item),
-        "STATE": state_cell(schedule_rows.PAUSED if _is_paused(known) else schedule_rows.ENABLED, console.style),
-        "NEXT": formatting.relative(following, now),
-        "LAST": formatting.relative(known.last_execution, now) if known else None,
-        "FROM": CODE,
-    }
-
-
-def _other_row(console: Console, item: KnownCrontab, now: datetime) -> Row:
-    state = schedule_rows.PAUSED if item.is_paused else schedule_rows.ENABLED
-    return {
-        "NAME": item.identifier,
-        "TASK": None,
-        "WHEN": None,
-        "STATE": state_cell(state, console.style),
-        "NEXT": None,
-        "LAST": formatting.relative(item.last_execution, now),
-        "FROM": OTHER_CODE,
-    }
-
-
-def _item_as_dict(
-    item: CronItem, known: KnownCrontab | None, now: datetime, number: int = schedule_rows.NUMBER_OF_TIMES
-) -> dict[str, Any]:
-    return {
-        "identifier": item.name,
-        "task": item.task,
-        "pattern": item.match if isinstance(item.match, str) else None,
-        "means": describe(item),
-        "time_zone": item.zone.key if item.zone else "UTC",
-        "payload": item.payload,
-        "backfill_seconds": item.period.total_seconds(),
-        "known_since": known.known_since if known else None,
-        "last_execution": known.last_execution if known else None,
-        "is_paused": _is_paused(known),
-        "next": [] if _is_paused(known) else [moment.astimezone(UTC) for moment in upcoming(item, now, number)],
+        "FROM": CODE if schedule.is_from_code else "database",
     }
 
 
@@ -251,7 +185,7 @@ class Show(Verb):
             _show_item(console, name, _after(options, "UTC", now), now, options["next"])
             return
         after = _after(options, schedule.time_zone, now)
-        is_paused = state_of(schedule, now) == schedule_rows.PAUSED
+        is_paused = state_of(schedule, now) == PAUSED
         times = coming(schedule, after, options["next"])
         with console.reading() as (cursor, schema, _):
             runs = runs_of_schedules(cursor, [schedule.pk], schema=schema, number=options["runs"])[schedule.pk]
@@ -280,33 +214,13 @@ def _after(options: Options, zone: str, now: datetime) -> datetime:
 
 
 def _show_item(console: Console, name: str, after: datetime, now: datetime, number: int) -> None:
-    known = known_items(console).get(name)
-    item = next((each for each in schedule_rows.code_items(console) if each.name == name), None)
-    if item is None and known is None:
+    found = next((each for each in code_items(console) if each.name == name), None)
+    if found is None:
         raise no_schedule(console, name)
     if console.is_json:
-        console.dump(dataclasses.asdict(known) if item is None and known else _item_as_dict(item, known, after, number))  # type: ignore[arg-type]
-        return
-    last = formatting.both(known.last_execution, now) if known else "unknown: no worker has registered the item yet"
-    if known is not None and known.last_execution is None:
-        is_lost = "never, or no longer known"
-        last = is_lost if known.is_paused else f"never, known since {formatting.both(known.known_since, now)}"
-    pairs: list[tuple[str, Value]] = [("state", schedule_rows.PAUSED if _is_paused(known) else schedule_rows.ENABLED)]
-    if item is None:
-        pairs += [("task", "not in this project's crontab; another worker has or had it"), ("last", last)]
+        console.dump(found.as_dict(after, number))
     else:
-        coming_times = [] if _is_paused(known) else upcoming(item, after, number)
-        pairs += [
-            ("task", item.task),
-            ("pattern", item.match if isinstance(item.match, str) else "a function"),
-            ("means", describe(item)),
-            *([("backfills", format_time_phrase(item.period))] if item.period else []),
-            *([("queue", item.queue_name)] if item.queue_name else []),
-            *([("job key", item.job_key)] if item.job_key else []),
-            ("last", last),
-            *(("" if place else "next", formatting.both(moment, now)) for place, moment in enumerate(coming_times)),
-        ]
-    console.say(f"{console.style.MIGRATE_HEADING(shown(name))}\n{formatting.facts(pairs, indent='  ')}")
+        console.say(found.facts(now, found.coming(after, number), console.style))
 
 
 def _outcome(run: PastRun) -> str:
@@ -349,6 +263,7 @@ class Set(Verb):
         "nightly-report task=send_report cron='0 4 * * *' time_zone=Europe/Berlin missed=once",
         "sync-stock task=sync_stock payload='{shop: 7}' interval='10 s' overlap=skip",
         "nightly-report payload='{format: \"pdf\"}' ends_at=2027-01-01 queue_name= --by maria",
+        "nightly-report is_enabled=false",
         "launch task=send_newsletter run_at=2026-12-01T09:00 --dry-run",
     )
 
@@ -361,35 +276,44 @@ class Set(Verb):
         )
 
     def run(self, console: Console, options: Options) -> None:
-        using, now = database_of(console), console.now()
+        using, now, is_dry = database_of(console), console.now(), options["dry_run"]
         before = Schedule.objects.using(using).filter(name=options["name"]).first()
         given = _fields_of(options["values"])
         if before is None and "task" not in given:
-            refusal = no_schedule(console, options["name"])
-            raise CommandError(f"{refusal} A new schedule needs task=...")
+            raise CommandError(f"{no_schedule(console, options['name'])} A new schedule needs task=...")
         schedule = Schedule(name=options["name"]) if before is None else before
         refuse_from_code(schedule)
         values = _values_of(given, zone=given.get("time_zone") or schedule.time_zone, now=now)
         changes = {name: value for name, value in values.items() if not is_same(name, getattr(schedule, name), value)}
         for name, value in changes.items():
             setattr(schedule, name, value)
-        schedule_rows.refuse_errors(schedule_rows.errors_in(schedule))
-        is_changed, is_dry = bool(changes) or before is None, options["dry_run"]
-        if is_changed and not is_dry:
-            with changing(using, options):
-                schedule.save(using=using, **({} if before is None else {"update_fields": list(changes)}))
+        if before is not None and changes == {"is_enabled": False}:
+            # Without the checks of save(): a definition that is not valid can be disabled.
+            rows = Schedule.objects.using(using).filter(pk=schedule.pk)
+            _save(using, options, lambda: rows.update(is_enabled=False))
+        else:
+            schedule_rows.refuse_errors(schedule_rows.errors_in(schedule))
+            fields = {} if before is None else {"update_fields": list(changes)}
+            if changes or before is None:
+                _save(using, options, lambda: schedule.save(using=using, **fields))
         if not is_dry:
             schedule.refresh_from_db()
+        words = ("Would add", "Added") if before is None else ("Would change", "Changed")
         if console.is_json:
             console.dump(schedule_rows.as_dict(schedule, now))
-        elif not is_changed:
-            console.note(f"{shown(schedule.name)} has these values already.")
-        else:
-            words = ("Would add", "Added") if before is None else ("Would change", "Changed")
+            return
+        if changes or before is None:
             console.done(f"{words[0] if is_dry else words[1]} {schedule_rows.sentence(schedule, now)}.")
-        if is_dry and not console.is_json:
-            for moment in coming(schedule, now):
-                console.say(f"  {schedule_rows.in_its_zone(moment, schedule)}")
+        else:
+            console.note(f"{shown(schedule.name)} has these values already.")
+        for moment in coming(schedule, now) if is_dry else ():
+            console.say(f"  {schedule_rows.in_its_zone(moment, schedule)}")
+
+
+def _save(using: str, options: Options, save: Callable[[], object]) -> None:
+    if not options["dry_run"]:
+        with changing(using, options):
+            save()
 
 
 def _fields_of(values: Sequence[str]) -> dict[str, str]:
@@ -483,15 +407,12 @@ class Switch(Verb):
 
     def _items(self, console: Console, names: Sequence[str], options: Options) -> set[str]:
         """Return the names of recurring tasks of the code that can be changed; raise CommandError for others."""
-        if not names:
-            return set()
-        known = known_items(console)
+        found = {each.name: each for each in code_items(console)} if names else {}
         for name in names:
-            if self.change_item is None or name not in known:
-                refusal = no_schedule(console, name)
-                if self.change_item is not None and name in {item.name for item in schedule_rows.code_items(console)}:
-                    refusal = CommandError(f"{quoted(name)} is in no worker yet: start a worker with it first.")
-                raise refusal
+            if self.change_item is None or name not in found:
+                raise no_schedule(console, name)
+            if found[name].known is None:
+                raise CommandError(f"{quoted(name)} is in no worker yet: start a worker with it first.")
             if options.get("until") is not None:
                 raise CommandError(f"--until: {quoted(name)} is a recurring task of the code: resume it yourself.")
         return set(names)
@@ -523,22 +444,6 @@ def _resume(schedule: Schedule, options: Options, now: datetime) -> str | None:
     return "is resumed from now on"
 
 
-def _enable(schedule: Schedule, options: Options, now: datetime) -> str | None:
-    refuse_from_code(schedule)
-    if schedule.is_enabled:
-        return None
-    schedule.is_enabled = True
-    schedule.save(update_fields=["is_enabled"])
-    return "is enabled"
-
-
-def _disable(schedule: Schedule, options: Options, now: datetime) -> str | None:
-    refuse_from_code(schedule)
-    # Without the checks of save(): a definition that is not valid can be disabled.
-    rows = Schedule.objects.using(schedule._state.db).filter(pk=schedule.pk, is_enabled=True)
-    return "is disabled" if rows.update(is_enabled=False) else None
-
-
 def _delete(schedule: Schedule, options: Options, now: datetime) -> str:
     if schedule.is_in_code:
         refuse_from_code(schedule)
@@ -566,13 +471,6 @@ SWITCHES = (
         change_item=from_code.resume,
         item_text="is resumed from now on",
         already="was not paused",
-    ),
-    Switch(name="enable", summary="Enable schedules.", change=_enable, already="was enabled already"),
-    Switch(
-        name="disable",
-        summary="Disable schedules: they do not fire until they are enabled.",
-        change=_disable,
-        already="was disabled already",
     ),
     Switch(
         name="delete",

@@ -120,6 +120,6 @@ def test_item_that_no_worker_has_had__is_not_paused() -> None:
 
 
 def test_other_verbs__refuse_an_item() -> None:
-    for verb in ("enable", "disable", "delete", "run"):
+    for verb in ("delete", "run"):
         with pytest.raises(CommandError, match="a recurring task of the code, which can be shown, paused and resumed"):
             operate("schedules", verb, "receipts")

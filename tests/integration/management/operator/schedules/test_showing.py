@@ -50,7 +50,7 @@ def test_show__has_times_across_a_time_change() -> None:
 def test_show__says_that_a_schedule_does_not_fire() -> None:
     operate("schedules", "set", "nightly", "task=send_report", "cron=@daily", "ends_at=2083-01-01")
     assert "It does not fire any more." in operate("schedules", "show", "nightly", "--after", "2083-01-01").err
-    operate("schedules", "disable", "nightly")
+    operate("schedules", "set", "nightly", "is_enabled=false")
     told = operate("schedules", "show", "nightly")
     assert "disabled" in told.out
     assert "It does not fire.\n" in told.err
