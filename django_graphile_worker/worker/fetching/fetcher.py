@@ -103,7 +103,7 @@ class Fetcher(Loop):
         if not self._has_started and not self.is_stopping:
             self._has_started = True
             self._is_over.clear()
-            self._pool.turns.share(self._take_turn)
+            self._pool.turns.share(self._run_turn)
 
     @property
     def has_started(self) -> bool:
@@ -168,7 +168,7 @@ class Fetcher(Loop):
             self._listener.close()
         self._worker.claimer.close()
 
-    def _take_turn(self) -> bool:
+    def _run_turn(self) -> bool:
         """Run the loop until the thread has kept a job to run (return True), or until it is stopped (return False)."""
         has_kept = False
         try:

@@ -18,8 +18,8 @@ from django_graphile_worker.admin.jobs.actions.job_actions import offered_action
 from django_graphile_worker.admin.jobs.detail import missing_job
 from django_graphile_worker.admin.jobs.detail.add_job_code import add_job_code
 from django_graphile_worker.admin.jobs.detail.facts import JobFacts
-from django_graphile_worker.admin.jobs.detail.outcome import outcome_context, read_result
 from django_graphile_worker.admin.jobs.detail.payload_tree import PayloadTree
+from django_graphile_worker.admin.jobs.detail.result import read_result, result_context
 from django_graphile_worker.admin.jobs.detail.timeline import timeline
 from django_graphile_worker.admin.jobs.detail.tracebacks import ParsedError, parse_error
 from django_graphile_worker.admin.jobs.job_list.list_view import JobListAdmin
@@ -81,7 +81,7 @@ class JobDetailAdmin(JobListAdmin):
             "timeline": timeline(job, _log_entries(object_id), timezone.now(), _recorded_failure(request, job, kept)),
             "error": _error(job, sees_payload),
             "sees_payload": sees_payload,
-            **outcome_context(kept, sees_payloads=sees_payload),
+            **result_context(kept, sees_payloads=sees_payload),
             **_payload(job, sees_payload),
             **add_job_code(job, sees_payload=sees_payload),
             **self._actions_and_urls(request, job, object_id),

@@ -12,7 +12,7 @@ from django_graphile_worker import conf
 from django_graphile_worker.admin import audit, databases, formatting
 from django_graphile_worker.admin.jobs.detail.ending import ending_of
 from django_graphile_worker.admin.jobs.detail.facts import Fact
-from django_graphile_worker.admin.jobs.detail.outcome import outcome_context, read_result
+from django_graphile_worker.admin.jobs.detail.result import read_result, result_context
 from django_graphile_worker.admin.pages import PageAdmin
 from django_graphile_worker.admin.search.search_query import SearchTerm
 from django_graphile_worker.results.reading import Result
@@ -40,7 +40,7 @@ def missing_job_context(
         "entries": [_shown_entry(entry) for entry in entries],
         "facts": _facts(page, request, kept, last),
         "is_known": ending is not None,
-        **outcome_context(kept, sees_payloads=sees_payloads),
+        **result_context(kept, sees_payloads=sees_payloads),
     }
 
 

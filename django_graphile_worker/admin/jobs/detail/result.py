@@ -22,17 +22,17 @@ def read_result(alias: str, job_id: int) -> Result | None:
     return None if row is None else result_from(row)
 
 
-def outcome_context(found: Result | None, *, sees_payloads: bool) -> dict[str, Any]:
+def result_context(found: Result | None, *, sees_payloads: bool) -> dict[str, Any]:
     """Return what a page shows of a result: the progress, the value and the attempts."""
     if found is None:
-        return {"outcome": None, "progress": None}
+        return {"result": None, "progress": None}
     has_result = bool(found.attempts) or (found.is_finished and found.status is not ResultStatus.FAILED)
     started_at = None if found.is_finished else found.last_started_at
     progress = shown_progress(found.progress, sees_payloads=sees_payloads, started_at=started_at)
-    return {"outcome": _outcome(found, sees_payloads) if has_result else None, "progress": progress}
+    return {"result": _shown(found, sees_payloads) if has_result else None, "progress": progress}
 
 
-def _outcome(found: Result, sees_payloads: bool) -> dict[str, Any]:
+def _shown(found: Result, sees_payloads: bool) -> dict[str, Any]:
     return {
         "status": found.status.value,
         "status_name": found.status.label,
