@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django_graphile_worker import project_crontab
+from django_graphile_worker import recurring
 from django_graphile_worker.crontab import CronItem
 from django_graphile_worker.exceptions import CrontabError, GraphileWorkerError
 
@@ -10,7 +10,7 @@ from django_graphile_worker.exceptions import CrontabError, GraphileWorkerError
 def read_crontab() -> tuple[tuple[CronItem, ...], list[str]]:
     """Return the items and no mistakes, or no items and the mistakes."""
     try:
-        return project_crontab.collect(), []
+        return recurring.collect(), []
     except CrontabError as error:
         return (), [str(mistake) for mistake in error.mistakes]
     except GraphileWorkerError as error:

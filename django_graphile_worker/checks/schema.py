@@ -13,7 +13,7 @@ from django.db import Error as DatabaseError
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.migrations.recorder import MigrationRecorder
 
-from django_graphile_worker import conf, project_crontab, registry, routing
+from django_graphile_worker import conf, recurring, registry, routing
 from django_graphile_worker.checks.databases import places_with_connections
 from django_graphile_worker.exceptions import BreakingMigrationError, ConfigurationError
 from django_graphile_worker.models.schedules import find_task
@@ -262,7 +262,7 @@ def _check_schedule_names(cursor: Any, alias: str, schema: str) -> list[CheckMes
 
 def _crontab_identifiers() -> list[str]:
     try:
-        return [item.name for item in project_crontab.collect(conf.current())]
+        return [item.name for item in recurring.collect(conf.current())]
     except (ConfigurationError, ValueError):
         # Another check reports the mistakes of a crontab.
         return []

@@ -13,7 +13,7 @@ from django_graphile_worker.crontab import CrontabMistake, Draft
 from django_graphile_worker.exceptions import CrontabError, InvalidJobError, InvalidTypeError
 from django_graphile_worker.job_options import valid_identifier
 from django_graphile_worker.limits import TaskLimit
-from django_graphile_worker.project_crontab import draft_schedule, is_any_written
+from django_graphile_worker.recurring import draft_schedule, is_any_written
 from django_graphile_worker.registry import Task
 from django_graphile_worker.routing import Place
 from django_graphile_worker.text import did_you_mean

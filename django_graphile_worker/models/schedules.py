@@ -19,8 +19,8 @@ from django_graphile_worker.crontab.describe import Phrases
 from django_graphile_worker.exceptions import PayloadError
 from django_graphile_worker.models.tables import TimestampField, table
 from django_graphile_worker.payloads import encode
+from django_graphile_worker.recurring import job_of
 from django_graphile_worker.routing import queue_alias
-from django_graphile_worker.schedule_jobs import job_of
 from django_graphile_worker.schedules.times import Definition, first_time, next_times
 from django_graphile_worker.schedules.validation import mistakes_in
 from django_graphile_worker.schedules.words import in_words, parse_interval

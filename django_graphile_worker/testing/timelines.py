@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from django_graphile_worker import conf, project_crontab, registry, simulation
+from django_graphile_worker import conf, recurring, registry, simulation
 from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.routing import Place
 from django_graphile_worker.sql.inspection.statement_limits import change_settings
@@ -157,7 +157,7 @@ class TickWorker:
         is_default = place.installation == conf.DEFAULT
         self.settings = place.settings
         self.registry = registry.tasks
-        self.cron_items = project_crontab.collect(place.settings, with_tasks=is_default)
+        self.cron_items = recurring.collect(place.settings, with_tasks=is_default)
         self.every = registry.tasks.every() if is_default else {}
         self.reports = self
         self.now = now

@@ -23,7 +23,7 @@ from django_graphile_worker import (
     get_job,
     models,
     permanently_fail_jobs,
-    project_crontab,
+    recurring,
     remove_job,
     reschedule_jobs,
     run_once,
@@ -230,7 +230,7 @@ def test_recurring_tasks__of_tasks_belong_to_the_default_and_a_crontab_to_its_in
         runners = build_runners(places_to_serve((), ["default", "reports", "far"]))
     found = {runner.place.installation: [item.match for item in runner.worker.cron_items] for runner in runners}
     assert found == {"default": ["5 4 * * *"], "reports": ["0 4 * * *"], "far": []}
-    assert project_crontab.collect() == ()
+    assert recurring.collect() == ()
 
 
 @pytest.mark.usefixtures("named")

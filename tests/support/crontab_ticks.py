@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from django_graphile_worker.crontab import CronItem
-from django_graphile_worker.schedule_jobs import job_of_item
+from django_graphile_worker.recurring import job_of_item
 from django_graphile_worker.sql.schedules import from_code
 from django_graphile_worker.sql.schedules.firing import Decision, DueItem, fire
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from django_graphile_worker import job_options, project_crontab, registry
+from django_graphile_worker import job_options, recurring, registry
 from django_graphile_worker.crontab import CronItem, Draft
 from django_graphile_worker.job_options import OPTIONS, DefaultOptions, JobOption, JobOptions, Kind, SpecOptions
 from django_graphile_worker.jobs import Job, JobDefaults, JobSpec
 from django_graphile_worker.models import Schedule
-from django_graphile_worker.schedule_jobs import job_of, job_of_item
+from django_graphile_worker.recurring import job_of, job_of_item
 from django_graphile_worker.schedules.times import Definition
 
 FIELDS_OF_SPECS = [each.name for each in dataclasses.fields(JobSpec)]
@@ -81,7 +81,7 @@ def test_option_of_tasks_that_is_stored_as_a_flag__reaches_the_jobs_of_the_cront
     own: str | None, expected: str
 ) -> None:
     written = ColouredItem("paint", "0 9 * * *", colour=own)
-    item = project_crontab._with_defaults(Draft(), coloured_task(), "a test", written)
+    item = recurring._with_defaults(Draft(), coloured_task(), "a test", written)
     job = job_of_item(item, at=NINE)
     assert job.flags[:2] == ("slow", f"colour:{expected}:09:00")
     assert len(job.flags) == 3

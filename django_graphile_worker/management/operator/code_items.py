@@ -15,7 +15,7 @@ from django_graphile_worker.crontab.times import format_time_phrase
 from django_graphile_worker.management.operator import formatting
 from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.formatting import Cell, Row, Value
-from django_graphile_worker.project_crontab import collect
+from django_graphile_worker.recurring import collect
 from django_graphile_worker.routing import place_of
 from django_graphile_worker.sql.schedules import from_code
 from django_graphile_worker.sql.schedules.from_code import KnownCrontab

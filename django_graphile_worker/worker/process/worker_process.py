@@ -24,7 +24,7 @@ from psycopg import errors
 from django_graphile_worker import __version__, conf
 from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.logs.lines import served_databases
-from django_graphile_worker.project_crontab import collect
+from django_graphile_worker.recurring import collect
 from django_graphile_worker.registry import tasks as registered_tasks
 from django_graphile_worker.routing import Place
 from django_graphile_worker.worker.process.signal_handlers import handled_signals

@@ -13,8 +13,8 @@ from zoneinfo import ZoneInfo
 
 from django_graphile_worker.crontab import CronItem
 from django_graphile_worker.crontab.times import MINUTE, Matcher, floor_minute, matcher_times
+from django_graphile_worker.recurring import job_of, job_of_item
 from django_graphile_worker.registry import Registry, Task
-from django_graphile_worker.schedule_jobs import job_of, job_of_item
 from django_graphile_worker.schedules.times import (
     MAX_TICKS,
     MOMENT,

@@ -11,7 +11,7 @@ import pytest
 from asgiref.sync import async_to_sync
 from django.db import connection
 
-from django_graphile_worker import Helpers, JobSpec, aadd_job, add_job, add_jobs, get_job, models, project_crontab, task
+from django_graphile_worker import Helpers, JobSpec, aadd_job, add_job, add_jobs, get_job, models, recurring, task
 from django_graphile_worker.exceptions import InvalidTypeError
 from django_graphile_worker.registry import tasks
 from django_graphile_worker.signals import pre_add_jobs
@@ -143,7 +143,7 @@ class TestMaxAttempts:
                 "MAX_ATTEMPTS": 4,
                 "CRONTAB": "0 4 * * * nightly\n0 5 * * * nightly ?id=own&max=2",
             }
-            assert [item.max_attempts for item in project_crontab.collect() if item.task == "nightly"] == [4, 2]
+            assert [item.max_attempts for item in recurring.collect() if item.task == "nightly"] == [4, 2]
             schedule = models.Schedule.objects.create(name="s", task="nightly", cron="0 4 * * *")
             job = get_job(schedule.run_now())
             assert job is not None

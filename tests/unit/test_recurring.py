@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.test import override_settings
 
-from django_graphile_worker import conf, project_crontab, registry
+from django_graphile_worker import conf, recurring, registry
 from django_graphile_worker.checks.tasks import check_crontab
 from django_graphile_worker.crontab import CronItem
 from django_graphile_worker.crontab.errors import MistakeCollector
@@ -37,7 +37,7 @@ def test_every_source_is_collected(tmp_path: Path) -> None:
     @registry.task("beside", cron="0 2 * * *")
     def beside(payload: Any) -> None: ...
 
-    items = project_crontab.collect(
+    items = recurring.collect(
         settings(
             CRONTAB=["0 3 * * * report ?id=text\n@daily report ?id=text2", CronItem("mail:send", "0 4 * * *")],
             CRONTAB_FILE=path,
@@ -55,14 +55,14 @@ def test_the_time_zone_of_the_setting__is_that_of_items_without_one() -> None:
         "0 4 * * * mail:send ?tz=UTC",
         CronItem("report", lambda moment: True, identifier="f"),
     ]
-    items = project_crontab.collect(settings(CRONTAB=crontab, CRONTAB_TIME_ZONE="Europe/Berlin"))
+    items = recurring.collect(settings(CRONTAB=crontab, CRONTAB_TIME_ZONE="Europe/Berlin"))
     zones = {item.name: item.time_zone for item in items}
     assert zones == dict.fromkeys(("report", "f", "beside"), "Europe/Berlin") | {"mail:send": "UTC"}
-    assert {item.time_zone for item in project_crontab.collect(settings(CRONTAB=crontab))} == {None, "UTC"}
+    assert {item.time_zone for item in recurring.collect(settings(CRONTAB=crontab))} == {None, "UTC"}
 
 
 def test_a_crontab_may_be_one_text() -> None:
-    assert [item.task for item in project_crontab.collect(settings(CRONTAB="* * * * * report"))] == ["report"]
+    assert [item.task for item in recurring.collect(settings(CRONTAB="* * * * * report"))] == ["report"]
 
 
 def test_one_error_has_every_mistake_of_every_source_with_its_place(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_one_error_has_every_mistake_of_every_source_with_its_place(tmp_path: Pa
 
     crontab = ["* * * * * report", CronItem("report", "* * * * *"), CronItem("mail:send", "x"), 7]
     with pytest.raises(CrontabError) as caught:
-        project_crontab.collect(settings(CRONTAB=crontab, CRONTAB_FILE=path))
+        recurring.collect(settings(CRONTAB=crontab, CRONTAB_FILE=path))
     message = str(caught.value)
     for expected in (
         "entry 2 (report): expected an identifier of its own",
@@ -102,7 +102,7 @@ def test_a_schedule_beside_a_task_has_the_tasks_defaults_unless_it_says_otherwis
     )
     def beside(payload: Any) -> None: ...
 
-    plain, own = project_crontab.collect(settings())
+    plain, own = recurring.collect(settings())
     assert (plain.queue_name, plain.max_attempts, plain.priority, plain.flags) == ("reports", 7, 3, ("slow",))
     assert (plain.job_key, plain.job_key_mode) == ("user-None", "preserve_run_at")
     assert (own.queue_name, own.max_attempts, own.job_key, own.priority) == ("other", 2, "fixed", 3)
@@ -113,24 +113,24 @@ def test_a_job_key_that_cannot_be_made_is_a_mistake() -> None:
     def beside(payload: Any) -> None: ...
 
     with pytest.raises(CrontabError, match="a payload that job_key can make a key of"):
-        project_crontab.collect(settings())
+        recurring.collect(settings())
 
 
 def test_an_item_named_in_the_crontab_has_no_defaults_as_with_add_job() -> None:
     @registry.task("other", queue_name="reports")
     def other(payload: Any) -> None: ...
 
-    [item] = project_crontab.collect(settings(CRONTAB="* * * * * other ?fill=1h"))
+    [item] = recurring.collect(settings(CRONTAB="* * * * * other ?fill=1h"))
     assert (item.queue_name, item.period) == (None, timedelta(hours=1))
 
 
 def test_a_file_that_is_missing_or_unreadable_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="expected a file that can be read"):
-        project_crontab.collect(settings(CRONTAB_FILE=tmp_path / "missing"))
+        recurring.collect(settings(CRONTAB_FILE=tmp_path / "missing"))
     path = tmp_path / "latin"
     path.write_bytes(b"# caf\xe9\n")
     with pytest.raises(CrontabError, match="expected a crontab in UTF-8"):
-        project_crontab.collect(settings(CRONTAB_FILE=path))
+        recurring.collect(settings(CRONTAB_FILE=path))
 
 
 def test_a_crontab_is_read_once_however_often_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,25 +144,25 @@ def test_a_crontab_is_read_once_however_often_it_is_asked_for(tmp_path: Path, mo
 
     monkeypatch.setattr("django_graphile_worker.crontab.parser.read_crontab", counted)
     mine = settings(CRONTAB_FILE=path)
-    first = project_crontab.collect(mine)
+    first = recurring.collect(mine)
     with override_settings(GRAPHILE_WORKER={"CRONTAB_FILE": str(path)}):
         assert check_crontab() == []
-    assert (project_crontab.collect(mine), len(reads)) == (first, 1)
+    assert (recurring.collect(mine), len(reads)) == (first, 1)
 
     path.write_text("* * * * * report ?id=changed")
-    assert [item.name for item in project_crontab.collect(mine)] == ["changed"]
+    assert [item.name for item in recurring.collect(mine)] == ["changed"]
 
     @registry.task("beside", cron="0 2 * * *")
     def beside(payload: Any) -> None: ...
 
-    assert [item.name for item in project_crontab.collect(mine)] == ["changed", "beside"]
+    assert [item.name for item in recurring.collect(mine)] == ["changed", "beside"]
 
 
 def test_mistakes_that_one_caller_adds_are_not_seen_by_the_next() -> None:
     mine = settings(CRONTAB="* * * * * unknown")
     for _ in range(2):
         with pytest.raises(CrontabError, match="1 mistake in the crontab"):
-            project_crontab.collect(mine)
+            recurring.collect(mine)
 
 
 def test_a_crontab_is_read_once_for_each_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,20 +181,18 @@ def test_a_crontab_is_read_once_for_each_settings(tmp_path: Path, monkeypatch: p
         settings(CRONTAB=[CronItem("report", "0 3 * * *", flags=["slow"])]),
         settings(CRONTAB_FILE=path),
     ]
-    first = [project_crontab.collect(each) for each in installations]
-    assert [project_crontab.collect(each) for each in installations] == first
+    first = [recurring.collect(each) for each in installations]
+    assert [recurring.collect(each) for each in installations] == first
     assert len(reads) == 3
 
     path.write_text("0 1 * * * report ?id=changed")
-    assert [item.name for item in project_crontab.collect(installations[-1])] == ["changed"]
-    kept = [sources.content for sources, _ in project_crontab._cache if sources.filename == str(path)]
+    assert [item.name for item in recurring.collect(installations[-1])] == ["changed"]
+    kept = [sources.content for sources, _ in recurring._cache if sources.filename == str(path)]
     assert kept == [path.read_bytes()], "what a file no longer holds is forgotten"
 
 
 def test_the_cache_of_crontabs_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(project_crontab, "MAX_CACHED", 3)
+    monkeypatch.setattr(recurring, "MAX_CACHED", 3)
     for minute in range(5):
-        project_crontab.collect(settings(CRONTAB=f"{minute} * * * * report"))
-    assert [sources.crontab for sources, _ in project_crontab._cache] == [
-        f"{minute} * * * * report" for minute in (2, 3, 4)
-    ]
+        recurring.collect(settings(CRONTAB=f"{minute} * * * * report"))
+    assert [sources.crontab for sources, _ in recurring._cache] == [f"{minute} * * * * report" for minute in (2, 3, 4)]
