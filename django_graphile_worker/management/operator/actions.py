@@ -140,7 +140,8 @@ class JobAction(Verb):
         ids = list(dict.fromkeys(options["job_ids"]))
         jobs = self.change(ids, **self.values(options), **console.place)
         self.report(console, jobs)
-        self.refuse_left(console, ids, jobs)
+        if complaint := self.complaint(console, ids, jobs):
+            raise CommandError(complaint)
 
     def report(self, console: Console, jobs: Sequence[Job]) -> None:
         if console.is_json:
@@ -150,17 +151,17 @@ class JobAction(Verb):
         for job in jobs:
             console.done(f"{self.done} {job_line(job, now)}")
 
-    def refuse_left(self, console: Console, ids: Sequence[int], changed: Sequence[Job]) -> None:
-        """Raise CommandError about the jobs that were not changed, with the state of each."""
+    def complaint(self, console: Console, ids: Sequence[int], changed: Sequence[Job]) -> str:
+        """Return why jobs were not changed; empty if all were."""
         left = [each for each in ids if each not in {job.id for job in changed}]
         if not left:
-            return
+            return ""
         with console.reading() as (cursor, schema, _):
             states = {row.id: row.state for row in search.rows(cursor, left, schema=schema)}
         reasons = [f"#{each} {self._reason(states.get(each))}" for each in left]
         were = "was" if len(left) == 1 else "were"
         names = " or ".join(state.value for state in self.states)
-        raise CommandError(
+        return (
             f"{len(left)} of {counted(len(ids), 'job')} {were} not changed: {'; '.join(reasons)}. {self.name} changes "
             f"jobs that are {names}."
         )
@@ -211,10 +212,10 @@ class Delete(JobAction):
         for job in removed:
             if job.was_running:
                 console.warn(f"#{job.id} is running and will finish; it has lost its key, and is not retried.")
-        missing = [repr(key) for key, job in by_key.items() if job is None]
-        if missing:
-            raise CommandError(f"There is no job with the key {', '.join(missing)}.")
-        self.refuse_left(console, ids, deleted)
+        missing = [f"There is no job with the key {key!r}." for key, job in by_key.items() if job is None]
+        complaints = [*missing, self.complaint(console, ids, deleted)]
+        if any(complaints):
+            raise CommandError(" ".join(filter(None, complaints)))
 
 
 class Retry(JobAction):

@@ -37,7 +37,7 @@ from django_graphile_worker.sql.inspection.past_attempts import HistoryCriteria,
 from django_graphile_worker.sql.progress import Progress
 from django_graphile_worker.sql.results import HistoryOutcome
 from django_graphile_worker.sql.statements import Cursor
-from django_graphile_worker.text import escaped, readable_duration
+from django_graphile_worker.text import readable_duration
 
 NO_JOBS = search.Listed(rows=[], has_more=False, is_cut_off=False)
 
@@ -292,7 +292,7 @@ def _progress(progress: Progress | None) -> str:
         return ""
     amount = f"{progress.done:g}" if progress.total is None else f"{progress.done:g} of {progress.total:g}"
     percent = "" if progress.percent is None else f" ({progress.percent} %)"
-    return f"{amount}{percent} {escaped(progress.message)}".rstrip()
+    return f"{amount}{percent} {progress.message}".rstrip()
 
 
 PAYLOAD = "payload:"

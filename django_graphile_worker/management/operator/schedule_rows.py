@@ -13,7 +13,7 @@ from django.core.exceptions import NON_FIELD_ERRORS, ValidationError
 from django.core.management.base import CommandError
 from django.core.management.color import Style
 from django.db import DataError, IntegrityError
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 
 from django_graphile_worker import conf, registry
 from django_graphile_worker.crontab.times import load_zone
@@ -66,10 +66,15 @@ FIELDS = (
 REQUIRED = ("name", "task")
 
 
+def is_of_models(console: Console) -> bool:
+    """Return whether the model reads the schedules of the installation; any other one has only those of the code."""
+    return place_of(**console.place).settings.schema == conf.schema_of_models()
+
+
 def database_of(console: Console) -> str:
     """Return the alias of the database; raise CommandError for an installation that the model does not read."""
     place = place_of(**console.place)
-    if place.settings.schema != conf.schema_of_models():
+    if not is_of_models(console):
         raise CommandError(
             f"--installation: schedules are in the installation {conf.DEFAULT!r}; {place.installation!r} has another "
             f"schema."
@@ -78,10 +83,9 @@ def database_of(console: Console) -> str:
 
 
 def schedules_of(console: Console) -> QuerySet[Schedule]:
-    """Return the schedules of the installation; none for one that the model does not read, which has only code."""
-    place = place_of(**console.place)
-    schedules = Schedule.objects.using(place.using)
-    return schedules.all() if place.settings.schema == conf.schema_of_models() else schedules.none()
+    """Return the schedules of the installation."""
+    schedules = Schedule.objects.using(place_of(**console.place).using)
+    return schedules.all() if is_of_models(console) else schedules.none()
 
 
 def find_all(console: Console, names: Sequence[str]) -> list[Schedule]:
@@ -167,7 +171,6 @@ def is_same(name: str, one: Any, other: Any) -> bool:
 # Schedules as text and JSON.
 
 DISABLED, ENDED = "disabled", "ended"
-STATES = (ENABLED, PAUSED, DISABLED, ENDED, FAILING)
 # next_at is infinity if nothing will be fired; the model reads it as the last day of Python's calendar.
 NEVER = datetime(9999, 1, 1, tzinfo=UTC)
 NUMBER_OF_TIMES = 5
@@ -184,18 +187,6 @@ def state_of(schedule: Schedule, now: datetime, *, is_failing: bool = False) -> 
     if schedule.task not in registry.tasks:
         return UNKNOWN_TASK
     return FAILING if is_failing else ENABLED
-
-
-def condition(state: str, now: datetime) -> Q:
-    """Return the condition of a query for schedules in a state; an unknown task and a failing one count as enabled."""
-    paused, ended = Q(paused_until__gt=now), Q(next_at__gte=NEVER)
-    on = Q(is_enabled=True)
-    return {
-        DISABLED: Q(is_enabled=False),
-        PAUSED: on & paused,
-        ENDED: on & ended & ~paused,
-        ENABLED: on & ~paused & ~ended,
-    }[state]
 
 
 def zone_or_utc(name: str) -> ZoneInfo:

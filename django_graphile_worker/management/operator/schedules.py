@@ -9,12 +9,12 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 from django.db import connections
-from django.db.models import Q
 from django.utils import translation
 
 from django_graphile_worker.management.operator import formatting, schedule_rows, verb
 from django_graphile_worker.management.operator.code_items import (
     CODE,
+    ENABLED,
     FAILING,
     PAUSED,
     CodeItem,
@@ -35,6 +35,7 @@ from django_graphile_worker.management.operator.schedule_rows import (
     database_of,
     defaults,
     find_all,
+    is_of_models,
     is_same,
     no_schedule,
     parse_moment,
@@ -48,12 +49,21 @@ from django_graphile_worker.models import Schedule
 from django_graphile_worker.routing import place_of
 from django_graphile_worker.schedules.words import parse_interval
 from django_graphile_worker.sql.schedules import from_code, listing
-from django_graphile_worker.sql.schedules.listing import ScheduleCriteria, ScheduleState
+from django_graphile_worker.sql.schedules.listing import Entry, ScheduleCriteria, ScheduleState
 from django_graphile_worker.sql.schedules.runs import Run as PastRun
 from django_graphile_worker.sql.schedules.runs import RunOutcome, runs_of_schedules
 from django_graphile_worker.text import quoted, readable_duration, shown
 
-DEFAULT_LIMIT, DEFAULT_RUNS, MAX_FAILING = 100, 10, 10_000
+DEFAULT_LIMIT, DEFAULT_RUNS = 100, 10
+STATES = {
+    ENABLED: ScheduleState.ACTIVE,
+    PAUSED: ScheduleState.PAUSED,
+    "disabled": ScheduleState.DISABLED,
+    "ended": ScheduleState.ENDED,
+    FAILING: ScheduleState.FAILING,
+    "missed": ScheduleState.MISSED,
+    "late": ScheduleState.LATE,
+}
 
 
 class List(Verb):
@@ -67,9 +77,9 @@ class List(Verb):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--task", metavar="TASK", help="List only schedules of this task.")
-        parser.add_argument("--state", choices=schedule_rows.STATES, help="List only schedules in this state.")
+        parser.add_argument("--state", choices=list(STATES), help="List only schedules in this state.")
         parser.add_argument(
-            "--search", metavar="TEXT", help="List only schedules with this text in name or description."
+            "--search", metavar="TEXT", help="List only schedules with this text in name, task or description."
         )
         parser.add_argument("--by-time", action="store_true", help="List by the next time, instead of by name.")
         parser.add_argument(
@@ -79,49 +89,43 @@ class List(Verb):
 
     def run(self, console: Console, options: Options) -> None:
         now, limit = console.now(), options.get("limit") or DEFAULT_LIMIT
-        found = _chosen(console, options, now, limit)
+        entries = _entries(console, options, limit)
+        listed = schedules_of(console).in_bulk([each.id for each in entries[:limit]])
+        found = [(listed[each.id], each.is_failing) for each in entries[:limit] if each.id in listed]
         changes = {} if options.get("crontab") is None else {"crontab_file": options["crontab"]}
         items = [each for each in code_items(console, **changes) if _is_chosen(each, options)]
-        with console.reading() as (cursor, schema, _):
-            ids = [schedule.pk for schedule in found[:limit]]
-            failing = listing.failing_ids(cursor, ids, schema=schema)
-            runs = runs_of_schedules(cursor, ids, schema=schema, number=1)
         if console.is_json:
-            listed = [schedule_rows.as_dict(each, now, is_failing=each.pk in failing) for each in found[:limit]]
+            schedules = [schedule_rows.as_dict(each, now, is_failing=is_failing) for each, is_failing in found]
             code = [each.as_dict(now) for each in items if each.item is not None]
             others = [each.as_dict(now) for each in items if each.item is None]
-            console.dump({"schedules": listed, "code": code, "others": others})
+            console.dump({"schedules": schedules, "code": code, "others": others})
         elif found or items:
+            with console.reading() as (cursor, schema, _):
+                runs = runs_of_schedules(cursor, list(listed), schema=schema, number=1)
             rows = [
-                _schedule_row(console, each, runs.get(each.pk, []), now, is_failing=each.pk in failing)
-                for each in found[:limit]
+                _schedule_row(console, each, runs.get(each.pk, []), now, is_failing=is_failing)
+                for each, is_failing in found
             ]
             console.table(rows + [each.row(now, console.style) for each in items])
         else:
             console.note("No schedules.")
-        if len(found) > limit:
+        if len(entries) > limit:
             console.note(f"There are more schedules; these are the first {limit}. Use --limit to list more.")
 
 
-def _chosen(console: Console, options: Options, now: datetime, limit: int) -> list[Schedule]:
-    condition = Q()
-    if options.get("task") is not None:
-        condition &= Q(task=options["task"])
-    if options.get("state") == FAILING:
-        with console.reading() as (cursor, schema, _):
-            criteria = ScheduleCriteria(state=ScheduleState.FAILING)
-            ids = listing.matching_ids(cursor, criteria, schema=schema, limit=MAX_FAILING)
-        condition &= Q(pk__in=ids)
-    elif options.get("state") is not None:
-        condition &= schedule_rows.condition(options["state"], now)
-    if options.get("search") is not None:
-        condition &= Q(name__icontains=options["search"]) | Q(description__icontains=options["search"])
-    found = schedules_of(console).filter(condition).order_by("name")
-    if options.get("by_time"):
-        # A schedule that does not fire comes last.
-        never = [schedule_rows.NEVER]
-        return sorted(found, key=lambda schedule: (coming(schedule, now, 1) or never)[0])
-    return list(found[: limit + 1])
+def _entries(console: Console, options: Options, limit: int) -> list[Entry]:
+    """Return the chosen schedules, and one more than the limit if there are more."""
+    if not is_of_models(console):
+        return []
+    text, state = options.get("search"), options.get("state")
+    criteria = ScheduleCriteria(
+        state=ScheduleState.ANY if state is None else STATES[state],
+        words=() if text is None else (text.lower(),),
+        task=options.get("task") or "",
+    )
+    order = "next" if options.get("by_time") else "name"
+    with console.reading() as (cursor, schema, _):
+        return listing.page(cursor, criteria, (), schema=schema, order=order, limit=limit + 1).entries
 
 
 def _is_chosen(each: CodeItem, options: Options) -> bool:

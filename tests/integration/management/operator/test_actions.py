@@ -157,6 +157,10 @@ def test_delete__by_key_tells_of_keys_without_a_job() -> None:
     with pytest.raises(CommandError, match=r"^There is no job with the key 'missing'\.$"):
         operate("delete", str(by_id), "--key", "k", "--key", "missing")
     assert (job_row(by_id, "id"), job_row(by_key, "id")) == (None, None)
+    with pytest.raises(
+        CommandError, match=r"^There is no job with the key 'k'\. 1 of 1 job was not changed: #\d+ does"
+    ):
+        operate("delete", str(by_id), "--key", "k")
     with pytest.raises(CommandError, match=r"^Ids of jobs or --key are required"):
         operate("delete")
 

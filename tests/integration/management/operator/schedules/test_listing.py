@@ -81,3 +81,19 @@ def test_schedule_whose_runs_fail_and_are_tried_again__is_failing() -> None:
     assert [each["state"] for each in operate("schedules", "--json").json["schedules"]] == ["failing", "enabled"]
     assert "failing" in operate("schedules").out
     assert "failing" in operate("schedules", "show", "broken").out
+
+
+def test_list__by_time_has_the_earliest_first() -> None:
+    for name, minutes in (("a", 90), ("b", 30), ("c", 60)):
+        operate("schedules", "set", name, "task=send_report", f"run_at=+{minutes}m")
+    assert _names("--by-time") == ["a", "b", "c"], "no worker has computed their times yet"
+    execute("update {schema}._private_schedules set next_at = run_at")
+    assert _names("--by-time") == ["b", "c", "a"]
+    assert _names("--by-time", "--limit", "1") == ["b"]
+
+
+def test_state__may_be_a_problem() -> None:
+    operate("schedules", "set", "a", "task=send_report", "interval=1h")
+    assert _names("--state", "late") == _names("--state", "missed") == []
+    execute("update {schema}._private_schedules set next_at = now() - interval '1 hour', last_missed_at = now()")
+    assert _names("--state", "late") == _names("--state", "missed") == ["a"]
