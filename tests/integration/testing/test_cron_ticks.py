@@ -6,13 +6,15 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import psycopg
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from django.test import TestCase, override_settings
 from django.utils import timezone
 
-from django_graphile_worker import CronItem, add_job, models, signals
+from django_graphile_worker import CronItem, add_job, models, signals, task
 from django_graphile_worker.exceptions import GraphileWorkerError
+from django_graphile_worker.registry import tasks
 from django_graphile_worker.testing import clock, run_jobs
 from tests.support.own_schema import SCHEMA
 from tests.support.stepped_worker import own_tasks
@@ -105,6 +107,23 @@ class TestCron(TestCase):
             now.advance(hours=2)
             run_jobs(on_error="record")
         assert order == ["tick 01:00", "tick 01:00", "job 01:30", "tick 02:00"]
+
+    def test_ticks_that_the_database_refuses__fail_the_test_with_the_first_error(self) -> None:
+        jobs = f'"{SCHEMA["SCHEMA"]}"._private_jobs'
+        refuse = f"""create function public.refuse_job() returns trigger language plpgsql as $$ begin
+            insert into audit_table_that_is_gone values (1);
+        end $$;
+        create trigger refuse_job before insert on {jobs} for each row execute function public.refuse_job()"""
+        for number in (1, 3):
+            with tasks.isolated(), transaction.atomic():
+                for each in range(number):
+                    task(f"task {each}", cron="* * * * *")(Ticks())
+                with connection.cursor() as cursor:
+                    cursor.execute(refuse)
+                with clock(START) as now, pytest.raises(psycopg.errors.UndefinedTable, match="audit_table"):
+                    now.advance(minutes=1)
+                    run_jobs()
+                transaction.set_rollback(True)
 
     def test_settings_of_the_transaction__are_kept(self) -> None:
         with connection.cursor() as cursor:
