@@ -339,7 +339,7 @@ class LineWriter(Generic[Line]):
     def _start(self) -> bool:
         with self._starting:
             if self._thread is None:
-                thread = threading.Thread(target=self._run, name="graphile-worker-log", daemon=True)
+                thread = threading.Thread(target=self._main, name="graphile-worker-log", daemon=True)
                 try:
                     thread.start()
                 except RuntimeError:
@@ -348,7 +348,7 @@ class LineWriter(Generic[Line]):
                 self._thread = thread
             return True
 
-    def _run(self) -> None:
+    def _main(self) -> None:
         while not self._is_closed:
             if self._queue:
                 # The thread must not end, whatever a stream raises that the project has put in place.

@@ -225,7 +225,7 @@ class ResultListener:
             self._waits.add(wait)
             self._has_news = True
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="graphile-worker-results", daemon=True)
+                self._thread = threading.Thread(target=self._main, name="graphile-worker-results", daemon=True)
                 self._thread.start()
         self._wakeup.wake()
         return wait
@@ -250,7 +250,7 @@ class ResultListener:
 
     # Called on the thread.
 
-    def _run(self) -> None:
+    def _main(self) -> None:
         while not self._is_over():
             self._rest(self._attempt())
 

@@ -356,7 +356,7 @@ class DatabaseWorker:
     def lanes_ready(self, lanes: int, database: Database) -> None:
         """Limited jobs can be claimed; other workers are notified if there are more of them than free slots here."""
         if self.limited is not None:
-            self.limited.claimer.look_at_once()
+            self.limited.claimer.claim_limited_soon()
         self.fetcher.wake()
         if lanes > self.pool.free:
             self.wake_others(database, lanes)

@@ -233,7 +233,7 @@ class Keeper(Service):
         self._poll_interval = worker.settings.poll_interval
         self._clock = clock
         self._rests_until = 0.0
-        self._look_at = 0.0
+        self._sort_at = 0.0
         # Whether jobs may have been added since the last look.
         self._is_called = True
         self._sweep_at = 0.0
@@ -244,14 +244,14 @@ class Keeper(Service):
         now = self._clock()
         if now < self._rests_until:
             return self._rests_until - now
-        if not self._is_called and now < self._look_at:
-            return self._look_at - now
+        if not self._is_called and now < self._sort_at:
+            return self._sort_at - now
         self._is_called = False
         if now >= self._sweep_at:
             self.sweep()
-        self._look_at = self._clock() + self._sort()
+        self._sort_at = self._clock() + self._sort()
         now = self._clock()
-        return max(self._rests_until - now, 0.0) or max(self._look_at - now, 0.0)
+        return max(self._rests_until - now, 0.0) or max(self._sort_at - now, 0.0)
 
     def call(self) -> bool:
         """Look for jobs to sort, as soon as the rest is over. Called by the thread that claims.
@@ -369,7 +369,7 @@ class SharedClaimer:
         self._limited = limited
         self._keeper = keeper
         # When the next claim of limited jobs may find one: set by other threads, too.
-        self._look_at = -math.inf
+        self._claim_limited_at = -math.inf
         # Whether the last claim has left jobs that could run. Other threads read it.
         self.is_limited_waiting = False
         self.has_ordinary_backlog = False
@@ -378,14 +378,14 @@ class SharedClaimer:
         # Who gets the odd slot.
         self._is_turn_of_limited = True
 
-    def look_at_once(self) -> None:
+    def claim_limited_soon(self) -> None:
         """Have the next claim look for limited jobs: a lane has become ready."""
-        self._look_at = -math.inf
+        self._claim_limited_at = -math.inf
 
     def claim(self, *, max_jobs: int, max_per_queue: int, max_bytes: int, free_slots: int) -> Claimed:
         """Claim jobs within the limits of ``claims.claim_jobs``. Limited jobs are claimed for free slots only."""
         has_unsorted = self._keeper.call()
-        if free_slots < 1 and self._may_ordinary_wait and time.monotonic() >= self._look_at:
+        if free_slots < 1 and self._may_ordinary_wait and time.monotonic() >= self._claim_limited_at:
             # Until a claim has looked, jobs that are claimed ahead must not take every slot that becomes free.
             self.is_limited_waiting = True
         are_both_waiting = self.is_limited_waiting and self._may_ordinary_wait
@@ -422,19 +422,19 @@ class SharedClaimer:
         return half + (odd if self._is_turn_of_limited else 0)
 
     def _claim_limited(self, share: int) -> LimitedClaimed:
-        if share < 1 or (not self.is_limited_waiting and time.monotonic() < self._look_at):
+        if share < 1 or (not self.is_limited_waiting and time.monotonic() < self._claim_limited_at):
             return replace(NOTHING, has_more=self.is_limited_waiting)
         # Before the statement: what becomes ready meanwhile is for the next claim.
-        self._look_at = math.inf
+        self._claim_limited_at = math.inf
         limited = self._limited.claim(share)
         self.is_limited_waiting = limited.has_more
         if limited.seconds_until_next is not None:
-            self._look_at = min(self._look_at, time.monotonic() + limited.seconds_until_next)
+            self._claim_limited_at = min(self._claim_limited_at, time.monotonic() + limited.seconds_until_next)
         return limited
 
     def _together(self, limited: LimitedClaimed, ordinary: Claimed) -> Claimed:
-        until_look = max(self._look_at - time.monotonic(), 0.0)
-        times = [ordinary.seconds_until_next, None if math.isinf(until_look) else until_look]
+        until_limited = max(self._claim_limited_at - time.monotonic(), 0.0)
+        times = [ordinary.seconds_until_next, None if math.isinf(until_limited) else until_limited]
         return replace(
             ordinary,
             claims=[*limited.claims, *ordinary.claims],

@@ -25,9 +25,9 @@ from django_graphile_worker.sql.install import privileges
 from django_graphile_worker.worker import django_connections
 from django_graphile_worker.worker.database.connection import POOLER_CONFUSION, Database
 from django_graphile_worker.worker.database_worker import DatabaseWorker
-from django_graphile_worker.worker.fetching.fetcher import SECOND_LOOK
+from django_graphile_worker.worker.fetching.fetcher import ADJUST_INTERVAL
 from django_graphile_worker.worker.service import Service
-from django_graphile_worker.worker.shutdown import CLEANUP_TIMEOUT, LOOK_INTERVAL, Shutdown
+from django_graphile_worker.worker.shutdown import CHECK_INTERVAL, CLEANUP_TIMEOUT, Shutdown
 from django_graphile_worker.worker.stop_request import Ending
 from django_graphile_worker.worker.task_selection import selected_tasks, task_finder, unmatched_patterns
 
@@ -176,7 +176,7 @@ class Runner:
         self.worker.is_stopping, self.worker.stop_reason = True, reason
         self.worker.reports.send(signals.worker_stopping, reason=reason)
         try:
-            ending = Shutdown(self.worker, is_forced).run()
+            ending = Shutdown(self.worker, is_forced).perform()
             if not ending.was_released:
                 error = GraphileWorkerError("The last results were not stored: their jobs run again.")
                 self.worker.reports.send(signals.shutdown_failed, reason=reason, error=error)
@@ -236,7 +236,7 @@ class Runner:
     def _wait(self, seconds: float, should_stop: Question) -> None:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and not should_stop():
-            self.worker.pool.wait_for_change(LOOK_INTERVAL)
+            self.worker.pool.wait_for_change(CHECK_INTERVAL)
 
     def _wait_until_quiet_or_woken(self, should_stop: Question) -> None:
         fetcher = self.worker.fetcher
@@ -245,7 +245,7 @@ class Runner:
             if pool.is_idle:
                 # No other outcome follows that could be released together with those that wait.
                 self.worker.releaser.end_pause()
-            pool.wait_for_change(SECOND_LOOK if pool.could_do_more else LOOK_INTERVAL)
+            pool.wait_for_change(ADJUST_INTERVAL if pool.could_do_more else CHECK_INTERVAL)
             fetcher.adjust_slots()
         fetcher.forget_wake()
 

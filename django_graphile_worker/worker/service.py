@@ -141,7 +141,7 @@ class Service(Loop):
         with self._starting:
             if self._thread is None and not self._stopping.is_set():
                 name = f"graphile-worker-{self.name}"
-                self._thread = threading.Thread(target=self._run, args=(after,), name=name, daemon=True)
+                self._thread = threading.Thread(target=self._main, args=(after,), name=name, daemon=True)
                 self._thread.start()
 
     def join(self, timeout: float | None = None) -> bool:
@@ -160,7 +160,7 @@ class Service(Loop):
             thread = self._thread
         return thread is not None and not thread.is_alive() and not self.is_stopping
 
-    def _run(self, after: float) -> None:
+    def _main(self, after: float) -> None:
         born_in = fork_guard.generation
         try:
             self.pause(after)

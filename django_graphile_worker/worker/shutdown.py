@@ -20,7 +20,7 @@ CLEANUP_TIMEOUT = 1.0
 # lease to expire.
 FORCED_RELEASE_TIMEOUT = 5.0
 # Seconds between two checks whether the jobs of a stopping or draining worker have ended.
-LOOK_INTERVAL = 0.02
+CHECK_INTERVAL = 0.02
 
 
 class Shutdown:
@@ -40,7 +40,7 @@ class Shutdown:
         self._is_forced = is_forced
         self._began_at = time.monotonic()
 
-    def run(self) -> Ending:
+    def perform(self) -> Ending:
         self.stop_claiming()
         self._worker.executor.abort()
         have_ended = self._let_jobs_end()
@@ -68,7 +68,7 @@ class Shutdown:
 
     def _wait_for_fetcher(self) -> None:
         deadline = time.monotonic() + self._worker.settings.statement_timeout
-        while not self._worker.fetcher.join(LOOK_INTERVAL) and time.monotonic() < deadline and not self._is_forced():
+        while not self._worker.fetcher.join(CHECK_INTERVAL) and time.monotonic() < deadline and not self._is_forced():
             pass
 
     def _let_jobs_end(self) -> bool:
@@ -91,7 +91,7 @@ class Shutdown:
         pool = self._worker.pool
         deadline = time.monotonic() + seconds
         while not pool.is_idle and time.monotonic() < deadline and not self._is_forced():
-            pool.wait_for_change(LOOK_INTERVAL)
+            pool.wait_for_change(CHECK_INTERVAL)
 
     def _return_running_jobs(self) -> None:
         """Return the jobs that still run, without counting the attempt: their results would come too late."""
@@ -112,7 +112,7 @@ class Shutdown:
         pool, executor = self._worker.pool, self._worker.executor
         deadline = time.monotonic() + CLEANUP_TIMEOUT
         while pool.running() > len(running := executor.running()) and time.monotonic() < deadline:
-            pool.wait_for_change(LOOK_INTERVAL)
+            pool.wait_for_change(CHECK_INTERVAL)
         return running
 
     def _wait_for_releaser(self, seconds: float = FORCED_RELEASE_TIMEOUT) -> bool:
@@ -122,7 +122,7 @@ class Shutdown:
         grace_ends = self._began_at + self._worker.settings.grace_period
         deadline = max(time.monotonic(), grace_ends) + seconds
         releaser.hurry()
-        while not releaser.wait_until_empty(LOOK_INTERVAL):
+        while not releaser.wait_until_empty(CHECK_INTERVAL):
             if self._is_forced():
                 deadline = min(deadline, time.monotonic() + FORCED_RELEASE_TIMEOUT)
             rejected = releaser.given_up_job_ids
@@ -164,7 +164,7 @@ class Shutdown:
         thread = threading.Thread(target=deregister, daemon=True)
         thread.start()
         while thread.is_alive() and not self._is_forced():
-            thread.join(LOOK_INTERVAL)
+            thread.join(CHECK_INTERVAL)
         thread.join(CLEANUP_TIMEOUT)
 
     def _stop_progress(self) -> None:
@@ -181,7 +181,7 @@ class Shutdown:
         statistics = self._worker.statistics
         statistics.stop()
         deadline = time.monotonic() + LAST_RECORD_TIMEOUT
-        while not statistics.join(LOOK_INTERVAL) and time.monotonic() < deadline and not self._is_forced():
+        while not statistics.join(CHECK_INTERVAL) and time.monotonic() < deadline and not self._is_forced():
             continue
         if statistics.join(0):
             # A service that never had a thread is not closed yet.

@@ -136,7 +136,7 @@ class SlotWithoutThread(Slot):
     def resume(self, run: JobRun) -> None:
         self._thread.submit(lambda: self._outcomes.pop(run.claim).set_result(self.executor.resume_job(run)))
 
-    def look_again(self) -> bool:
+    def call_more(self) -> bool:
         return False
 
 

@@ -34,10 +34,10 @@ logger = logging.getLogger("django_graphile_worker.worker")
 # Seconds for which a request for a claim that this worker has not begun is kept. The answer to the claim statement may
 # still be on its way, and the job may wait for a slot.
 KEPT_FOR = 60.0
-# Seconds between two looks for a run that begins just now, and how often to look: the thread that runs a job checks
+# Seconds between two searches for a run that begins just now, and how many searches: the thread that runs a job checks
 # whether it may begin a moment before the job is among the runs.
-LOOK_INTERVAL = 0.02
-LOOKS = 50
+SEARCH_INTERVAL = 0.02
+SEARCHES = 50
 # Seconds until the next check of the deadlines after a check that failed.
 RETRY_DELAY = 0.5
 # Seconds between two steps. A task may catch the exception, or begin another query.
@@ -58,8 +58,8 @@ class RunStops:
     def __init__(self, worker: DatabaseWorker) -> None:
         self._worker = worker
         self.deadlines = Deadlines(self)
-        # How often the thread that looks for runs looks again; 0 if there is no such thread.
-        self._looks_left = 0
+        # How often the thread that searches for runs searches again; 0 if there is no such thread.
+        self._searches_left = 0
         self._lock = threading.Lock()
         # By job id and token: the requests for claims that have not begun, and until when they are kept. The pool asks
         # for each job whether there are any, without the lock.
@@ -72,7 +72,7 @@ class RunStops:
             # Before the look at the runs: a claim that begins after the look is refused.
             self.unbegun[job_id, token] = stop, monotonic() + KEPT_FOR
             if not self._stop_begun():
-                self._look_again()
+                self._search_again()
 
     def is_requested(self, claim: Claim) -> bool:
         """Return True if a request keeps this claim from beginning."""
@@ -114,18 +114,18 @@ class RunStops:
                 self._stop_run(run, requested[0])
         return not self.unbegun
 
-    def _look_again(self) -> None:
+    def _search_again(self) -> None:
         """Look for the runs of the requests that are left, on another thread. Called under the lock."""
-        is_looking, self._looks_left = self._looks_left > 0, LOOKS
-        if not is_looking:
-            threading.Thread(target=self._look, name="graphile-worker-stops", daemon=True).start()
+        is_searching, self._searches_left = self._searches_left > 0, SEARCHES
+        if not is_searching:
+            threading.Thread(target=self._search, name="graphile-worker-stops", daemon=True).start()
 
-    def _look(self) -> None:
+    def _search(self) -> None:
         while True:
-            threading.Event().wait(LOOK_INTERVAL)
+            threading.Event().wait(SEARCH_INTERVAL)
             with self._lock:
-                self._looks_left = 0 if self._stop_begun() else self._looks_left - 1
-                if self._looks_left == 0:
+                self._searches_left = 0 if self._stop_begun() else self._searches_left - 1
+                if self._searches_left == 0:
                     return
 
     def _forget_old(self) -> None:

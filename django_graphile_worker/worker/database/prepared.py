@@ -64,7 +64,7 @@ class PreparedStatement:
         try:
             if connection is not self._prepared_on:
                 self._prepare(connection)
-            return self._run(connection, parameters)
+            return self._execute(connection, parameters)
         except psycopg.Error as error:
             self._database.note_error(error, connection)
             raise
@@ -80,7 +80,7 @@ class PreparedStatement:
             self._database.prepared.add(self._name)
         self._prepared_on = connection
 
-    def _run(self, connection: psycopg.Connection[Any], parameters: Sequence[bytes | None]) -> PGresult:
+    def _execute(self, connection: psycopg.Connection[Any], parameters: Sequence[bytes | None]) -> PGresult:
         link = connection.pgconn
         result = link.exec_prepared(
             self._name,

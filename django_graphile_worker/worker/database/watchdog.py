@@ -113,11 +113,11 @@ class Watchdog:
     def _start_thread(self) -> None:
         with self._lock:
             if self._thread is None:
-                thread = threading.Thread(target=self._run, name="graphile-worker-watchdog", daemon=True)
+                thread = threading.Thread(target=self._main, name="graphile-worker-watchdog", daemon=True)
                 thread.start()
                 self._thread = thread
 
-    def _run(self) -> None:
+    def _main(self) -> None:
         while True:
             try:
                 self._something_to_watch.wait()

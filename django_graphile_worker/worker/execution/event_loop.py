@@ -36,8 +36,8 @@ logger = logging.getLogger("django_graphile_worker.worker")
 THREAD_NAME = "graphile-worker-async"
 # A loop that no coroutine blocks closes in a few milliseconds.
 _CLOSE_TIMEOUT = 0.1
-# Seconds between two looks for runs that have ended and wait for a thread.
-LOOK_INTERVAL = 0.02
+# Seconds between two checks for runs that have ended and wait for a thread.
+CHECK_INTERVAL = 0.02
 _current: ContextVar[CoroutineRun | None] = ContextVar("graphile_worker_coroutine_run", default=None)
 
 
@@ -57,8 +57,8 @@ class EventLoop:
         self._is_called = False
         # The coroutines that have ended and whose threads the loop has to wake.
         self._ended: deque[CoroutineRun] = deque()
-        # Whether the loop looks again soon for runs that wait for a thread.
-        self._is_looking = False
+        # Whether the loop checks again soon for runs that wait for a thread.
+        self._is_checking = False
         # How many requests to stop a coroutine the loop has not run yet.
         self._unanswered_stops = 0
         self._is_cancelled = False
@@ -211,16 +211,16 @@ class EventLoop:
 
     def _serve_ended(self) -> None:
         self._wake_threads()
-        if self.threads is not None and not self._is_looking:
-            self._is_looking = True
-            asyncio.get_running_loop().call_later(LOOK_INTERVAL, self._look_again)
+        if self.threads is not None and not self._is_checking:
+            self._is_checking = True
+            asyncio.get_running_loop().call_later(CHECK_INTERVAL, self._check_again)
 
-    def _look_again(self) -> None:
+    def _check_again(self) -> None:
         """Have more threads resume runs, if they wait for a thread that does slow work. Called on the loop."""
         assert self.threads is not None
-        self._is_looking = self.threads.look_again()
-        if self._is_looking:
-            asyncio.get_running_loop().call_later(LOOK_INTERVAL, self._look_again)
+        self._is_checking = self.threads.call_more()
+        if self._is_checking:
+            asyncio.get_running_loop().call_later(CHECK_INTERVAL, self._check_again)
 
     def _wake_threads(self) -> None:
         # Two threads may do this at once: the loop, and the thread that stops the worker.

@@ -59,10 +59,10 @@ BYTES_AHEAD = 16 * 1024 * 1024
 SHORT_JOB = 0.000075
 # Seconds: a job of this length is worth another slot.
 WORTH_A_SLOT = 0.0001
-# Seconds between two looks at the slots, while jobs wait and slots rest.
-SECOND_LOOK = 0.002
-# Seconds without a look at which no job had finished, after which slots rest again: while one job in a hundred is long,
-# a single slot would often stand still until the next look.
+# Seconds between two adjustments of the slots, while jobs wait and slots rest.
+ADJUST_INTERVAL = 0.002
+# Seconds in which every adjustment has found finished jobs, after which slots rest again: while one job in a hundred is
+# long, a single slot would often stand still until the next adjustment.
 CALM = 0.5
 
 
@@ -88,7 +88,7 @@ class Fetcher(Loop):
         self._prefetch = Prefetch(worker.pool)
         self._demand = SlotDemand(worker.pool)
         self._expected_at = math.inf
-        self._look_at = -math.inf
+        self._claim_at = -math.inf
         self._waiting_timeout = WAITING_TIMEOUT
         self._is_new = True
         self.last_claim_was_empty = True
@@ -126,13 +126,13 @@ class Fetcher(Loop):
         self._return_waiting()
         self.adjust_slots()
         self.last_claim_was_empty = True
-        if not self.was_called and self._until_next_look() > 0:
+        if not self.was_called and self._until_next_claim() > 0:
             # This step only had to check the slots.
-            return min(self._longest_wait(), self._until_next_look())
+            return min(self._longest_wait(), self._until_next_claim())
         room = self._room()
         if room < 1:
             return self._longest_wait()
-        self._look_at = -math.inf
+        self._claim_at = -math.inf
         if not self._worker.may_claim():
             # Nothing wakes the fetcher when the worker has its lease again, and this check needs no statement.
             return min(WAITING_TIMEOUT, self._poll_interval)
@@ -186,7 +186,8 @@ class Fetcher(Loop):
     def _has_started_due_jobs(self) -> bool:
         """Try the fast path if the worker is idle and was called: mostly a single job is due then."""
         is_new, self._is_new = self._is_new, False
-        if self._waiting_timeout < WAITING_TIMEOUT or not (is_new or (self.was_called and self._until_next_look() > 0)):
+        was_woken_early = self.was_called and self._until_next_claim() > 0
+        if self._waiting_timeout < WAITING_TIMEOUT or not (is_new or was_woken_early):
             return False
         if not self._worker.may_claim():
             return False
@@ -239,19 +240,19 @@ class Fetcher(Loop):
 
     def _delay_after(self, claimed: Claimed) -> float:
         if claimed.has_more:
-            self._look_at = -math.inf
+            self._claim_at = -math.inf
             # A slot that takes a waiting job wakes the fetcher.
             return self._longest_wait() if claimed.waits_for_slot and not claimed.claims else 0.0
         # No job is left that a free slot could run: a slot that becomes free need not wake the fetcher.
         # A notification, a released queue or the end of the delay leads to the next claim.
         self._pool.wants_jobs = True
         until_next = math.inf if claimed.seconds_until_next is None else claimed.seconds_until_next
-        self._look_at = time.monotonic() + min(self._poll_interval, until_next)
-        return max(min(self._longest_wait(), self._until_next_look()), 0.0)
+        self._claim_at = time.monotonic() + min(self._poll_interval, until_next)
+        return max(min(self._longest_wait(), self._until_next_claim()), 0.0)
 
-    def _until_next_look(self) -> float:
+    def _until_next_claim(self) -> float:
         """Return the seconds until the database may have a job, if nothing wakes the fetcher before."""
-        return min(self._look_at, self._expected_at) - time.monotonic()
+        return min(self._claim_at, self._expected_at) - time.monotonic()
 
     def _longest_wait(self) -> float:
         """Return the longest time to the next step.
@@ -259,7 +260,7 @@ class Fetcher(Loop):
         Jobs that wait behind a long job must go to another slot, or be returned, in time, however rare the polls are.
         """
         if self._pool.could_do_more:
-            return min(SECOND_LOOK, self._poll_interval)
+            return min(ADJUST_INTERVAL, self._poll_interval)
         return min(WAITING_TIMEOUT, self._poll_interval) if self._pool.has_waiting else self._poll_interval
 
     def _return_waiting(self) -> None:
@@ -376,17 +377,17 @@ class SlotDemand:
         self._pool = pool
         self._clock = clock
         self._duration = MeanDuration()
-        # What the last look has seen, and when.
-        self._looked_at = self._stood_still_at = -math.inf
+        # What was measured last, and when.
+        self._measured_at = self._stood_still_at = -math.inf
         self._finished = pool.finished()
         self._seconds = 0.0
 
     def callers(self) -> int:
         """Return how many slots to call for new jobs, before they are put in the line."""
         if self._pool.backlog:
-            # The slots that run the jobs before them find the new jobs, and the next look follows soon.
+            # The slots that run the jobs before them find the new jobs, and the next adjustment follows soon.
             return 0
-        self._look()
+        self._measure()
         seconds = self._duration.seconds
         if seconds is None:
             return self._pool.concurrency
@@ -394,23 +395,23 @@ class SlotDemand:
 
     def adjust(self) -> None:
         """Call more slots for jobs that take longer than expected, and have slots rest that short jobs do not need."""
-        if not self._pool.backlog or self._clock() - self._looked_at < SECOND_LOOK:
+        if not self._pool.backlog or self._clock() - self._measured_at < ADJUST_INTERVAL:
             return
-        jobs, seconds, slots = self._look()
+        jobs, seconds, slots = self._measure()
         if not jobs:
-            self._stood_still_at = self._looked_at
+            self._stood_still_at = self._measured_at
         if not jobs or seconds / jobs >= SHORT_JOB:
             self._pool.call(self._pool.concurrency)
         elif not slots:
             self._pool.call(1)
-        elif slots > 1 and self._looked_at - self._stood_still_at > CALM:
+        elif slots > 1 and self._measured_at - self._stood_still_at > CALM:
             self._pool.rest(slots - 1)
 
-    def _look(self) -> tuple[int, float, int]:
-        """Return how many jobs have finished since the last look, their seconds, and how many slots run more."""
+    def _measure(self) -> tuple[int, float, int]:
+        """Return how many jobs have finished since the last call, their seconds, and how many slots run more."""
         before, self._finished = self._finished, self._pool.finished()
         seconds_before, self._seconds = self._seconds, self._pool.typical_seconds()
-        self._looked_at = self._clock()
+        self._measured_at = self._clock()
         jobs, seconds = sum(self._finished) - sum(before), self._seconds - seconds_before
         self._duration.add(jobs, seconds)
         return jobs, seconds, self._pool.running_since(before)

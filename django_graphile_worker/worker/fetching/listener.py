@@ -168,7 +168,7 @@ class Listener:
         # Seconds of waiting since the last proof.
         self._silence = 0.0
         self._must_ask = False
-        self._is_looking = False
+        self._is_reading = False
         self._has_jobs = False
         self._losses = 0
         # Whether the last connection was given up because no proof arrived on it.
@@ -184,9 +184,9 @@ class Listener:
             self._listen()
             self._give_answers()
             while not self._has_jobs and (remaining := deadline - self._clock()) > 0:
-                if self._rest(min(remaining, self._until_next_look()), unless):
+                if self._rest(min(remaining, self._until_next_action()), unless):
                     break
-                self._look()
+                self._read_notifications()
         except Exception as error:
             self._lose(error)
         has_jobs, self._has_jobs = self._has_jobs, False
@@ -265,24 +265,24 @@ class Listener:
         else:
             self._silence += rested
 
-    def _look(self) -> None:
+    def _read_notifications(self) -> None:
         """Read the notifications that have arrived. The claim itself reads notifications that arrive during it."""
         self._give_answers()
         if self._connection is None:
             self._listen()
             return
-        self._is_looking = True
+        self._is_reading = True
         link = self._connection.pgconn
         link.consume_input()
         while notice := link.notifies():
             self._receive(notice.relname.decode(), notice.extra.decode())
-        self._is_looking = False
+        self._is_reading = False
         if not self._has_jobs:
             self._insist_on_proof()
 
     def _receive(self, channel: str, payload: str) -> None:
         if channel == self._own_channel:
-            if self._is_looking or self.is_healthy:
+            if self._is_reading or self.is_healthy:
                 self._silence = 0.0
                 self._prove()
             else:
@@ -305,7 +305,7 @@ class Listener:
             self._was_silent = False
             self._worker.reports.listening_started()
 
-    def _until_next_look(self) -> float:
+    def _until_next_action(self) -> float:
         """Return the seconds until the listener must act, if no notification arrives."""
         now = self._clock()
         due = self._try_again_at - now if self._connection is None else self._longest_silence - self._silence

@@ -237,7 +237,7 @@ class CoroutineSlots:
         # The runs whose coroutines have ended, and the runs that keep a thread until they end.
         self.ended: deque[Any] = deque()
         self.calling: deque[Any] = deque()
-        # The last run that had ended at the last look, and how many threads the next look calls if it still waits.
+        # The last run that had ended at the last check, and how many threads the next calls if it still waits.
         self._last: Any = None
         self._more = 1
 
@@ -250,11 +250,11 @@ class CoroutineSlots:
         self.ended.extend(runs)
         self._threads.call(1)
 
-    def look_again(self) -> bool:
-        """Call more threads if a run that had ended by the last look still waits; return False if none waits.
+    def call_more(self) -> bool:
+        """Call more threads if a run that had ended by the last call still waits; return False if none waits.
 
         A receiver of a signal does slow work on the threads that were called: the other runs must not wait for it. Each
-        look calls twice as many threads as the look before, because on a busy machine a few threads may be slow, too.
+        call wakes twice as many threads as the call before, because on a busy machine a few threads may be slow, too.
         """
         try:
             last = self.ended[-1]

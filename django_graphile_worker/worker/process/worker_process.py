@@ -29,7 +29,7 @@ from django_graphile_worker.registry import tasks as registered_tasks
 from django_graphile_worker.routing import Place
 from django_graphile_worker.worker.process.signal_handlers import handled_signals
 from django_graphile_worker.worker.runner import Question, Runner, never
-from django_graphile_worker.worker.shutdown import LOOK_INTERVAL
+from django_graphile_worker.worker.shutdown import CHECK_INTERVAL
 from django_graphile_worker.worker.stop_request import RETIRED, Ending, WorkerStop
 
 # Seconds that the exit handlers of other packages (which send reports, or save coverage) may take.
@@ -135,7 +135,7 @@ def _retire(runners: Sequence[Runner], request: WorkerStop) -> None:
         request.on_retiring()
     for runner in runners:
         runner.retire(lambda: request.is_made)
-    while not request.wait(LOOK_INTERVAL) and not all(runner.has_retired for runner in runners):
+    while not request.wait(CHECK_INTERVAL) and not all(runner.has_retired for runner in runners):
         pass
     if not request.is_made:
         request(RETIRED)
@@ -170,7 +170,7 @@ def start_all(runners: Sequence[Runner], should_stop: Question = never, *, waits
         return
     beginnings = {runner.label: runner.begin() for runner in runners}
     for beginning in beginnings.values():
-        while not beginning.has_tried.wait(LOOK_INTERVAL) and not should_stop():
+        while not beginning.has_tried.wait(CHECK_INTERVAL) and not should_stop():
             pass
     troubles = {alias: beginning.trouble for alias, beginning in beginnings.items()}
     _raise_what_keeps_all(troubles, waits=waits)

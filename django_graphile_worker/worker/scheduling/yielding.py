@@ -45,12 +45,12 @@ class Yielding:
         self.text = DUE
         self._seen: frozenset[object] = frozenset()
         self._yields = 0
-        self._looks_at = 0.0
+        self._yields_until = 0.0
 
     @property
     def wait(self) -> float:
         """The seconds until this worker looks again; zero if it does not yield."""
-        return max(self._looks_at - self._clock(), 0.0) if self._yields else 0.0
+        return max(self._yields_until - self._clock(), 0.0) if self._yields else 0.0
 
     def is_of_others(self, due: Due) -> bool:
         """Return whether another worker is firing what is due; then this one yields again."""
@@ -74,7 +74,7 @@ class Yielding:
     def _yield_with(self, due: Sequence[DueSchedule]) -> None:
         self._seen = _marks(due[:LOOK])
         self._yields += 1
-        self._looks_at = self._clock() + jittered(YIELD_WAIT)
+        self._yields_until = self._clock() + jittered(YIELD_WAIT)
         self.max_schedules, self.text = LOOK, DUE
 
     def _next_text(self, due: Due, *, is_full: bool, is_locked: bool) -> str:

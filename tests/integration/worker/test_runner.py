@@ -143,8 +143,8 @@ def test_a_shutdown_that_fails__is_reported(monkeypatch: pytest.MonkeyPatch, has
         received.clear()
         runner = build(registry)
         runner.drain()
-        end = Shutdown.run
-        monkeypatch.setattr(Shutdown, "run", lambda self: (end(self), fail(self))[1])
+        end = Shutdown.perform
+        monkeypatch.setattr(Shutdown, "perform", lambda self: (end(self), fail(self))[1])
         with pytest.raises(OSError, match="no more threads") if has_error else nullcontext():
             runner.shutdown("the test ends")
     (name, arguments), *_ = received

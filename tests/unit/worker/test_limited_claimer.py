@@ -73,7 +73,7 @@ def test_limited_job__gets_one_of_the_next_two_slots_beside_ordinary_jobs_that_a
     assert claim(5) == 10
     assert claim(0) == 10, "no limited job is known"
     limited.is_ready = True
-    claimer.look_at_once()
+    claimer.claim_limited_soon()
     assert claim(0) == 0, "the slots must become free"
     # While both wait, each gets every second slot.
     assert claim(1) + claim(1) == 1

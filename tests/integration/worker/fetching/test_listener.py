@@ -158,11 +158,11 @@ def test_notifications_without_end__are_answered_at_an_interval(
     session, answers = raw_connection(), []
 
     def is_answered() -> bool:
-        listener._look()
+        listener._read_notifications()
         woken.forget_wake()
         session.execute(f"notify \"{channel}\", '{stepped.recovery._database.schema}'".encode())
         listener._wakeup.wait(WAIT_TIMEOUT, unless=never)
-        listener._look()
+        listener._read_notifications()
         return bool(woken.was_woken())
 
     for _ in range(20):
@@ -170,11 +170,11 @@ def test_notifications_without_end__are_answered_at_an_interval(
         now[0] += 0.001
     assert answers == [True] + [False] * 19
     now[0] += 1.0
-    listener._look()
+    listener._read_notifications()
     assert woken.was_woken()
     woken.forget_wake()
     now[0] += 1.0
-    listener._look()
+    listener._read_notifications()
     assert not woken.was_woken()
 
 

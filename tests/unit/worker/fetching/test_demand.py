@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from django_graphile_worker.worker.fetching.fetcher import CALM, SECOND_LOOK, MeanDuration, Prefetch, SlotDemand
+from django_graphile_worker.worker.fetching.fetcher import ADJUST_INTERVAL, CALM, MeanDuration, Prefetch, SlotDemand
 
 SHORT = 0.00001
 
@@ -140,7 +140,7 @@ class SlotsPool:
             self._finished[slot] += jobs
         self._seconds += slots * jobs * seconds
 
-    def look(self, after: float = SECOND_LOOK) -> list[tuple[str, int]]:
+    def look(self, after: float = ADJUST_INTERVAL) -> list[tuple[str, int]]:
         """Let time pass; return what the next look asks for."""
         self.now += after
         self.asked.clear()
@@ -185,8 +185,8 @@ def test_no_job_has_finished__calls_all_slots() -> None:
     pool.finish(1, 100, SHORT)
     pool.demand.callers()
     pool.backlog = 5
-    assert pool.look(after=SECOND_LOOK / 2) == []
-    assert pool.look(after=SECOND_LOOK) == [("call", 10)]
+    assert pool.look(after=ADJUST_INTERVAL / 2) == []
+    assert pool.look(after=ADJUST_INTERVAL) == [("call", 10)]
 
 
 def test_jobs_that_take_longer_than_expected__call_all_slots() -> None:

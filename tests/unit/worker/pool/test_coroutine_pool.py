@@ -130,13 +130,13 @@ def test_end_that_takes_long__delays_no_other(site: Site, wait_until: Wait) -> N
     slots = site.pool.coroutines
     slots.resume_ended(site.started[:])
     wait_until(lambda: slots.count == 2)
-    assert slots.look_again()
+    assert slots.call_more()
     assert slots.count == 2, "a run that waits since this moment needs no other thread yet"
-    assert slots.look_again()
+    assert slots.call_more()
     wait_until(lambda: slots.count == 1)
-    assert slots.look_again()
+    assert slots.call_more()
     wait_until(lambda: slots.count == 0)
-    assert not slots.look_again()
+    assert not slots.call_more()
 
 
 def test_ends_that_take_long__get_twice_as_many_threads_with_each_look(wait_until: Wait) -> None:
@@ -147,10 +147,10 @@ def test_ends_that_take_long__get_twice_as_many_threads_with_each_look(wait_unti
     site.may_resume.clear()
     slots = site.pool.coroutines
     slots.resume_ended(site.started[:])
-    slots.look_again()
+    slots.call_more()
     for busy in (1, 2, 4, 8, 16, 32):
         wait_until(lambda busy=busy: slots.count == 32 - busy)
-        slots.look_again()
+        slots.call_more()
     site.may_resume.set()
     wait_until(lambda: len(site.ended) == 32)
     site.pool.stop()
@@ -160,10 +160,10 @@ def test_ends_that_take_long__get_twice_as_many_threads_with_each_look(wait_unti
 def test_looks_at_runs_that_are_taken_in_time__call_no_thread(site: Site, wait_until: Wait) -> None:
     slots = site.pool.coroutines
     slots.ended.extend(coroutines(1, 2))
-    assert slots.look_again()
+    assert slots.call_more()
     slots.ended.clear()
     slots.ended.extend(coroutines(3, 4))
-    assert slots.look_again()
+    assert slots.call_more()
     assert len(site.pool._threads) == 0
     slots.ended.clear()
 
