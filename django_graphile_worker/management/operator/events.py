@@ -20,7 +20,7 @@ from django_graphile_worker.text import escaped, readable_duration
 
 DEFAULT_LIMIT = 50
 SEVERITIES = {1: "info", 2: "warning", 3: "error"}
-# Seconds between two looks of --follow.
+# The seconds after which --follow reads again.
 FOLLOW_INTERVAL = 2.0
 
 

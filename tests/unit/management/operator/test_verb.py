@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 import shlex
+from argparse import ArgumentTypeError
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from django.core.management.base import CommandParser
 
+from django_graphile_worker.management.operator import verb
 from django_graphile_worker.management.operator.verb import Verb, VerbGroup, add_verbs
 from django_graphile_worker.management.operator.verbs import VERBS
 
@@ -29,14 +32,14 @@ def test_unknown_verb__gets_a_suggestion(parser: CommandParser, capsys: pytest.C
 
 def test_help__lists_every_verb_in_its_order(parser: CommandParser) -> None:
     listed = re.findall(r"^    ([\w-]+)", parser.format_help().partition("\nverbs:\n")[2], re.M)
-    assert listed == [verb.name for verb in VERBS]
+    assert listed == [each.name for each in VERBS]
 
 
 def _examples(verbs: Sequence[Verb], prefix: str = "") -> Iterator[str]:
-    for verb in verbs:
-        yield from (f"{prefix}{verb.name} {example}" for example in verb.examples)
-        if isinstance(verb, VerbGroup):
-            yield from _examples(verb.verbs, f"{prefix}{verb.name} ")
+    for each in verbs:
+        yield from (f"{prefix}{each.name} {example}" for example in each.examples)
+        if isinstance(each, VerbGroup):
+            yield from _examples(each.verbs, f"{prefix}{each.name} ")
 
 
 @pytest.mark.parametrize("example", list(_examples(VERBS)))
@@ -47,3 +50,27 @@ def test_examples__are_taken_by_the_parser(
     (tmp_path / "deploy" / "crontab").touch()
     monkeypatch.chdir(tmp_path)
     parser.parse_args(shlex.split(re.split("[<>]", example)[0]))
+
+
+NOW = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("now", timedelta(0)),
+        ("+90s", timedelta(seconds=90)),
+        ("+1d2h", timedelta(hours=26)),
+        ("2026-05-01T12:00Z", NOW),
+        ("2026-05-01 14:00+02:00", NOW),
+        ("2026-05-01", datetime(2026, 5, 1, tzinfo=UTC)),
+    ],
+)
+def test_run_at__takes(typed: str, meant: object) -> None:
+    assert verb.run_at(typed) == meant
+
+
+@pytest.mark.parametrize("typed", ["", "-5m", "+", "+5", "5m", "tomorrow", "2026-02-30", "2026-05-01T25:00", "12:00"])
+def test_run_at__refuses(typed: str) -> None:
+    with pytest.raises(ArgumentTypeError, match="expected"):
+        verb.run_at(typed)
