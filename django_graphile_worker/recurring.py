@@ -52,7 +52,7 @@ _cache: list[tuple[Sources, Draft]] = []
 
 
 def is_any_written(settings: conf.Settings, *, with_tasks: bool = True) -> bool:
-    """Return whether there is any crontab, with or without mistakes. Most projects have none."""
+    """Return whether there is any crontab, with or without errors. Most projects have none."""
     beside_tasks = with_tasks and any(task.cron for task in registry.tasks)
     return bool(settings.crontab or settings.crontab_file or beside_tasks)
 
@@ -108,7 +108,7 @@ def _in_time_zone(placed: PlacedItem, zone: str) -> PlacedItem:
 
 
 def collect(settings: conf.Settings | None = None, *, with_tasks: bool = True) -> tuple[CronItem, ...]:
-    """Return all recurring tasks, or raise one CrontabError with every mistake in them."""
+    """Return all recurring tasks, or raise one CrontabError with every error in them."""
     settings = conf.current() if settings is None else settings
     if not is_any_written(settings, with_tasks=with_tasks):
         return ()

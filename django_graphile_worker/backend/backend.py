@@ -50,7 +50,7 @@ class GraphileWorkerBackend(BaseTaskBackend):
 
     @cached_property
     def checked_options(self) -> BackendOptions:
-        """The options of the setting; raises ConfigurationError if they have mistakes, which ``check()`` reports."""
+        """The options of the setting; raises ConfigurationError if they have errors, which ``check()`` reports."""
         return read_options(self.options, alias=self.alias, labels=self.queues)
 
     def validate_task(self, task: Task[..., Any]) -> None:

@@ -25,7 +25,7 @@ from django_graphile_worker.conf import chosen_backends
 from django_graphile_worker.exceptions import ConfigurationError
 from django_graphile_worker.models import Schedule, changed_by
 from django_graphile_worker.models.schedules import find_task
-from django_graphile_worker.schedules.validation import mistakes_in
+from django_graphile_worker.schedules.validation import errors_in
 from django_graphile_worker.sql import celery_beat
 
 # Who changed a schedule that the import made, as long as no person has changed it since.
@@ -123,9 +123,9 @@ class _Importer:
         if found.is_computed_time and existing is not None and existing.run_at is not None:
             found.values["run_at"] = existing.run_at
         is_new = existing is None and found.values["is_enabled"]
-        mistakes = mistakes_in(found.values, now=self.now if is_new else None)
-        if mistakes:
-            texts = [f"{field}: {text}" for field, of_field in mistakes.items() for text in of_field]
+        errors = errors_in(found.values, now=self.now if is_new else None)
+        if errors:
+            texts = [f"{field}: {text}" for field, of_field in errors.items() for text in of_field]
             raise Unsupported("; ".join(texts))
         return found
 

@@ -30,7 +30,7 @@ from django_graphile_worker.schedules.words import SHORTEST_INTERVAL, interval_t
 from django_graphile_worker.text import did_you_mean
 
 
-class Unsupported(Exception):  # noqa: N818 - it names a result of the import, not a mistake
+class Unsupported(Exception):  # noqa: N818 - it names a result of the import, not an error
     """Raised with the reason why a periodic task cannot be imported."""
 
 

@@ -17,7 +17,7 @@ from django_graphile_worker import conf, recurring, registry, routing
 from django_graphile_worker.checks.databases import places_with_connections
 from django_graphile_worker.exceptions import BreakingMigrationError, ConfigurationError
 from django_graphile_worker.models.schedules import find_task
-from django_graphile_worker.schedules.validation import mistakes_in
+from django_graphile_worker.schedules.validation import errors_in
 from django_graphile_worker.sql import workers
 from django_graphile_worker.sql.errors import not_installed, not_permitted
 from django_graphile_worker.sql.inspection.lock_holders import other_workers
@@ -250,8 +250,8 @@ def _check_schedule_times(cursor: Any, alias: str, schema: str) -> list[CheckMes
     found: list[CheckMessage] = []
     for named in listing.named_times(cursor, schema=schema):
         values = {"time_zone": named.time_zone, "cron": named.cron}
-        mistakes = mistakes_in(values if named.cron is not None else values | {"interval": "1 s"})
-        found += [_invalid_schedule(named, alias, field, texts) for field, texts in mistakes.items()]
+        errors = errors_in(values if named.cron is not None else values | {"interval": "1 s"})
+        found += [_invalid_schedule(named, alias, field, texts) for field, texts in errors.items()]
     return found[:MAX_MESSAGES]
 
 
@@ -264,7 +264,7 @@ def _crontab_identifiers() -> list[str]:
     try:
         return [item.name for item in recurring.collect(conf.current())]
     except (ConfigurationError, ValueError):
-        # Another check reports the mistakes of a crontab.
+        # Another check reports the errors of a crontab.
         return []
 
 

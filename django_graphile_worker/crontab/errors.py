@@ -93,6 +93,6 @@ def raise_for(mistakes: Iterable[CrontabMistake]) -> None:
 
 
 def _message(mistakes: tuple[CrontabMistake, ...]) -> str:
-    count = "1 mistake" if len(mistakes) == 1 else f"{len(mistakes)} mistakes"
+    count = "1 error" if len(mistakes) == 1 else f"{len(mistakes)} errors"
     paragraphs = "\n".join(str(mistake) for mistake in mistakes)
     return f"{count} in the crontab, so nothing of it is scheduled:\n{paragraphs}"

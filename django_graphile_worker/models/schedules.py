@@ -22,7 +22,7 @@ from django_graphile_worker.payloads import encode
 from django_graphile_worker.recurring import job_of
 from django_graphile_worker.routing import queue_alias
 from django_graphile_worker.schedules.times import Definition, first_time, next_times
-from django_graphile_worker.schedules.validation import mistakes_in
+from django_graphile_worker.schedules.validation import errors_in
 from django_graphile_worker.schedules.words import in_words, parse_interval
 from django_graphile_worker.sql.events import INFORMATION, NewEvent
 from django_graphile_worker.sql.events import add as add_event
@@ -235,13 +235,13 @@ class Schedule(models.Model):
             # A pause without an end is no time that people choose.
             values["paused_until"] = None
         is_known = self.task == self._former_task or find_task(self.task) is not None
-        mistakes = mistakes_in(
+        errors = errors_in(
             values,
             tasks=None if is_known else registry.tasks.identifiers(),
             now=_now() if self._state.adding and self.is_enabled else None,
         )
-        if mistakes:
-            raise ValidationError(mistakes)
+        if errors:
+            raise ValidationError(errors)
         for name in PHRASES:
             if isinstance(values[name], str):
                 setattr(self, name, parse_interval(values[name]))

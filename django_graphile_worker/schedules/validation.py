@@ -1,4 +1,4 @@
-"""Checks the values of a schedule by the same rules as the lines of a crontab, and returns every mistake by field."""
+"""Checks the values of a schedule by the same rules as the lines of a crontab, and returns every error by field."""
 
 from __future__ import annotations
 
@@ -23,41 +23,41 @@ from django_graphile_worker.schedules.times import MOMENT, Definition, next_time
 from django_graphile_worker.schedules.words import EXPECTED_INTERVAL, SHORTEST_INTERVAL, parse_interval
 from django_graphile_worker.text import did_you_mean, quoted
 
-# The key of mistakes that concern several fields; it is Django's, NON_FIELD_ERRORS.
+# The key of errors that concern several fields; it is Django's, NON_FIELD_ERRORS.
 SEVERAL_FIELDS = "__all__"
 LONGEST_NAME = 200
 MISSED = ("skip", "once", "all")
 OVERLAP = ("allow", "skip", "queue")
 WHEN = ("cron", "interval", "run_at")
 
-Mistakes = dict[str, list[str]]
+Errors = dict[str, list[str]]
 
 
-def mistakes_in(
+def errors_in(
     values: Mapping[str, Any], *, tasks: Collection[str] | None = None, now: datetime | None = None
-) -> Mistakes:
-    """Return the mistakes of each field, in sentences; an empty dict if there are none.
+) -> Errors:
+    """Return the errors of each field, in sentences; an empty dict if there are none.
 
     ``values`` has the fields of a ``Schedule``. Fields that it lacks are not checked, except that it must say when the
     schedule fires. ``interval`` and ``missed_within`` may be phrases, such as ``every 10 s``. With ``tasks``, the task
     must be one of them. With ``now``, a single time must be later.
     """
-    mistakes: Mistakes = {}
+    errors: Errors = {}
     for name, check in _CHECKS.items():
         if values.get(name) is not None or (name in values and name in _REQUIRED):
-            _note(mistakes, name, check, values[name])
-    _check_task(mistakes, values, tasks)
-    _check_when(mistakes, values)
-    _check_missed(mistakes, values)
-    _check_window(mistakes, values, now)
-    return mistakes
+            _note(errors, name, check, values[name])
+    _check_task(errors, values, tasks)
+    _check_when(errors, values)
+    _check_missed(errors, values)
+    _check_window(errors, values, now)
+    return errors
 
 
-def _note(mistakes: Mistakes, name: str, check: Callable[[Any], object], value: object) -> None:
+def _note(errors: Errors, name: str, check: Callable[[Any], object], value: object) -> None:
     try:
         check(value)
     except (ValueError, TypeError) as error:
-        mistakes.setdefault(name, []).append(str(error).removeprefix(f"{name}: "))
+        errors.setdefault(name, []).append(str(error).removeprefix(f"{name}: "))
 
 
 def _cron(value: object) -> None:
@@ -72,7 +72,7 @@ def _cron(value: object) -> None:
     read_pattern(value, collector, Position(column=1))
     if collector.mistakes:
         hint = " Cron lines have no seconds: use an interval." if len(words) == len(FIELDS) + 1 else ""
-        raise ValueError("; ".join(str(mistake) for mistake in collector.mistakes) + f".{hint}")
+        raise ValueError("; ".join(str(error) for error in collector.mistakes) + f".{hint}")
 
 
 def _interval(value: object) -> timedelta:
@@ -155,53 +155,53 @@ _CHECKS: dict[str, Callable[[Any], object]] = {
 _REQUIRED = frozenset({"name", "task", "payload", "time_zone", "missed", "overlap", "description"})
 
 
-def _check_task(mistakes: Mistakes, values: Mapping[str, Any], tasks: Collection[str] | None) -> None:
+def _check_task(errors: Errors, values: Mapping[str, Any], tasks: Collection[str] | None) -> None:
     task = values.get("task")
-    if tasks is None or task is None or task in tasks or "task" in mistakes:
+    if tasks is None or task is None or task in tasks or "task" in errors:
         return
     suggestion = did_you_mean(task, tasks) or "Define it with @task in a module that the project loads."
-    mistakes["task"] = [f"expected a task of this project, got {quoted(task)}. {suggestion}"]
+    errors["task"] = [f"expected a task of this project, got {quoted(task)}. {suggestion}"]
 
 
-def _check_when(mistakes: Mistakes, values: Mapping[str, Any]) -> None:
+def _check_when(errors: Errors, values: Mapping[str, Any]) -> None:
     given = [name for name in WHEN if values.get(name) is not None]
     if not given:
         text = "expected one of cron, interval and run_at, got none: say when the schedule fires."
-        mistakes.setdefault(SEVERAL_FIELDS, []).append(text)
+        errors.setdefault(SEVERAL_FIELDS, []).append(text)
     elif len(given) > 1:
         text = f"expected one of cron, interval and run_at, got {' and '.join(given)}: leave the others empty."
-        mistakes.setdefault(SEVERAL_FIELDS, []).append(text)
+        errors.setdefault(SEVERAL_FIELDS, []).append(text)
 
 
-def _check_missed(mistakes: Mistakes, values: Mapping[str, Any]) -> None:
+def _check_missed(errors: Errors, values: Mapping[str, Any]) -> None:
     missed, within = values.get("missed"), values.get("missed_within")
     if missed == "all" and within is None:
-        mistakes["missed_within"] = ["expected how far back missed times are fired, like '2 days', got nothing."]
-    elif missed != "all" and within is not None and "missed_within" not in mistakes:
+        errors["missed_within"] = ["expected how far back missed times are fired, like '2 days', got nothing."]
+    elif missed != "all" and within is not None and "missed_within" not in errors:
         text = f"expected nothing, because missed times are not all fired, got {quoted(within)}: set missed to 'all'."
-        mistakes["missed_within"] = [text]
+        errors["missed_within"] = [text]
 
 
-def _check_window(mistakes: Mistakes, values: Mapping[str, Any], now: datetime | None) -> None:
+def _check_window(errors: Errors, values: Mapping[str, Any], now: datetime | None) -> None:
     """Check the times against each other, once each is a time."""
-    if mistakes.keys() & {*WHEN, "starts_at", "ends_at", "time_zone", SEVERAL_FIELDS}:
+    if errors.keys() & {*WHEN, "starts_at", "ends_at", "time_zone", SEVERAL_FIELDS}:
         return
     run_at, starts_at, ends_at = (values.get(name) for name in ("run_at", "starts_at", "ends_at"))
     if starts_at is not None and ends_at is not None and ends_at <= starts_at:
-        mistakes["ends_at"] = [f"expected a time later than starts_at ({starts_at}), got {ends_at}."]
+        errors["ends_at"] = [f"expected a time later than starts_at ({starts_at}), got {ends_at}."]
     elif run_at is not None and now is not None and run_at <= now:
-        mistakes["run_at"] = [f"expected a time in the future, got {run_at}: to run the task now, add a job."]
+        errors["run_at"] = [f"expected a time in the future, got {run_at}: to run the task now, add a job."]
     elif next_time(_definition(values), max(starts_at or _LONG_AGO, now or _LONG_AGO) - MOMENT) is None:
-        _note_never(mistakes, run_at, ends_at)
+        _note_never(errors, run_at, ends_at)
 
 
-def _note_never(mistakes: Mistakes, run_at: datetime | None, ends_at: datetime | None) -> None:
+def _note_never(errors: Errors, run_at: datetime | None, ends_at: datetime | None) -> None:
     if run_at is not None:
         text = f"expected a time from starts_at on and before ends_at, got {run_at}: it would never fire."
-        mistakes["run_at"] = [text]
+        errors["run_at"] = [text]
     else:
         text = f"expected a time later than the first time of the schedule, got {ends_at}: it would never fire."
-        mistakes["ends_at"] = [text]
+        errors["ends_at"] = [text]
 
 
 def _definition(values: Mapping[str, Any]) -> Definition:

@@ -161,7 +161,7 @@ def test_a_crontab_is_read_once_however_often_it_is_asked_for(tmp_path: Path, mo
 def test_mistakes_that_one_caller_adds_are_not_seen_by_the_next() -> None:
     mine = settings(CRONTAB="* * * * * unknown")
     for _ in range(2):
-        with pytest.raises(CrontabError, match="1 mistake in the crontab"):
+        with pytest.raises(CrontabError, match="1 error in the crontab"):
             recurring.collect(mine)
 
 

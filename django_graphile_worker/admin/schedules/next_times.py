@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 
 from django_graphile_worker.admin import formatting
 from django_graphile_worker.schedules.times import Definition
-from django_graphile_worker.schedules.validation import WHEN, mistakes_in
+from django_graphile_worker.schedules.validation import WHEN, errors_in
 
 NUMBER = 5
 
@@ -34,7 +34,7 @@ class NextTime:
 
 def mistake_in(definition: Definition, error: Exception) -> str:
     """Return what is wrong with a definition, in sentences; a program can write a line that no parser reads."""
-    found = mistakes_in({name: getattr(definition, name) for name in (*WHEN, "time_zone")})
+    found = errors_in({name: getattr(definition, name) for name in (*WHEN, "time_zone")})
     return " ".join(str(capfirst(text)) for texts in found.values() for text in texts) or str(error)
 
 

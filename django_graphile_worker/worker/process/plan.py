@@ -25,7 +25,7 @@ class Plan:
     """The options of a worker's command line, as plain values.
 
     A plan holds no settings, only the changes to them. So the process that watches the worker under --reload can make a
-    plan even while the project's settings have a mistake, and the supervisor can send the plan to a child, which reads
+    plan even while the project's settings have an error, and the supervisor can send the plan to a child, which reads
     the project's settings itself: their values may be functions.
     """
 

@@ -12,7 +12,7 @@ def test_the_error_shows_each_line_with_a_caret_under_the_mistake() -> None:
     with pytest.raises(CrontabError) as caught:
         parse_crontab("\t* 24 * * * a", source="site.crontab")
     assert str(caught.value) == (
-        "1 mistake in the crontab, so nothing of it is scheduled:\n"
+        "1 error in the crontab, so nothing of it is scheduled:\n"
         "site.crontab line 1, column 4: expected an hour from 0 to 23, got '24'\n"
         "    \t* 24 * * * a\n"
         "    \t  ^^"

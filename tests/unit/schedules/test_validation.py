@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from django_graphile_worker.schedules.validation import SEVERAL_FIELDS, mistakes_in
+from django_graphile_worker.schedules.validation import SEVERAL_FIELDS, errors_in
 
 NOON = datetime(2026, 11, 16, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -35,7 +35,7 @@ def schedule(**values: Any) -> dict[str, Any]:
     ],
 )
 def test_correct_values__have_no_mistakes(values: dict[str, Any]) -> None:
-    assert mistakes_in(schedule(**values), tasks={"report"}) == {}
+    assert errors_in(schedule(**values), tasks={"report"}) == {}
 
 
 @pytest.mark.parametrize(
@@ -76,32 +76,32 @@ def test_correct_values__have_no_mistakes(values: dict[str, Any]) -> None:
     ],
 )
 def test_mistake__is_told_at_its_field(values: dict[str, Any], field: str, text: str) -> None:
-    found = mistakes_in(schedule(**values), tasks={"report"})
+    found = errors_in(schedule(**values), tasks={"report"})
     assert list(found) == [field]
     assert text in found[field][0]
 
 
 def test_single_time__of_a_new_schedule_is_in_the_future() -> None:
     past = schedule(run_at=NOON)
-    assert mistakes_in(past) == {}
-    assert "in the future" in mistakes_in(past, now=NOON)["run_at"][0]
-    assert mistakes_in(past, now=NOON - HOUR) == {}
+    assert errors_in(past) == {}
+    assert "in the future" in errors_in(past, now=NOON)["run_at"][0]
+    assert errors_in(past, now=NOON - HOUR) == {}
 
 
 def test_new_schedule__has_not_ended() -> None:
     ended = schedule(starts_at=NOON - timedelta(days=9), ends_at=NOON - timedelta(days=1))
-    assert mistakes_in(ended) == {}
-    assert "would never fire" in mistakes_in(ended, now=NOON)["ends_at"][0]
+    assert errors_in(ended) == {}
+    assert "would never fire" in errors_in(ended, now=NOON)["ends_at"][0]
 
 
 def test_all_mistakes__are_told_at_once() -> None:
     values = schedule(cron="61 25 * * *", priority="high", time_zone="Mars")
-    found = mistakes_in(values)
+    found = errors_in(values)
     assert found.keys() == {"cron", "priority", "time_zone"}
     assert "column 1" in found["cron"][0]
     assert "column 4" in found["cron"][0]
 
 
 def test_parts_of_a_schedule__are_checked_alone() -> None:
-    assert mistakes_in({"cron": "0 9 * * *"}) == {}
-    assert mistakes_in({"cron": "0 9 * *"}).keys() == {"cron"}
+    assert errors_in({"cron": "0 9 * * *"}) == {}
+    assert errors_in({"cron": "0 9 * *"}).keys() == {"cron"}

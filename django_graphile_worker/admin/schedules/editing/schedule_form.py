@@ -24,7 +24,7 @@ from django_graphile_worker.job_options import (
 )
 from django_graphile_worker.models import Schedule
 from django_graphile_worker.schedules.times import Definition, zone_of
-from django_graphile_worker.schedules.validation import LONGEST_NAME, SEVERAL_FIELDS, WHEN, mistakes_in
+from django_graphile_worker.schedules.validation import LONGEST_NAME, SEVERAL_FIELDS, WHEN, errors_in
 from django_graphile_worker.schedules.words import interval_text, parse_interval
 
 # A longer cron line is refused before it is parsed: one with each minute, hour and day has 320 characters.
@@ -162,7 +162,7 @@ class ScheduleForm(forms.Form):
         cleaned: dict[str, Any] = super().clean() or {}
         self._fill_in(cleaned)
         now = datetime.now(UTC) if self._has_other_time(cleaned) else None
-        for name, texts in mistakes_in(self._checked(cleaned), now=now).items():
+        for name, texts in errors_in(self._checked(cleaned), now=now).items():
             field = name if name in self.fields else None
             if name not in self.errors:
                 self.add_error(field, [_sentence(text) for text in texts])
