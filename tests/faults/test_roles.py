@@ -66,7 +66,7 @@ def test_adder_role__adds_jobs_through_django_and_nothing_else(world: World, fle
     assert added.returncode == 0, added.stderr
     (job,) = world.jobs()
     assert str(job.id) not in operate(world, role, "jobs", "--json").stdout
-    assert operate(world, role, "complete", str(job.id)).returncode == 1
+    assert operate(world, role, "delete", str(job.id)).returncode == 1
     assert world.count() == 1
     world.job_ids.append(job.id)
     fleet.start()
@@ -79,5 +79,5 @@ def test_viewer_role__sees_the_queue_and_changes_nothing(world: World, role: str
     seen = operate(world, role, "jobs", "--json")
     assert seen.returncode == 0, seen.stderr
     assert f'"id": {job}' in seen.stdout
-    assert operate(world, role, "remove", str(job)).returncode == 1
+    assert operate(world, role, "delete", "--key", str(job)).returncode == 1
     assert world.count() == 1

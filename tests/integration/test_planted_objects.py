@@ -125,13 +125,13 @@ VERBS = (
     ("add", "a", "--key", "other"),
     ("reschedule", "{id}", "--run-at", "now", "--attempts", "0"),
     ("fail", "{id}"),
-    ("complete", "{id}"),
+    ("delete", "{id}"),
     ("workers",),
     ("queues",),
-    ("crontab",),
+    ("schedules",),
     ("unlock", "node"),
     ("sweep",),
-    ("remove", "other"),
+    ("delete", "--key", "other"),
     ("cleanup", "--queues", "--tasks", "--permanently-failed-older-than", "1d"),
 )
 
