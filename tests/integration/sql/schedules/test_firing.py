@@ -34,7 +34,8 @@ def test_reading_what_is_due__walks_the_index(versioned_connection: RawConnectio
         " where next_at = '-infinity'",
         NOON,
     )
-    world.execute("analyze :S._private_schedules")
+    # Without the rows as they were before the update: until they are removed, the first read passes them in the index.
+    world.execute("vacuum (analyze) :S._private_schedules")
     cursor = MeasuringCursor(versioned_connection)
     due = read_due(cursor, schema=worker_schema, max_schedules=2000, now=NOON)
     assert (due.schedules, due.next_at is not None) == ((), True)
