@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from django.apps import apps
 
 if TYPE_CHECKING:
     from django_graphile_worker.testing.in_process_worker import RanJob
@@ -33,11 +32,3 @@ def immediate_jobs() -> Iterator[list[RanJob]]:
 
     with immediate() as ran:
         yield ran
-
-
-def pytest_collection_finish() -> None:
-    """Empty the tables of the worker after each test that commits, whether or not a test imports ``testing``."""
-    if apps.ready and apps.is_installed("django_graphile_worker"):
-        from django_graphile_worker.testing.clearing import clear_after_flush
-
-        clear_after_flush()

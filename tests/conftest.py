@@ -136,7 +136,13 @@ def fresh_database(database_server: DatabaseServer) -> Iterator[Callable[[], str
         database_server.drop_database(name)
 
 
-@pytest.fixture(scope="session", params=postgres_versions.SUPPORTED, ids=lambda version: f"pg{version}")
+VERSIONS = [
+    pytest.param(version, id=f"pg{version}", marks=[] if version in postgres_versions.usual() else pytest.mark.chaos)
+    for version in postgres_versions.SUPPORTED
+]
+
+
+@pytest.fixture(scope="session", params=VERSIONS)
 def server_version(request: pytest.FixtureRequest) -> int:
     """Each supported version of PostgreSQL in turn. Tests of a version that is not installed are skipped."""
     version = int(request.param)
@@ -183,12 +189,16 @@ def framework(settings: Any) -> Iterator[Any]:
             "QUEUES": ["default", "emails", "accounts"],
         }
     }
-    with tasks.isolated() as registry:
+    # Late imports: they need models, which pytest-django loads after this module.
+    from tests.support.stepped_worker import own_tasks
+
+    with tasks.isolated():
+        # The module registers its tasks when it is first imported.
         from tests.support import django_tasks
 
-        registry._tasks.clear()
-        django_tasks.calls.clear()
-        yield django_tasks
+        with own_tasks():
+            django_tasks.calls.clear()
+            yield django_tasks
 
 
 @pytest.fixture

@@ -19,12 +19,12 @@ from django.contrib import admin
 
 from django_graphile_worker import models
 from django_graphile_worker.admin.errors import ErrorGroupAdmin
-from django_graphile_worker.admin.events.event_page import EventAdmin
-from django_graphile_worker.admin.history.history_page import PastAttemptAdmin
+from django_graphile_worker.admin.events import EventAdmin
+from django_graphile_worker.admin.history import PastAttemptAdmin
 from django_graphile_worker.admin.jobs import JobAdmin
 from django_graphile_worker.admin.limits import LimitKeyAdmin
-from django_graphile_worker.admin.overview.overview_page import OverviewAdmin
-from django_graphile_worker.admin.pauses.pause_admin import PausedWorkAdmin
+from django_graphile_worker.admin.overview.page import OverviewAdmin
+from django_graphile_worker.admin.pauses import PausedWorkAdmin
 from django_graphile_worker.admin.queues import JobQueueAdmin
 from django_graphile_worker.admin.schedules.schedule_admin import ScheduleAdmin
 from django_graphile_worker.admin.workers import WorkerAdmin

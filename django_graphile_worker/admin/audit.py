@@ -24,11 +24,13 @@ from django_graphile_worker.redaction import redact_text
 
 # Up to this many objects get an entry each, which their history shows. More objects share one entry that names them.
 MOST_ENTRIES = 100
-LONGEST_VALUE = 10_000
+MAX_LENGTH = 10_000
+# A sentence names so many of the objects that it is about.
+MAX_NAMED = 5
 # The key of the JSON that has the sentence of this package.
 OWN = "graphile_worker"
 
-__all__ = ["ADDITION", "CHANGE", "DELETION", "BulkEntry", "Message", "change_message", "log", "message_of"]
+__all__ = ["ADDITION", "CHANGE", "DELETION", "BulkEntry", "Message", "change_message", "log", "message_of", "some_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,15 @@ def message_of(entry: LogEntry) -> str:
         return str(entry.get_change_message())
 
 
+def some_of(names: Sequence[str], number: int) -> str | Message:
+    """Return the first of these names, and how many more of a number of objects there are."""
+    shown = ", ".join(names[:MAX_NAMED])
+    if number <= len(names[:MAX_NAMED]):
+        return shown
+    values = {"names": shown, "number": number - len(names[:MAX_NAMED])}
+    return Message(gettext_noop("%(names)s and %(number)s more"), values)
+
+
 class BulkEntry:
     """The log of an action on several objects: an entry for each of a few objects, else one entry that is updated."""
 
@@ -84,7 +95,7 @@ class BulkEntry:
         if is_last and self._summary is None and number <= MOST_ENTRIES and len(ids) == number:
             self._write_each(ids)
             return
-        names = ", ".join(f"#{each}" for each in ids) + (", …" if number > len(ids) else "")
+        names = some_of([f"#{each}" for each in ids], number)
         message = Message(gettext_noop("%(message)s Jobs: %(ids)s."), {"message": self._message, "ids": names})
         fields = _fields(*self._about, "", formatting.job_count(number), message, self._flag)
         if self._summary is None:
@@ -104,7 +115,7 @@ def _fields(
     text = (
         json.dumps([{**_for_django(message, model, shown_name, flag), OWN: _stored(message)}])
         if isinstance(message, Message)
-        else redact_text(message)[:LONGEST_VALUE]
+        else redact_text(message)[:MAX_LENGTH]
     )
     return {
         "user_id": request.user.pk,
@@ -136,7 +147,7 @@ def _stored(value: Any) -> Any:
         return [_stored(each) for each in value]
     if isinstance(value, int | float) and not isinstance(value, bool):
         return value
-    return redact_text(str(value))[:LONGEST_VALUE]
+    return redact_text(str(value))[:MAX_LENGTH]
 
 
 def _shown(value: Any) -> str:

@@ -16,7 +16,6 @@ from django_graphile_worker.routing import APP_LABEL, queue_alias
 from django_graphile_worker.sql.errors import sqlstate, translated
 from django_graphile_worker.sql.inspection import statement_limits
 from django_graphile_worker.sql.install import catalog
-from django_graphile_worker.sql.job_actions import bulk_steps
 
 QUERY_CANCELED = "57014"
 LOCK_NOT_AVAILABLE = "55P03"
@@ -82,36 +81,39 @@ def _has_schema(alias: str) -> bool:
 
 
 @contextmanager
-def reading(alias: str, *, timeout: float | None = None) -> Iterator[Session]:
-    """Open a transaction for reading, with ADMIN_STATEMENT_TIMEOUT, or a shorter time, for each statement."""
+def reading(alias: str, *, timeout: float | None = None, has_fixed_plan: bool = True) -> Iterator[Session]:
+    """Open a transaction for reading, with ADMIN_STATEMENT_TIMEOUT, or a shorter time, for each statement.
+
+    The statements of ``sql.inspection`` have one plan; for queries of Django's ORM, the planner chooses.
+    """
     longest = conf.current().admin_statement_timeout
-    with _limited(alias, longest if timeout is None else min(timeout, longest)) as session:
+    shorter = longest if timeout is None else min(timeout, longest)
+    with _limited(alias, shorter, has_fixed_plan=has_fixed_plan) as session:
         yield session
 
 
 @contextmanager
-def writing(alias: str, *, has_one_snapshot: bool = False, waits_for_locks: bool = False) -> Iterator[Session]:
+def writing(alias: str, *, waits_for_locks: bool = False) -> Iterator[Session]:
     """Open a transaction for changing jobs, with STATEMENT_TIMEOUT for each statement, as in the worker."""
     with _limited(
         alias,
         conf.current().statement_timeout,
         lock_timeout=None if waits_for_locks else LONGEST_LOCK_WAIT,
-        has_one_snapshot=has_one_snapshot,
     ) as session:
         yield session
 
 
 @contextmanager
 def _limited(
-    alias: str, timeout: float, *, lock_timeout: float | None = None, has_one_snapshot: bool = False
+    alias: str, timeout: float, *, lock_timeout: float | None = None, has_fixed_plan: bool = True
 ) -> Iterator[Session]:
     connection, schema = connections[alias], conf.current().schema
     is_outermost = not connection.in_atomic_block
     try:
         with transaction.atomic(using=alias), connection.cursor() as cursor:
-            if has_one_snapshot and is_outermost:
-                bulk_steps.use_one_snapshot(cursor)
-            before = statement_limits.limit_statements(cursor, timeout=timeout, lock_timeout=lock_timeout)
+            before = statement_limits.limit_statements(
+                cursor, timeout=timeout, lock_timeout=lock_timeout, has_fixed_plan=has_fixed_plan
+            )
             yield Session(cursor, schema)
             # The limits end with the transaction. Inside a transaction of the caller they would outlast the page.
             if not is_outermost:

@@ -15,7 +15,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import get_language, ngettext, pgettext
 from django.utils.translation import gettext as _
 
-from django_graphile_worker.sql.inspection.job_search.counts import Count
+from django_graphile_worker.sql.inspection.job_list import Count
 
 # Inspection queries return these times for -infinity and infinity, which Python cannot represent.
 EARLIEST = datetime(1, 1, 2, tzinfo=UTC)
@@ -30,6 +30,10 @@ _MINUTE_IN_FORMAT = re.compile(r"(?<!\\)(?:(?P<words>P)|i)")
 def number(value: float, decimals: int = 0) -> str:
     """Return a number with the separators of the user's language: 1,234.5 in English, 1.234,5 in German."""
     return formats.number_format(f"{value:.{decimals}f}", use_l10n=True, force_grouping=True)
+
+
+def part(value: float, whole: float) -> str:
+    return f"{number(value)} / {number(whole)}"
 
 
 def percentage(share: float) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from typing import Any
 from urllib.parse import urlencode
@@ -20,8 +20,8 @@ from django_graphile_worker.admin import databases, pause_notice, refreshed_regi
 from django_graphile_worker.admin.page_order import PAGES, page_name
 from django_graphile_worker.admin.visible_jobs import ids_subquery
 from django_graphile_worker.exceptions import GraphileWorkerError
-from django_graphile_worker.sql.inspection.job_search.criteria import Criteria, Subquery
-from django_graphile_worker.sql.job_actions import bulk_steps
+from django_graphile_worker.sql.control import Pause
+from django_graphile_worker.sql.inspection.job_list import Subquery
 
 TEMPLATES = "admin/graphile_worker"
 # A view returns a page or, if it sends a file, a streaming response.
@@ -68,7 +68,7 @@ class PageAdmin(ModelAdmin):  # type: ignore[type-arg]
     The views of ModelAdmin that write rows are disabled.
     """
 
-    actions = None
+    actions: Any = None
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
@@ -95,8 +95,8 @@ class PageAdmin(ModelAdmin):  # type: ignore[type-arg]
         within = self.visible_ids(request, alias)
         if within is None or not found:
             return frozenset(found)
-        with databases.reading(alias) as (cursor, schema):
-            return frozenset(bulk_steps.matching_ids(cursor, Criteria(within=within), found, schema=schema))
+        jobs = self.admin_site._registry[models.Job].get_queryset(request).using(alias)
+        return frozenset(jobs.filter(pk__in=found).values_list("pk", flat=True))
 
     def require(self, is_allowed: bool) -> None:
         if not is_allowed:
@@ -106,7 +106,7 @@ class PageAdmin(ModelAdmin):  # type: ignore[type-arg]
         self, request: HttpRequest, template: str, context: dict[str, Any], *, status: int = 200
     ) -> HttpResponse:
         # The explanation of a database error must not wait for the database again.
-        pauses = {} if status >= 500 else self.pauses_context(request)
+        pauses = {} if status >= 500 or "pauses" in context else self.pauses_context(request)
         context = self.page_context(request) | pauses | context
         response = TemplateResponse(request, f"{TEMPLATES}/{template}", context, status=status)
         if refreshed_regions.is_refresh(request):
@@ -139,9 +139,10 @@ class PageAdmin(ModelAdmin):  # type: ignore[type-arg]
     def has_pause_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return self.has_app_permission(request, "pause_work")
 
-    def pauses_context(self, request: HttpRequest) -> dict[str, Any]:
+    def pauses_context(self, request: HttpRequest, paused: Sequence[Pause] | None = None) -> dict[str, Any]:
         """Return the context of the notice about pauses, which every page shows."""
-        paused = pause_notice.read_pauses(databases.selected_alias(request))
+        if paused is None:
+            paused = pause_notice.read_pauses(databases.selected_alias(request))
         page = self.admin_site._registry.get(models.PausedWork)
         may_view = page is not None and page.has_view_permission(request)
         return {

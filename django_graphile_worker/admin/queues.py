@@ -8,13 +8,12 @@ from typing import Any
 from urllib.parse import quote
 
 from django.http import HttpRequest, HttpResponse
-from django.urls import URLPattern, URLResolver, path
 
 from django_graphile_worker import conf, models
 from django_graphile_worker.admin import databases, formatting
-from django_graphile_worker.admin.pages import explain_database_errors, require_post
-from django_graphile_worker.admin.search.search_query import SearchTerm, waiting_in_queue
-from django_graphile_worker.admin.unlock import UnlockAdmin
+from django_graphile_worker.admin.pages import explain_database_errors
+from django_graphile_worker.admin.search_terms import SearchTerm, waiting_in_queue
+from django_graphile_worker.admin.workers import UnlockAdmin
 from django_graphile_worker.sql.inspection import queue_depths
 
 PAGE_SIZE = 50
@@ -25,10 +24,6 @@ LAST_PAGE = 2 * queue_depths.MAX_ACTIVE // PAGE_SIZE
 
 class JobQueueAdmin(UnlockAdmin):
     """The queues with their depth, their oldest job, and the worker that holds each."""
-
-    def get_urls(self) -> list[URLResolver | URLPattern]:  # type: ignore[override]
-        unlock = self.admin_site.admin_view(self.unlock_view)
-        return [path("unlock/", unlock, name="graphile_worker_jobqueue_unlock"), *super().get_urls()]
 
     @explain_database_errors
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
@@ -87,11 +82,6 @@ class JobQueueAdmin(UnlockAdmin):
             "first_url": self.url(request, "jobqueue") if number > 1 else "",
         }
 
-    @explain_database_errors
-    @require_post
-    def unlock_view(self, request: HttpRequest) -> HttpResponse:
-        return self.unlock(request, self.url_or_index(request, "jobqueue"))
-
     def _worker_url(self, request: HttpRequest, queue: queue_depths.QueueDepth) -> str:
         """Return the address of the worker that holds the queue; of its events, if it is not registered any more."""
         if queue.locked_by is None or queue.is_paused:
@@ -119,11 +109,13 @@ class JobQueueAdmin(UnlockAdmin):
             "worker_id": None if queue.is_paused else queue.locked_by,
             "worker_url": self._worker_url(request, queue),
             "is_lost": queue.holder_state == "lost" and not queue.is_paused,
-            "locked_at": formatting.relative_time(queue.paused_at if queue.is_paused else queue.locked_at),
+            "locked_at": formatting.relative_time(held_at) if (held_at := queue.paused_at or queue.locked_at) else "",
             "is_paused": queue.is_paused,
             "paused_until": formatting.relative_time(queue.paused_until) if queue.paused_until else "",
             "paused_by": queue.paused_by,
             "pause_url": self.url(request, "pausedwork", kind="queue", name=queue.queue_name),
+            # A named queue runs one job at a time.
+            "running": formatting.part(1 if queue.running_id is not None else 0, 1),
             "running_task": queue.running_task if running_id else None,
             "running_id": running_id,
             "running_url": self.url(request, "job", "change", running_id) if running_id else "",

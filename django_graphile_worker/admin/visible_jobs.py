@@ -7,7 +7,7 @@ from typing import Any
 from django.core.exceptions import EmptyResultSet
 from django.db.models import QuerySet
 
-from django_graphile_worker.sql.inspection.job_search.criteria import Subquery
+from django_graphile_worker.sql.inspection.job_list import Subquery
 
 NO_IDS = Subquery(text="select null::bigint where false", parameters=())
 

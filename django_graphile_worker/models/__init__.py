@@ -10,7 +10,6 @@ from django_graphile_worker.models.pages import (
     PastAttempt,
     PausedWork,
     RecurringTask,
-    SavedView,
 )
 from django_graphile_worker.models.schedules import Schedule, changed_by
 from django_graphile_worker.models.tables import (
@@ -37,7 +36,6 @@ __all__ = [
     "ReadOnlyModel",
     "ReadOnlyQuerySet",
     "RecurringTask",
-    "SavedView",
     "Schedule",
     "Task",
     "Worker",

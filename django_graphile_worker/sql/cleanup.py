@@ -249,7 +249,6 @@ EMPTIED_TABLES = (
     "_private_events",
     "_private_actions",
     "_private_action_steps",
-    "_private_saved_views",
     "_private_schedules",
     "_private_schedule_runs",
     "_private_schedule_changes",

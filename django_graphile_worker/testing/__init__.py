@@ -17,7 +17,7 @@ from django_graphile_worker.testing.assertions import (
     assert_not_enqueued,
     jobs,
 )
-from django_graphile_worker.testing.clearing import clear_after_flush, clear_queue
+from django_graphile_worker.testing.clearing import clear_queue
 from django_graphile_worker.testing.drain import arun_jobs, run_jobs
 from django_graphile_worker.testing.immediate_mode import immediate
 from django_graphile_worker.testing.in_process_worker import RanJob
@@ -39,5 +39,3 @@ __all__ = [
     "jobs",
     "run_jobs",
 ]
-
-clear_after_flush()

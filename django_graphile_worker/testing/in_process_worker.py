@@ -1,7 +1,7 @@
 """A worker without threads: it claims, runs and releases one job at a time, on the thread and connection of a test.
 
-It claims with the statements of a worker, but each claim begins at the start of the queue: the parts that remember
-where the last claim stopped, and that rest between two claims, go by the clock of the machine.
+It claims with the claimer of a worker, but each claim begins at the start of the queue: the part that remembers where
+the last claim stopped, and that rests between two claims, goes by the clock of the machine.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from django_graphile_worker.worker.execution.helpers import DirectReports
 from django_graphile_worker.worker.execution.invoker import Invoke, TaskInvoker
 from django_graphile_worker.worker.execution.job_run import JobRun
 from django_graphile_worker.worker.fetching.claimable import ForbiddenFlags, TaskDirectory
-from django_graphile_worker.worker.fetching.claimer import HeldClaims
+from django_graphile_worker.worker.fetching.claimer import Claimer, HeldClaims
 from django_graphile_worker.worker.limited import LimitedClaims, LimitedTasks, Sorter
 from django_graphile_worker.worker.maintenance.heartbeat import Heartbeat
 from django_graphile_worker.worker.outcomes import Cancelled, Done, Expired, Failed, Interrupted, Outcome
@@ -117,10 +117,10 @@ class InProcessWorker(DatabaseWorker):
         self.task_reports = TaskReports(self)
         self.held = HeldClaims(self)
         self.heartbeat = Heartbeat(self)
-        self.limited = None
-        self.limited_jobs: LimitedJobs | None = None
+        self.limited: LimitedJobs | None = None  # type: ignore[assignment]
         self.directory = TaskDirectory(self, any_task_finder())
         self.forbidden_flags = ForbiddenFlags(self.settings)
+        self.claimer = Claimer(self)
         self.releaser = Releaser(self)
         self._now = now
         self._retry_in: float | None = None
@@ -144,8 +144,8 @@ class InProcessWorker(DatabaseWorker):
 
     def claims_settled(self, outcomes: Sequence[Outcome]) -> None:
         self.held.forget(outcome.claim for outcome in outcomes)
-        if self.limited_jobs is not None:
-            self.limited_jobs.free([outcome.claim for outcome in outcomes])
+        if self.limited is not None:
+            self.limited.free([outcome.claim for outcome in outcomes])
 
     def job_cancelled(self, outcome: Cancelled) -> None:
         self._was_cancelled = True
@@ -174,8 +174,8 @@ class InProcessWorker(DatabaseWorker):
         """Do nothing: the executor prepares a task when it runs the first job of it."""
 
     def limited_tasks_found(self) -> None:
-        if self.limited_jobs is None:
-            self.limited_jobs = LimitedJobs(self)
+        if self.limited is None:
+            self.limited = LimitedJobs(self)
 
     @contextmanager
     def working(self) -> Iterator[None]:
@@ -219,30 +219,17 @@ class InProcessWorker(DatabaseWorker):
         return min((each.seconds_left for each in read if each.seconds_left is not None), default=None)
 
     def _claim_next(self) -> Claimed:
-        if self.limited_jobs is None:
+        if self.limited is None:
             return self._claim_ordinary()
-        limited = self.limited_jobs.claim()
+        limited = self.limited.claim()
         if limited.claims:
             return Claimed(claims=limited.claims, seconds_until_next=None, has_more=True)
         return _no_later_than(self._claim_ordinary(), limited.seconds_until_next)
 
     def _claim_ordinary(self) -> Claimed:
-        limited = self.limited_jobs
         behind, is_waiting = claims.START, False
         while True:
-            with self.caller_database.cursor() as cursor:
-                claimed = claims.claim_jobs(
-                    cursor,
-                    schema=self.settings.schema,
-                    token=self.held.next_token(),
-                    task_ids=self.directory.ids,
-                    max_jobs=1,
-                    max_per_queue=1,
-                    forbidden_flags=self.forbidden_flags(),
-                    now=self._now(),
-                    behind=behind,
-                    limited_tasks=() if limited is None else limited.tasks.ids,
-                )
+            claimed = self.claimer.send(behind, (), self.forbidden_flags(), max_jobs=1, max_per_queue=1)
             is_waiting = is_waiting or claimed.is_waiting
             if not claimed.is_cut:
                 # A job that another transaction has locked is due now.

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from django_graphile_worker.admin.jobs.actions import bulk_progress
+from django_graphile_worker.admin.jobs import bulk_action
 from django_graphile_worker.models import Job
 from django_graphile_worker.sql.job_actions import bulk_steps
 from tests.browser.test_admin import DESKTOP
@@ -33,7 +33,7 @@ def test_stop__during_a_step_says_what_the_step_has_changed_too(
     page.click("button:has-text('Go')")
     assert page.inner_text(".gw-heading h1") == "Reschedule 20 jobs?"
     page.fill("#id_priority", "7")
-    monkeypatch.setattr(bulk_progress, "LONGEST_REQUEST", 0.0)
+    monkeypatch.setattr(bulk_action, "MAX_REQUEST_TIME", 0.0)
     is_changed, may_commit = Event(), Event()
     run_step = bulk_steps.run_step
 

@@ -35,6 +35,13 @@ def figures(page: Any, chart: str, row: int) -> list[str]:
     return [str(cell) for cell in cells]
 
 
+def box_of(page: Any, chart: str) -> Any:
+    """Return where a chart is, after it has been scrolled into view."""
+    plot = page.locator(f"#gw-plot-{chart}")
+    plot.scroll_into_view_if_needed()
+    return plot.bounding_box()
+
+
 def readout(page: Any) -> str:
     return " ".join(page.inner_text(".gw-readout").split())
 
@@ -42,7 +49,7 @@ def readout(page: Any) -> str:
 def test_crosshair__shows_values_by_mouse_touch_and_keyboard(open_page: OpenPage) -> None:
     page = open_page("overview/", viewport={"width": 1360, "height": 900}, has_touch=True)
     page.select_option("#gw-interval", "0")
-    box = page.locator("#gw-plot-throughput").bounding_box()
+    box = box_of(page, "throughput")
     page.mouse.move(box["x"] + box["width"] * 30.5 / 60, box["y"] + 40)
     label, succeeded, *_ = figures(page, "throughput", 30)
     assert readout(page).startswith(f"{label} succeeded {succeeded} retrying ")
@@ -64,7 +71,8 @@ def test_crosshair__shows_values_by_mouse_touch_and_keyboard(open_page: OpenPage
     page.keyboard.press("Escape")
     page.wait_for_selector(".gw-readout", state="hidden")
 
-    box = page.locator("#gw-plot-added").bounding_box()
+    page.click(".gw-more-charts > summary")
+    box = box_of(page, "added")
     page.touchscreen.tap(box["x"] + box["width"] * 0.5, box["y"] + 30)
     assert readout(page).startswith(figures(page, "added", 30)[0])
 
@@ -72,7 +80,7 @@ def test_crosshair__shows_values_by_mouse_touch_and_keyboard(open_page: OpenPage
 def test_refresh__keeps_the_crosshair_and_renews_its_values(open_page: OpenPage) -> None:
     page = open_page("overview/", viewport={"width": 1360, "height": 900})
     refresh_often(page)
-    box = page.locator("#gw-plot-throughput").bounding_box()
+    box = box_of(page, "throughput")
     page.mouse.move(box["x"] + box["width"] * 30.5 / 60, box["y"] + 40)
     execute("update {schema}._private_statistics set counts[1] = 777777 where kind = 'all'")
     page.wait_for_selector(".gw-readout:has-text('777,777')")
@@ -83,12 +91,25 @@ def test_refresh__keeps_the_crosshair_and_renews_its_values(open_page: OpenPage)
     page.wait_for_load_state("networkidle")
 
 
+def test_further_charts__stay_open_when_the_page_refreshes(open_page: OpenPage) -> None:
+    page = open_page("overview/", viewport={"width": 1360, "height": 900})
+    assert not page.locator("#gw-plot-added").is_visible()
+    page.click(".gw-more-charts > summary")
+    refresh_often(page)
+    execute("update {schema}._private_statistics set counts[1] = 777777 where kind = 'all'")
+    page.wait_for_selector("#gw-chart-throughput:has-text('777,777')", state="attached")
+    assert page.locator("#gw-plot-added").is_visible()
+    page.select_option("#gw-interval", "0")
+    page.wait_for_load_state("networkidle")
+
+
 def test_axes__are_text_that_can_be_read_at_every_width(open_page: OpenPage) -> None:
     page = open_page("overview/", viewport={"width": 1440, "height": 900})
     for span in ("hour", "day", "week"):
         page.goto(f"overview/?span={span}")
         for width in (1440, 1024, 390):
             page.set_viewport_size({"width": width, "height": 900})
+            page.evaluate("document.querySelector('.gw-more-charts').open = true")
             assert page.evaluate(SMALLEST_TEXT) >= 11, (width, span)
             assert page.evaluate(OVERLAPS) == 0, (width, span)
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (width, span)

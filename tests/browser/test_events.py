@@ -42,7 +42,7 @@ def test_night__is_listed_renewed_and_dismissed(open_page: Callable[..., Any], w
     page.wait_for_selector(f"text={lost}")
     assert page.locator("#gw-events tbody tr").count() == 4
     page.click("nav.gw-nav >> text=Overview")
-    alarm = page.locator(".gw-dismiss", has_text="Worker lost: worker-c")
+    alarm = page.locator(".gw-problem", has_text="Worker lost: worker-c")
     alarm.locator("text=Dismiss").click()
     page.wait_for_selector("text=1 event dismissed.")
     assert alarm.count() == 0

@@ -54,12 +54,12 @@ def test_list__keeps_what_the_user_did_when_it_changes(open_page: OpenPage) -> N
     row = "tr[data-key='{}']".format
     page.evaluate("window.isSame = true")
     for job_id in (ticked, ids[25]):
-        page.check(f"{row(job_id)} input[name=id]")
-    page.focus(f"{row(focused)} .gw-id")
+        page.check(f"{row(job_id)} td.gw-check input")
+    page.focus(f"{row(focused)} .field-number a")
     page.evaluate(SELECT, f"{row(selected)} .gw-error-line bdi")
     page.select_option("#gw-action", index=1)
     page.fill("#gw-q", "half a que")
-    page.focus(f"{row(focused)} .gw-id")
+    page.focus(f"{row(focused)} .field-number a")
     page.evaluate(SELECT, f"{row(selected)} .gw-error-line bdi")
     page.locator(row(focused)).scroll_into_view_if_needed()
     action = page.input_value("#gw-action")
@@ -77,7 +77,7 @@ def test_list__keeps_what_the_user_did_when_it_changes(open_page: OpenPage) -> N
     assert page.locator(row(added[0])).count() == 1
     assert page.locator(row(removed)).count() == 0
     assert "77" in page.inner_text(row(focused)), "the focused row is renewed, too"
-    assert page.eval_on_selector_all("input[name=id]:checked", "all => all.map(box => Number(box.value))") == [
+    assert page.eval_on_selector_all("td.gw-check input:checked", "all => all.map(box => Number(box.value))") == [
         ticked, ids[25],
     ]  # fmt: skip
     assert page.evaluate("document.activeElement.closest('tr').dataset.key") == str(focused)
@@ -98,7 +98,7 @@ def test_list__keeps_what_the_user_did_when_it_changes(open_page: OpenPage) -> N
 
     delete(focused)
     refresh(page)
-    assert page.evaluate("document.activeElement.className") == "gw-id", "the link of the next row has the focus"
+    assert page.evaluate("document.activeElement.matches('.field-number a')"), "the link of the next row has the focus"
     assert page.evaluate("document.activeElement.closest('tr').dataset.key") == str(ids[13])
     assert page.evaluate("window.isSame"), "the page itself was not loaded again"
 
@@ -112,14 +112,14 @@ def test_list__gets_its_action_bar_and_keeps_all_that_match(open_page: OpenPage)
     assert page.is_visible("th [data-select-page]")
     assert page.is_visible("#gw-action")
     page.check("[data-select-all-matches]")
-    assert page.locator("input[name=id]:disabled").count() == 2
+    assert page.locator("td.gw-check input:disabled").count() == 2
     make_job("live", run_at=minutes_ago(-600))
     refresh(page)
-    assert page.locator("input[name=id]:disabled").count() == 3
+    assert page.locator("td.gw-check input:disabled").count() == 3
     assert page.is_checked("[data-select-all-matches]")
     assert "Select all 3 that match" in page.inner_text(".gw-actions")
     page.uncheck("[data-select-all-matches]")
-    assert page.locator("input[name=id]:enabled").count() == 3
+    assert page.locator("td.gw-check input:enabled").count() == 3
 
 
 def test_page_of_a_job__follows_the_job_to_its_end(open_page: OpenPage, worker_schema: str) -> None:

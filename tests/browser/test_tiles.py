@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from django_graphile_worker.admin.overview import overview_page
-from django_graphile_worker.sql.inspection.job_search import counts
+from django_graphile_worker.admin.overview import figures
+from django_graphile_worker.sql.inspection import job_list
 from tests.support.operating import execute
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -36,12 +36,12 @@ def test_tiles__show_large_numbers_whole(
 ) -> None:
     columns = ", ".join(f"{name} = {number}" for name, number in NUMBERS.items())
     execute(f"update {{schema}}._private_backlog_samples set {columns}")
-    count_states = counts.count_states
+    count_states = job_list.count_states
 
     def too_many(*arguments: Any, **options: Any) -> Any:
-        return {state: counts.Count(number=5_000, is_more=True) for state in count_states(*arguments, **options)}
+        return {state: job_list.Count(number=5_000, is_more=True) for state in count_states(*arguments, **options)}
 
-    monkeypatch.setattr(overview_page, "count_states", too_many)
+    monkeypatch.setattr(figures, "count_states", too_many)
     page = open_page("overview/", locale=language, color_scheme=scheme)
     for width in WIDTHS:
         page.set_viewport_size({"width": width, "height": 900})

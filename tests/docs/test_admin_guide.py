@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from django.contrib import admin
 from django.http import HttpRequest
 from django.utils import timezone
 
@@ -40,3 +41,21 @@ def test_middleware__shows_times_in_the_zone_of_the_user(middleware: Any, zone: 
     request: Any = HttpRequest()
     request.session = {"time_zone": zone}
     assert middleware(request) == shown
+
+
+@pytest.mark.parametrize("name", ["ShopJobAdmin", "ShopScheduleAdmin"])
+def test_subclass__passes_the_checks_of_django(name: str) -> None:
+    """Register the class of the page, and put back the one that was registered before."""
+    (block,) = [
+        text
+        for text in re.findall(r"```python\n(.*?)```", page("guides/admin.md"), flags=re.DOTALL)
+        if f"class {name}(" in text
+    ]
+    registered = dict(admin.site._registry)
+    namespace: dict[str, Any] = {}
+    try:
+        exec(block, namespace)
+        (own,) = [each for each in admin.site._registry.values() if type(each) is namespace[name]]
+        assert own.check() == []
+    finally:
+        admin.site._registry = registered

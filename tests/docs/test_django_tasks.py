@@ -15,8 +15,8 @@ import pytest
 from django_graphile_worker import run_once
 from django_graphile_worker.management.worker_command import SETTINGS
 from django_graphile_worker.models import Job, Schedule
-from django_graphile_worker.registry import tasks
 from tests.docs.pages import page, sections
+from tests.support.stepped_worker import own_tasks
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -40,8 +40,7 @@ def setting_of(block: str) -> Any:
 def guide(settings: Any) -> Iterator[ModuleType]:
     """A module with the code of the page, in a project with its first settings."""
     module = sys.modules[NAME] = ModuleType(NAME)
-    with tasks.isolated() as registry:
-        registry._tasks.clear()
+    with own_tasks():
         for block in blocks():
             if "TASKS = {" in block:
                 settings.TASKS = settings.TASKS if hasattr(module, "task") else setting_of(block)

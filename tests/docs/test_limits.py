@@ -16,6 +16,7 @@ from django_graphile_worker.limits import definitions, keys_of
 from django_graphile_worker.registry import tasks
 from django_graphile_worker.testing import run_jobs
 from tests.docs.pages import page
+from tests.support.stepped_worker import own_tasks
 
 pytestmark = pytest.mark.django_db
 GUIDE = page("guides/limits.md")
@@ -25,8 +26,7 @@ GUIDE = page("guides/limits.md")
 def shop(capsys: pytest.CaptureFixture[str]) -> Iterator[SimpleNamespace]:
     """Run the code of the page in one module."""
     namespace: dict[str, Any] = {"__name__": "testproject.shop.limits"}
-    with tasks.isolated():
-        tasks._tasks.clear()
+    with own_tasks():
         for block in re.findall(r"```python\n(.*?)```", GUIDE, flags=re.DOTALL):
             exec(block, namespace)
         yield SimpleNamespace(**namespace, globals=namespace, printed=capsys.readouterr().out)

@@ -25,8 +25,3 @@ def _targets(path: Path) -> list[Path]:
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(CHECKOUT)))
 def test_page__links_to_files_that_exist(path: Path) -> None:
     assert [target for target in _targets(path) if not target.exists()] == []
-
-
-@pytest.mark.parametrize("name", ["CHANGELOG.md", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "LICENSE", "SECURITY.md"])
-def test_repository__has_the_files_that_contributors_look_for(name: str) -> None:
-    assert (CHECKOUT / name).is_file()

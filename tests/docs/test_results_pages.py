@@ -13,7 +13,7 @@ from django.template import Context, Template
 from django.test import RequestFactory
 
 from django_graphile_worker import Worker, add_job, conf, models, progress_token, result, run_once
-from django_graphile_worker.admin.history.history_search import parse_history_search
+from django_graphile_worker.admin.history import parse_history_search
 from django_graphile_worker.registry import tasks
 from django_graphile_worker.results.waiting import close_listeners
 from django_graphile_worker.sql.results import HistoryOutcome
@@ -97,7 +97,7 @@ def test_history__takes_the_settings_and_the_searches_of_its_page() -> None:
     rows = re.findall(r"^\| (`.*?) \|", text, flags=re.MULTILINE)
     searches = [search for row in rows for search in re.findall(r"`([^`]+)`", row)]
     assert len(searches) > 8
-    assert [parse_history_search(search, sees_payloads=True).mistakes for search in searches] == [()] * len(searches)
+    assert [parse_history_search(search, sees_payloads=True).errors for search in searches] == [()] * len(searches)
     assert models.PastAttempt._meta.default_permissions == ("view",)
 
 
@@ -105,4 +105,4 @@ def test_outcomes_of_the_history__are_those_of_its_page() -> None:
     (row,) = re.findall(r"^\| `outcome:.*$", page("guides/history.md"), flags=re.MULTILINE)
     named = re.findall(r"`(\w+)`", row.split("|")[2])
     assert named == [each.name.lower() for each in HistoryOutcome]
-    assert [parse_history_search(f"outcome:{name}", sees_payloads=True).mistakes for name in named] == [()] * len(named)
+    assert [parse_history_search(f"outcome:{name}", sees_payloads=True).errors for name in named] == [()] * len(named)

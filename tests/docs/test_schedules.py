@@ -17,9 +17,9 @@ from django.utils import timezone
 
 from django_graphile_worker.admin.schedules.permissions import task_permission
 from django_graphile_worker.models import Schedule
-from django_graphile_worker.registry import tasks
 from tests.docs.pages import page
 from tests.support.operating import execute, job_row, operate
+from tests.support.stepped_worker import own_tasks
 
 pytestmark = pytest.mark.django_db
 GUIDE = page("guides/schedules.md")
@@ -30,8 +30,7 @@ COMMANDS = re.findall(r"^\$ python manage.py (.+)$", GUIDE, flags=re.MULTILINE)
 def shop() -> Iterator[Any]:
     """Run the code of the page in one module."""
     namespace: dict[str, Any] = {"__name__": "testproject.shop.schedules_of_page"}
-    with tasks.isolated():
-        tasks._tasks.clear()
+    with own_tasks():
         for block in re.findall(r"```python\n(.*?)```", GUIDE, flags=re.DOTALL):
             exec(block, namespace)
         yield SimpleNamespace(**namespace)

@@ -373,7 +373,7 @@ def _claim_paused_jobs() -> None:
             now=worker.now(),
         )
 
-    FastPath._claim = claim  # type: ignore[method-assign]
+    FastPath.send = claim  # type: ignore[method-assign]
 
 
 @mistake("leases do not age while the machine is suspended")

@@ -66,7 +66,7 @@ class WorkerProcess:
 
     def __init__(self, pid: int, log: Path, exit_code: Callable[[], int | None], wait_until: Wait) -> None:
         self.pid = pid
-        self._log = log
+        self.log = log
         self._exit_code = exit_code
         self._wait_until = wait_until
 
@@ -104,7 +104,7 @@ class WorkerProcess:
         return code
 
     def output(self) -> str:
-        return self._log.read_text(errors="replace") if self._log.exists() else ""
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
 
     def has_written(self, pattern: str) -> bool:
         return re.search(pattern, self.output()) is not None

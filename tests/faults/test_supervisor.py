@@ -236,7 +236,7 @@ def test_child_that_is_suspended__is_replaced(world: World, fleet: Fleet, wait_u
     first, *others = supervisor.children()
     first.suspend()
     supervisor.wait_for(rf"Worker process {first.pid} has not been healthy for 2 s: killing it")
-    wait_until(lambda: len(supervisor.children()) == 3 and first not in supervisor.children())
+    wait_until(lambda: first not in (children := supervisor.children()) and len(children) == 3)
     assert set(others) < set(supervisor.children())
     assert supervisor.count_in_output("killing it") == 1
     world.continue_jobs("go")

@@ -120,6 +120,6 @@ def test_role_of_an_adopted_schema__gets_the_same_rights_to_our_tables(
         " and has_table_privilege(%s, c.oid, 'insert, update, delete')", f'"{site.schema}"', stranger
     )  # fmt: skip
     found = {str(row["name"]) for row in writable} - {"_private_jobs"}
-    new = {"_private_actions", "_private_action_steps", "_private_saved_views", "_private_events"}
+    new = {"_private_actions", "_private_action_steps", "_private_events"}
     assert found & new == (new if kind == "worker" else set())
     assert kind == "worker" or found == set()

@@ -7,6 +7,7 @@ import json
 import re
 import time
 from typing import Any
+from urllib.parse import urlencode
 
 from django.contrib.admin.models import LogEntry
 from django.db import connection
@@ -21,7 +22,7 @@ OVERVIEW, JOBS, QUEUES = BASE + "overview/", BASE + "job/", BASE + "jobqueue/"
 WORKERS, ERRORS = BASE + "worker/", BASE + "errorgroup/"
 EVENTS, SCHEDULES = BASE + "event/", BASE + "schedule/"
 HISTORY, PAUSES, LIMITS = BASE + "pastattempt/", BASE + "pausedwork/", BASE + "limitkey/"
-ADD, ACT, ACT_ON_SCHEDULES = JOBS + "add/", JOBS + "act/", SCHEDULES + "act/"
+ADD, ACT = JOBS + "add/", JOBS + "act/"
 ALL_PAGES = (OVERVIEW, JOBS, QUEUES, PAUSES, LIMITS, SCHEDULES, WORKERS, EVENTS, ERRORS, HISTORY, ADD)
 
 
@@ -49,19 +50,64 @@ def fields(response: Any) -> dict[str, str]:
     return {name: html.unescape(value) for name, value in hidden}
 
 
+def listed(response: Any) -> list[Any]:
+    """Return the jobs of a page of the list."""
+    return list(response.context["cl"].result_list)
+
+
+def rows(response: Any) -> list[Any]:
+    """Return the rows of a page of the list of schedules."""
+    return [schedule.row for schedule in response.context["cl"].result_list]
+
+
+def search_errors(response: Any) -> tuple[str, ...]:
+    """Return what the list of jobs says about an error in its search."""
+    found: tuple[str, ...] = response.context["cl"].search.errors
+    return found
+
+
 def messages(response: Any) -> list[str]:
     """Return what the messages of a page say, without their links."""
     return [html.unescape(re.sub(r"<[^>]*>", "", str(message))) for message in response.context["messages"]]
 
 
-def act(client: Client, action: str, *ids: int, **data: Any) -> Any:
-    """Run an action on selected jobs."""
-    return client.post(ACT, {"action": action, "id": ids, **data}, follow=True)
+def act(
+    client: Client, action: str, *ids: int, confirmed: str = "", back: str = "", url: str = ACT, **data: Any
+) -> Any:
+    """Run an action on these jobs, as the button of another page; confirm it with what the form needs."""
+    asked = client.post(url, {"action": action, "id": ids, **({"back": back} if back else {})}, follow=True)
+    return confirm(client, asked, **data) if confirmed else asked
 
 
-def act_on_all(client: Client, action: str, query: str = "", **data: Any) -> Any:
-    """Run an action on all jobs that match a search."""
-    return client.post(ACT, {"action": action, "all": "1", "q": query, **data}, follow=True)
+def act_on_group(client: Client, action: str, query: str, *, confirmed: str = "", **data: Any) -> Any:
+    """Run an action on a group of errors, as the page of errors does."""
+    sent = {"action": action, "all": "1", "q": query, "state": "failing", "back": ERRORS}
+    asked = client.post(ACT, sent, follow=True)
+    return confirm(client, asked, **data) if confirmed else asked
+
+
+def act_on_all(
+    client: Client, action: str, query: str = "", *, state: str = "", confirmed: str = "", **data: Any
+) -> Any:
+    """Run an action on all jobs of a list."""
+    url = f"{JOBS}?{urlencode({name: value for name, value in (('q', query), ('state', state)) if value})}"
+    asked = client.post(url, {"action": action, "select_across": "1", "index": "0"}, follow=True)
+    return confirm(client, asked, **data) if confirmed else asked
+
+
+def action_url(page: Any) -> str:
+    """Return the URL of an action whose page is shown; "" if the action is over."""
+    found: str = page.request["PATH_INFO"]
+    return found if "/action/" in found else ""
+
+
+def confirm(client: Client, asked: Any, **data: Any) -> Any:
+    """Confirm an action, with the number of jobs if it is asked for."""
+    url = action_url(asked)
+    if not url or asked.status_code != 200:
+        return asked
+    typed = re.sub(r"\D", "", asked.context.get("typed_number") or "")
+    return client.post(url, {"typed": typed, **data}, follow=True)
 
 
 def log_entries() -> list[tuple[str, str]]:

@@ -166,7 +166,17 @@ def main() -> int:
     import django
     from django.conf import settings
 
-    settings.configure(TEMPLATES=[{"BACKEND": "django.template.backends.django.DjangoTemplates"}])
+    # The libraries that the templates load: "admin_list" and that of this package.
+    settings.configure(
+        INSTALLED_APPS=[
+            "django.contrib.contenttypes",
+            "django.contrib.auth",
+            "django.contrib.admin",
+            "django_graphile_worker",
+        ],
+        TEMPLATES=[{"BACKEND": "django.template.backends.django.DjangoTemplates"}],
+        DATABASES={"default": {"ENGINE": "django.db.backends.postgresql"}},
+    )
     django.setup()
     missing = 0
     for language in languages():

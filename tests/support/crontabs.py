@@ -106,9 +106,7 @@ minutes = st.datetimes(datetime(1999, 1, 1), datetime(2101, 1, 1)).map(  # noqa:
 
 def oracle(text: str, moment: datetime) -> bool:
     """Return whether a pattern includes a minute, by the slow method: each field as a set of values."""
-    fields = [
-        field_values(field, *limits) for field, limits in zip(SHORTHANDS.get(text, text).split(), RANGES, strict=True)
-    ]
+    fields = value_sets(text)
     values = (moment.minute, moment.hour, moment.day, moment.month, moment.isoweekday() % 7)
     minute, hour, date, month, weekday = (value in field for value, field in zip(values, fields, strict=True))
     both_given = fields[2] != set(range(1, 32)) and fields[4] != set(range(7))
@@ -116,8 +114,12 @@ def oracle(text: str, moment: datetime) -> bool:
 
 
 @cache
-def field_values(field: str, smallest: int, largest: int) -> frozenset[int]:
-    return frozenset(value for part in field.split(",") for value in part_values(part, smallest, largest))
+def value_sets(text: str) -> list[frozenset[int]]:
+    fields = zip(SHORTHANDS.get(text, text).split(), RANGES, strict=True)
+    return [
+        frozenset(value for part in field.split(",") for value in part_values(part, smallest, largest))
+        for field, (smallest, largest) in fields
+    ]
 
 
 def part_values(part: str, smallest: int, largest: int) -> Iterator[int]:

@@ -61,7 +61,7 @@ class Stage:
 
     def __init__(self, connect: Callable[[], Connection]) -> None:
         self._connect = connect
-        self._observer = connect()
+        self.observer = connect()
         self._lock = threading.Lock()
         self.sessions: list[Session] = []
 
@@ -71,7 +71,7 @@ class Stage:
     def __exit__(self, *exception: object) -> None:
         for session in self.sessions:
             session.close()
-        self._observer.close()
+        self.observer.close()
 
     def session(self) -> Session:
         session = Session(self._connect(), self._is_blocked)
@@ -84,7 +84,7 @@ class Stage:
             session.settle()
 
     def _is_blocked(self, pid: int) -> bool:
-        row = self._observer.execute("select cardinality(pg_blocking_pids(%s)) > 0", [pid]).fetchone()
+        row = self.observer.execute("select cardinality(pg_blocking_pids(%s)) > 0", [pid]).fetchone()
         return bool(row and row[0])
 
 

@@ -36,6 +36,13 @@ def programs(version: int) -> Path | None:
     return next((found for found in _candidates(version) if _version_of(found) == version), None)
 
 
+@cache
+def usual() -> set[int]:
+    """Return the oldest and the newest version, also of those installed: `make chaos` has the tests of the others."""
+    installed = [version for version in SUPPORTED if programs(version) is not None] or [SUPPORTED[0]]
+    return {SUPPORTED[0], SUPPORTED[-1], installed[0], installed[-1]}
+
+
 def advice(version: int) -> str:
     """Return why tests of a version are skipped, and what to install."""
     return (

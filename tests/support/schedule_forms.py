@@ -65,5 +65,5 @@ def history_url(schedule: Schedule) -> str:
 
 def errors(response: Any) -> dict[str, list[str]]:
     """Return the errors of both forms of a page by the names of their fields."""
-    found: dict[str, list[str]] = response.context["draft"].errors()
+    found: dict[str, list[str]] = response.context["form"].all_errors()
     return found

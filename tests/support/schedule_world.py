@@ -33,7 +33,7 @@ class ScheduleWorld:
     """A database with schedules, workers that fire them, and a clock that the test sets."""
 
     def __init__(self, connect: Callable[..., RawConnection], schema: str, now: datetime) -> None:
-        self._connect = connect
+        self.connect = connect
         self.connection = connect()
         self.schema = schema
         self.now = now
@@ -69,7 +69,7 @@ class ScheduleWorld:
         clock: Callable[[], float] = time.monotonic,
     ) -> tuple[Scheduler, FlakySource]:
         """Return the scheduler of a new worker that knows these tasks, and its source of cursors."""
-        source = FlakySource(self._connect())
+        source = FlakySource(self.connect())
         scheduler = build_scheduler(
             source,
             schema=self.schema,

@@ -45,7 +45,7 @@ class FlakySource:
     """A source of cursors that fails at a chosen statement, counted from now."""
 
     def __init__(self, connection: RawConnection) -> None:
-        self._connection = connection
+        self.connection = connection
         self.statements: list[str] = []
         self.countdown = 0
         self.fails_after = False
@@ -58,7 +58,7 @@ class FlakySource:
     def cursor(self) -> Iterator[FlakyCursor]:
         if self.is_down:
             raise psycopg.OperationalError("the server is gone")
-        with self._connection.cursor() as cursor:
+        with self.connection.cursor() as cursor:
             yield FlakyCursor(cursor, self)
 
     def close(self) -> None:

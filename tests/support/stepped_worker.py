@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Any
 
 from django_graphile_worker import conf
+from django_graphile_worker.models import Worker
 from django_graphile_worker.registry import Registry, task, tasks
 from django_graphile_worker.routing import Place
 from django_graphile_worker.worker.database_worker import DatabaseWorker
@@ -95,6 +97,17 @@ def run_all(worker: DatabaseWorker, wait_until: Callable[..., None]) -> None:
             if worker.claimer.scan.has_seen_all:
                 return
             worker.claimer.scan.begin_again()
+
+
+def expect_jobs_of(seconds: float, worker: DatabaseWorker, count: int = 50) -> None:
+    """Have the worker expect jobs that take so long, as after so many of them."""
+    worker.fetcher._prefetch._duration.add(count, count * seconds)
+
+
+def beat_of(worker: DatabaseWorker) -> datetime:
+    """Return the time of the last beat of a worker, as others see it."""
+    moment: datetime = Worker.objects.get(pk=worker.worker_id).last_heartbeat_at
+    return moment
 
 
 def expect_fast_claim(worker: DatabaseWorker) -> None:

@@ -49,14 +49,6 @@ def test_wheel__contains_every_file_of_the_package(wheel: zipfile.ZipFile) -> No
     assert _source_files() <= set(wheel.namelist())
 
 
-def test_wheel__contains_more_than_python(wheel: zipfile.ZipFile) -> None:
-    names = set(wheel.namelist())
-    assert "django_graphile_worker/py.typed" in names
-    for folder, suffix in [("sql/ddl/", ".sql"), ("templates/admin/", ".html"), ("static/graphile_worker/", ".css")]:
-        found = [name for name in names if name.startswith(f"django_graphile_worker/{folder}")]
-        assert any(name.endswith(suffix) for name in found), (folder, found)
-
-
 def test_wheel__contains_nothing_else(wheel: zipfile.ZipFile) -> None:
     tops = {name.split("/")[0] for name in wheel.namelist()}
     version = django_graphile_worker.__version__
@@ -68,39 +60,11 @@ def test_wheel__needs_django_json5_and_psycopg_only(metadata: Message) -> None:
     assert sorted(needed) == ["django>=5.2", "json5>=0.11", "psycopg>=3.2.10"]
 
 
-def test_wheel__has_no_extra_that_no_code_uses(metadata: Message) -> None:
-    extras = metadata.get_all("Provides-Extra", [])
-    assert sorted(extras) == ["msgspec", "pydantic", "tasks"]
-    sources = "".join(path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py"))
-    used = {extra: f'"{extra}" in sys.modules' for extra in extras} | {"tasks": "from django_tasks import"}
-    assert all(used[extra] in sources for extra in extras)
-
-
-def test_wheel__says_where_the_project_is(metadata: Message) -> None:
-    urls = dict(line.split(", ", 1) for line in metadata.get_all("Project-URL", []))
-    assert {"Repository", "Documentation", "Changelog", "Issues"} == set(urls)
-    assert all(url.startswith(urls["Repository"]) for url in urls.values())
-
-
 def test_description__has_no_relative_link(metadata: Message) -> None:
     """A package index shows the description without the files beside it."""
     targets = _link_targets(str(metadata.get_payload()))
     assert len(targets) > 10
     assert [target for target in targets if not target.startswith(("https://", "#"))] == []
-
-
-def test_description__links_to_files_that_exist(metadata: Message) -> None:
-    urls = dict(line.split(", ", 1) for line in metadata.get_all("Project-URL", []))
-    raw = urls["Repository"].replace("github.com", "raw.githubusercontent.com")
-    bases = (f"{urls['Repository']}/blob/main/", f"{raw}/main/")
-    files = [
-        target.removeprefix(base).partition("#")[0]
-        for target in [*_link_targets(str(metadata.get_payload())), *urls.values()]
-        for base in bases
-        if target.startswith(base)
-    ]
-    assert files
-    assert [file for file in files if not (CHECKOUT / file).is_file()] == []
 
 
 def _link_targets(markdown: str) -> list[str]:
@@ -112,17 +76,6 @@ def _link_targets(markdown: str) -> list[str]:
     return inline + definitions + html
 
 
-def test_hints_of_checks__name_no_file_that_an_installed_user_does_not_have() -> None:
-    folder = PACKAGE / "checks"
-    hints = [line for path in folder.rglob("*.py") for line in path.read_text(encoding="utf-8").splitlines()]
-    assert [line for line in hints if re.search(r"(?<!main/)\bdocs/[a-z]", line)] == []
-
-
-def test_wheel__carries_its_license(wheel: zipfile.ZipFile, metadata: Message) -> None:
-    assert metadata["License-Expression"] == "MIT"
-    assert any(name.endswith("/licenses/LICENSE") for name in wheel.namelist())
-
-
 def test_installation__runs_no_code_of_ours(wheel: zipfile.ZipFile) -> None:
     """The wheel has no scripts, no file that Python runs at each start, and no compiled code."""
     names = wheel.namelist()
@@ -130,25 +83,6 @@ def test_installation__runs_no_code_of_ours(wheel: zipfile.ZipFile) -> None:
     (text,) = (wheel.read(name).decode() for name in names if name.endswith(".dist-info/WHEEL"))
     assert "Root-Is-Purelib: true" in text
     assert not (CHECKOUT / "setup.py").exists(), "an installation from source would run it"
-
-
-def test_wheel__of_the_same_sources_is_the_same_file(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
-    assert wheel.filename is not None
-    (again,) = _build(tmp_path).glob("*.whl")
-    assert again.read_bytes() == Path(wheel.filename).read_bytes()
-
-
-def test_wheel__has_a_digest_of_each_of_its_files(wheel: zipfile.ZipFile) -> None:
-    (record,) = (name for name in wheel.namelist() if name.endswith(".dist-info/RECORD"))
-    rows = dict(line.split(",", 1) for line in wheel.read(record).decode().splitlines())
-    assert set(rows) == set(wheel.namelist())
-    assert [name for name, rest in rows.items() if name != record and not rest.startswith("sha256=")] == []
-
-
-def test_security_policy__says_how_to_report_and_when_to_expect_an_answer() -> None:
-    text = (CHECKOUT / "SECURITY.md").read_text(encoding="utf-8")
-    assert "privately" in text
-    assert "within three working days" in text
 
 
 def test_wheel__names_the_pytest_plugin(wheel: zipfile.ZipFile) -> None:

@@ -3,56 +3,6 @@ from __future__ import annotations
 from typing import Any
 
 from django_graphile_worker.signals import NamedSignal
-from tests.support.log_lines import EVENTS
-
-
-def test_the_signals_of_a_workers_life_are_there() -> None:
-    assert set(EVENTS) == {
-        "pre_add_jobs",
-        "worker_started",
-        "worker_stopping",
-        "worker_stopped",
-        "shutdown_failed",
-        "worker_lost_lease",
-        "schema_refused",
-        "listening_starting",
-        "listening_started",
-        "listening_lost",
-        "claim_started",
-        "nothing_claimed",
-        "jobs_claimed",
-        "job_started",
-        "job_succeeded",
-        "job_failed",
-        "job_permanently_failed",
-        "job_expired",
-        "job_interrupted",
-        "work_paused",
-        "work_resumed",
-        "job_cancelled",
-        "cancellation_missed",
-        "job_released",
-        "jobs_recovered",
-        "stale_locks_released",
-        "cron_started",
-        "cron_scheduled",
-        "cron_backfilled",
-        "cron_missed",
-        "schedule_tasks_not_found",
-        "schedule_names_taken",
-        "schedule_fired",
-        "schedule_skipped",
-        "schedule_missed",
-        "database_trouble",
-        "database_answered",
-        "indexes_missed",
-        "leftover_state_found",
-        "results_refused",
-        "claim_lost",
-        "thread_left_behind",
-        "tasks_unserved",
-        "tasks_not_found",
-    }
 
 
 def _receive(**kwargs: Any) -> None: ...

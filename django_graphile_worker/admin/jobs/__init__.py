@@ -1,16 +1,12 @@
 """The pages about jobs: the list, a job, adding a job, and the actions on jobs.
 
-``job_admin.JobAdmin`` combines one class for each page, each in the module of its view. The pages have folders:
-``job_list`` (the list), ``detail`` (a job) and ``adding``. ``actions_view`` changes jobs and ``undo_view`` undoes that;
-the folder ``actions`` has what each action does. All views extend the list: start reading with ``job_list.list_view``.
-``states`` and ``failure_times`` are texts of several pages, ``forms`` has the fields of several forms.
-
-The views of the actions are not in ``actions``: they extend the list, and the list shows which actions there are.
+``job_admin.JobAdmin`` is the ModelAdmin: its columns, filters and actions; start reading there. ``change_list`` reads
+a page of the list, ``search`` says what the text of the search means, ``action_pages`` confirms an action and shows how
+far it has got, and ``bulk_action`` performs it in steps. ``job_actions`` has the actions: to add one, add it to
+``ACTIONS`` and to ``action_pages``. ``job_page`` is the page of a job, with ``job_facts`` and ``job_contents``;
+``add_page`` adds a job, and ``exporting`` sends a list as a file.
 
 The package may import the modules of ``admin`` and everything that they may import, but not the other pages.
-
-To add an action, add it to ``actions.job_actions.ACTIONS``, with a permission that ``list_view.JobListAdmin``
-has a method for.
 """
 
 from __future__ import annotations

@@ -1,19 +1,26 @@
-"""The forms of the actions, and fields that several forms have."""
+"""The forms of the actions on jobs, and the fields of jobs."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, time, timedelta
 from typing import Any
 
 from django import forms
-from django.utils import timezone
+from django.utils import formats, timezone
 from django.utils.functional import lazy
+from django.utils.timezone import localtime
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy, ngettext
 
 from django_graphile_worker import conf
+from django_graphile_worker.admin.formatting import EMPTY_VALUE
 from django_graphile_worker.exceptions import GraphileWorkerError, PayloadError
 from django_graphile_worker.job_options import (
+    LARGEST_MAX_ATTEMPTS,
+    LARGEST_PRIORITY,
+    SMALLEST_PRIORITY,
     valid_run_at,
 )
 from django_graphile_worker.payloads import encode
@@ -95,12 +102,12 @@ class PayloadField(forms.CharField):
         except PayloadError as error:
             raise forms.ValidationError(str(error)) from None
         except (ValueError, RecursionError) as error:
-            raise forms.ValidationError(_("Expected JSON that can be read back, got: %s.") % error) from None
+            raise forms.ValidationError(_("This JSON cannot be read back: %s.") % error) from None
         return payload
 
 
 def _invalid_json(text: str, error: json.JSONDecodeError) -> str:
-    return _("Expected JSON, got %(got)s at line %(line)s, column %(column)s: %(problem)s.") % {
+    return _("This is not JSON. At %(got)s in line %(line)s, column %(column)s: %(problem)s.") % {
         "got": repr(text[error.pos : error.pos + 20]) if error.pos < len(text) else _("the end"),
         "line": error.lineno,
         "column": error.colno,
@@ -120,3 +127,86 @@ class EditForm(forms.Form):
     def clean_payload(self) -> Any:
         payload = self.cleaned_data["payload"]
         return {} if payload is None and not self.data.get("payload", "").strip() else payload
+
+
+MORNING = time(9)
+MONDAY = 0
+
+
+def _in(**duration: float) -> Callable[[datetime], datetime]:
+    # In UTC: in the time zone of the user, the clock may change meanwhile.
+    return lambda now: (now.astimezone(UTC) + timedelta(**duration)).replace(microsecond=0)
+
+
+def _tomorrow(now: datetime) -> datetime:
+    return datetime.combine(now.date() + timedelta(days=1), MORNING, now.tzinfo)
+
+
+def _next_monday(now: datetime) -> datetime:
+    days = (MONDAY - now.weekday() - 1) % 7 + 1
+    return datetime.combine(now.date() + timedelta(days=days), MORNING, now.tzinfo)
+
+
+# By the value of the field: the time, from the current time in the time zone of the user.
+PRESETS: Mapping[str, Callable[[datetime], datetime]] = {
+    "5m": _in(minutes=5),
+    "1h": _in(hours=1),
+    "tomorrow": _tomorrow,
+    "monday": _next_monday,
+}
+
+
+def preset_choices() -> list[tuple[str, str]]:
+    """Return the times to choose from, in the language and the formats of the user."""
+    morning = {"time": formats.time_format(MORNING, "TIME_FORMAT")}
+    texts = {
+        "5m": ngettext("in %(number)s minute", "in %(number)s minutes", 5) % {"number": 5},
+        "1h": ngettext("in %(number)s hour", "in %(number)s hours", 1) % {"number": 1},
+        "tomorrow": _("tomorrow at %(time)s") % morning,
+        "monday": _("next Monday at %(time)s") % morning,
+    }
+    return [("", EMPTY_VALUE), *((name, texts[name]) for name in PRESETS)]
+
+
+class RescheduleForm(forms.Form):
+    """The new time, priority and attempts of jobs."""
+
+    preset = forms.ChoiceField(label=gettext_lazy("When"), required=False, choices=preset_choices)
+    run_at = RunAtField(label=gettext_lazy("Run at"), required=False, help_text=time_zone_help())
+    priority = number_field(
+        gettext_lazy("Priority"),
+        SMALLEST_PRIORITY,
+        LARGEST_PRIORITY,
+        help_text=gettext_lazy("Lower numbers run first."),
+    )
+    attempts = number_field(
+        gettext_lazy("Attempts so far"),
+        0,
+        LARGEST_MAX_ATTEMPTS,
+        help_text=gettext_lazy("Empty: a failed job that gets a time also gets all its attempts again."),
+    )
+    max_attempts = number_field(gettext_lazy("Maximum attempts"), 1, LARGEST_MAX_ATTEMPTS)
+
+    def clean(self) -> dict[str, Any]:
+        cleaned: dict[str, Any] = super().clean() or {}
+        preset = cleaned.pop("preset", "")
+        if preset and cleaned.get("run_at"):
+            self.add_error("preset", _("Choose a time from the list or write an exact time, not both."))
+        elif preset:
+            cleaned["run_at"] = PRESETS[preset](localtime())
+        if not self.errors and all(value is None for value in cleaned.values()):
+            raise forms.ValidationError(_("Change at least one value."))
+        return cleaned
+
+
+def fields_to_send_again(form: forms.Form | None) -> list[tuple[str, str]]:
+    """Return the fields of a valid form for the requests that continue its action.
+
+    A time from the list is sent as the time that it meant at first, so that all jobs of the action get the same.
+    """
+    if form is None:
+        return []
+    sent = {name: form.data[name] for name in form.fields if name in form.data}
+    if sent.get("preset"):
+        sent |= {"preset": "", "run_at": form.cleaned_data["run_at"].isoformat()}
+    return list(sent.items())

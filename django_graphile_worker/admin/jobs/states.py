@@ -7,8 +7,7 @@ import json
 from django.utils.translation import gettext as _
 from django.utils.translation import pgettext
 
-from django_graphile_worker.sql.inspection.job_search.criteria import Criteria, State
-from django_graphile_worker.sql.inspection.job_search.segments import segments
+from django_graphile_worker.sql.inspection.job_list import State
 
 
 def state_name(state: State) -> str:
@@ -38,13 +37,6 @@ def state_description(state: State) -> str:
         State.FAILING: _("Latest first."),
         State.WAITING: _("Soonest first."),
     }[state]
-
-
-def list_description(state: State, criteria: Criteria) -> str:
-    """Return the description of a list: a search by names lists the jobs in any state by their states."""
-    if state is State.ANY and len(segments(criteria)) > 1:
-        return _("By state: running, ready, waiting, failed.")
-    return state_description(state)
 
 
 def flag_names(text: str | None) -> list[str]:

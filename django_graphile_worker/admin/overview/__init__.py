@@ -1,1 +1,1 @@
-"""The overview: tiles, alarms, tasks and charts. Start with overview_page.py."""
+"""The overview, and the page of a task. Start with ``page``; ``figures`` reads what it shows, in one transaction."""

@@ -7,14 +7,13 @@ delete or disable it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from django.contrib.auth import get_permission_codename
 from django.http import HttpRequest
 
 from django_graphile_worker import registry
-from django_graphile_worker.admin.pages import PageAdmin
+from django_graphile_worker.admin.list_page import ListPageAdmin
 from django_graphile_worker.models import Schedule
 from django_graphile_worker.registry import schedule_codename
 
@@ -51,7 +50,7 @@ def may_change_item(user: Any, codename: str, identifier: str) -> bool:
     return task_permission(identifier) is None or may_schedule(user, identifier)
 
 
-class SchedulePermissionsAdmin(PageAdmin):
+class SchedulePermissionsAdmin(ListPageAdmin):
     """The permissions of the pages about schedules. With a schedule, each one includes the permission of its task."""
 
     def has_view_permission(self, request: HttpRequest, obj: Schedule | None = None) -> bool:
@@ -123,10 +122,6 @@ class SchedulePermissionsAdmin(PageAdmin):
             and task_permission(obj.task) is None
             and bool(getattr(request.user, "is_superuser", False))
         )
-
-    def permitted(self, request: HttpRequest, schedules: Sequence[Schedule], check: Any) -> list[Schedule]:
-        """Return the schedules for which one of these checks, ``self.has_run_permission`` for example, is true."""
-        return [schedule for schedule in schedules if check(request, schedule)]
 
     def _has_model_permission(self, request: HttpRequest, action: str) -> bool:
         return self.has_app_permission(request, get_permission_codename(action, Schedule._meta))

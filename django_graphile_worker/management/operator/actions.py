@@ -1,6 +1,6 @@
 """``add``, and the actions on jobs that the admin has, too: ``retry``, ``cancel``, ``delete`` and others.
 
-``ACTIONS`` has the actions that change jobs by their ids: the function of the API, and the states to which it applies.
+``ACTIONS`` has the actions that change jobs by their ids, each with its function of the API.
 """
 
 from __future__ import annotations
@@ -23,13 +23,12 @@ from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.formatting import counted, job_line
 from django_graphile_worker.management.operator.jobs import chosen_criteria
 from django_graphile_worker.management.operator.verb import Options, Verb, did_you_mean
+from django_graphile_worker.sql.inspection import job_list
 from django_graphile_worker.sql.inspection.error_groups import error_groups
-from django_graphile_worker.sql.inspection.job_search import search
-from django_graphile_worker.sql.inspection.job_search.criteria import Criteria, State
+from django_graphile_worker.sql.inspection.job_list import Criteria, State
 from django_graphile_worker.sql.install.catalog import refuse_breaking_migration
+from django_graphile_worker.sql.job_actions import changes
 
-WAITING = (State.READY, State.LIMITED, State.SCHEDULED, State.RETRYING)
-NOT_RUNNING = (*WAITING, State.FAILED)
 # What is said of a job that an action has left as it was.
 STATES = {
     State.READY: "is due already",
@@ -119,13 +118,17 @@ class JobAction(Verb):
     examples: Sequence[str] = ("42", "42 43 44")
     # What is said of each job that was changed.
     done: str
-    # The states of the jobs that it changes, and why it may have left a job in one of them.
-    states: Sequence[State]
+    # Why it may have left a job in one of its states.
     why_left: str = "was running a moment ago: try again"
     # The function of the API.
     change: Callable[..., list[Job]]
     # The options that the function takes, as argparse does.
     arguments: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+
+    @property
+    def states(self) -> tuple[State, ...]:
+        """The states of the jobs that it changes."""
+        return changes.STATES[self.name.replace("-", "_")]
 
     def add_arguments(self, parser: CommandParser) -> None:
         _add_ids(parser, "+")
@@ -157,7 +160,7 @@ class JobAction(Verb):
         if not left:
             return ""
         with console.reading() as (cursor, schema, _):
-            states = {row.id: row.state for row in search.rows(cursor, left, schema=schema)}
+            states = {row.id: row.state for row in job_list.rows(cursor, left, schema=schema)}
         reasons = [f"#{each} {self._reason(states.get(each))}" for each in left]
         were = "was" if len(left) == 1 else "were"
         names = " or ".join(state.value for state in self.states)
@@ -277,20 +280,14 @@ def _chosen_ids(console: Console, options: Options) -> Iterator[int]:
             chosen = _with_error(console, chosen, options["error"], names)
         if chosen is None:
             return
-        after: str | None = None
-        while True:
-            found = search.find(cursor, chosen, schema=schema, limit=BATCH, after=after)
-            yield from found.ids
-            after = found.next_token
-            if after is None:
-                return
+        yield from job_list.all_job_ids(cursor, chosen, schema=schema)
 
 
 def _with_error(console: Console, chosen: Criteria, error: str, names: set[str]) -> Criteria | None:
     """Return the criteria with the names of the error; None, after a warning, if no job has failed with it."""
     meant = tuple(name for name in names if name == error or name.endswith(f".{error}"))
     if meant:
-        return Criteria(state=chosen.state, tasks=chosen.tasks, error_names=meant)
+        return dataclasses.replace(chosen, error_names=meant)
     hint = did_you_mean(error, {name.rpartition(".")[2] for name in names} | names)
     console.warn(f"No job has failed with {error!r}.{hint}")
     return None
@@ -359,7 +356,6 @@ ACTIONS = (
         description="Scheduled jobs, and jobs that wait for their next attempt, become due. Their attempts, their "
         "priority and their order stay. For failed jobs use retry. Running jobs are not changed.",
         done="Due now:",
-        states=(State.SCHEDULED, State.RETRYING),
         change=run_now,
     ),
     JobAction(
@@ -368,7 +364,6 @@ ACTIONS = (
         description="Due jobs get a priority one lower than that of every other job that waits. A job of a queue still "
         "waits until the queue is free, and a limited job for its limit. Running jobs are not changed.",
         done="Next:",
-        states=(State.READY, State.LIMITED),
         why_left="is before all other jobs already",
         change=run_next,
     ),
@@ -387,7 +382,6 @@ ACTIONS = (
             "--all --state retrying",
         ),
         done="To be tried again:",
-        states=(State.RETRYING, State.FAILED),
         change=retry_jobs,
     ),
     Reschedule(
@@ -397,7 +391,6 @@ ACTIONS = (
         "its attempts again, unless --attempts or --max-attempts say otherwise. Running jobs are not changed.",
         examples=("42 --run-at +1h", "42 43 --run-at +1h --priority 5", "42 --run-at 2027-01-01T08:00"),
         done="Rescheduled",
-        states=NOT_RUNNING,
         change=api.reschedule_jobs,
         arguments={
             "--run-at": {
@@ -417,7 +410,6 @@ ACTIONS = (
         "added to the error that a job has. Failed jobs and running jobs are not changed.",
         examples=("42", '42 43 --reason "The customer is gone."'),
         done="Permanently failed",
-        states=WAITING,
         change=lambda ids, reason, **place: api.permanently_fail_jobs(ids, reason, **place),
         arguments={"--reason": {"metavar": "TEXT", "help": "Add this text to last_error."}},
     ),
@@ -428,7 +420,6 @@ ACTIONS = (
         "named by its key finishes, without the key, and is not retried. To stop running jobs use cancel.",
         examples=("42", "42 43 44", "--key search-index"),
         done="Deleted",
-        states=NOT_RUNNING,
         change=api.complete_jobs,
     ),
 )

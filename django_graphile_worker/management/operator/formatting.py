@@ -14,8 +14,7 @@ from django_graphile_worker.jobs import Job
 from django_graphile_worker.registry import label_of
 from django_graphile_worker.sql.codecs import flags_from
 from django_graphile_worker.sql.inspection.job_detail import JobDetail
-from django_graphile_worker.sql.inspection.job_search.criteria import State
-from django_graphile_worker.sql.inspection.job_search.search import JobRow
+from django_graphile_worker.sql.inspection.job_list import JobRow, State
 from django_graphile_worker.text import escaped, in_largest_unit, shown
 
 GAP = "  "

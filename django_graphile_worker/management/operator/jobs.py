@@ -27,19 +27,17 @@ from django_graphile_worker.payloads import decode_leniently
 from django_graphile_worker.registry import DEFAULT_LABEL, label_of, split_identifier
 from django_graphile_worker.results import Result, ResultStatus, result, wait_for_result
 from django_graphile_worker.sql.codecs import flags_from
-from django_graphile_worker.sql.inspection import known_names, past_attempts
+from django_graphile_worker.sql.inspection import job_list, known_names, past_attempts
 from django_graphile_worker.sql.inspection.error_groups import MAX_COUNTED, MAX_GROUPS, ErrorGroup, error_groups
 from django_graphile_worker.sql.inspection.job_detail import JobDetail, job_detail
-from django_graphile_worker.sql.inspection.job_search import search
-from django_graphile_worker.sql.inspection.job_search.criteria import STATES, Criteria, State
-from django_graphile_worker.sql.inspection.job_search.search import JobRow
+from django_graphile_worker.sql.inspection.job_list import STATES, Criteria, JobRow, State
 from django_graphile_worker.sql.inspection.past_attempts import HistoryCriteria, HistoryRow
 from django_graphile_worker.sql.progress import Progress
 from django_graphile_worker.sql.results import HistoryOutcome
 from django_graphile_worker.sql.statements import Cursor
 from django_graphile_worker.text import readable_duration
 
-NO_JOBS = search.Listed(rows=[], has_more=False, is_cut_off=False)
+NO_JOBS = job_list.Listed(rows=[], has_more=False)
 
 
 def chosen_criteria(cursor: Cursor, console: Console, options: Options, *, schema: str) -> Criteria | None:
@@ -60,7 +58,7 @@ def chosen_criteria(cursor: Cursor, console: Console, options: Options, *, schem
 
 def is_known(cursor: Cursor, console: Console, kind: str, name: str, *, schema: str) -> bool:
     """Return whether the database has a task or a queue of this name; False after a warning."""
-    is_task, is_queue, _ = known_names.meaning(cursor, name, schema=schema)
+    is_task, is_queue = known_names.meaning(cursor, name, schema=schema)
     if is_task if kind == "task" else is_queue:
         return True
     known = known_names.known_tasks if kind == "task" else known_names.some_queues
@@ -90,7 +88,7 @@ class Jobs(Verb):
         limit = options["limit"]
         with console.reading() as (cursor, schema, now):
             chosen = chosen_criteria(cursor, console, options, schema=schema)
-            found = NO_JOBS if chosen is None else search.list_jobs(cursor, chosen, limit=limit, schema=schema)
+            found = NO_JOBS if chosen is None else job_list.list_jobs(cursor, chosen, limit=limit, schema=schema)
         has_labels = any(_label(job) for job in found.rows)
         console.listing(
             found.rows,
@@ -100,10 +98,6 @@ class Jobs(Verb):
         )
         if found.has_more:
             console.note(f"There are more jobs; these are the first {limit}. Use --limit to list more.")
-        elif found.is_cut_off:
-            console.note(
-                "The search stopped after very many other jobs, and there may be more matches. Use --state or --task."
-            )
 
 
 def _label(job: JobRow | JobDetail) -> str:

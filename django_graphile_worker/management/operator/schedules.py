@@ -125,7 +125,7 @@ def _entries(console: Console, options: Options, limit: int) -> list[Entry]:
     )
     order = "next" if options.get("by_time") else "name"
     with console.reading() as (cursor, schema, _):
-        return listing.page(cursor, criteria, (), schema=schema, order=order, limit=limit + 1).entries
+        return listing.page(cursor, criteria, schema=schema, order=order, limit=limit + 1)
 
 
 def _is_chosen(each: CodeItem, options: Options) -> bool:

@@ -23,10 +23,8 @@ from django_graphile_worker.management.operator.verb import Options, Verb, did_y
 from django_graphile_worker.management.operator.workers import running_jobs, tasks_of, worker_state
 from django_graphile_worker.sql import control, statistics
 from django_graphile_worker.sql.control import Pause
-from django_graphile_worker.sql.inspection import known_names, overview
-from django_graphile_worker.sql.inspection.job_search import counts
-from django_graphile_worker.sql.inspection.job_search.counts import Count, OldestReady
-from django_graphile_worker.sql.inspection.job_search.criteria import STATES, Criteria, State
+from django_graphile_worker.sql.inspection import job_list, known_names, overview
+from django_graphile_worker.sql.inspection.job_list import STATES, Count, Criteria, OldestReady, State
 from django_graphile_worker.sql.inspection.lock_holders import Holder, holders
 from django_graphile_worker.sql.inspection.overview import (
     MAX_COUNTED,
@@ -276,16 +274,16 @@ class QueueStatus:
 def read_status(console: Console, tasks: tuple[str, ...] = ()) -> QueueStatus:
     """Read the state of the queue, or only of the jobs of these tasks."""
     with console.reading() as (cursor, schema, now):
-        oldest = counts.oldest_ready(cursor, schema=schema, tasks=tasks)
+        oldest = job_list.oldest_ready(cursor, schema=schema, tasks=tasks)
         paused = control.active_pauses(cursor, schema=schema)
         others = [state for state in STATES if state is not State.READY]
         unserved = unserved_tasks(cursor, schema=schema, timeout=console.settings.worker_timeout)
         return QueueStatus(
             now=now,
-            counts=counts.count_states(cursor, Criteria(tasks=tasks), schema=schema, most=CAP),
+            counts=job_list.count_states(cursor, Criteria(tasks=tasks), schema=schema, most=CAP),
             earliest={
                 State.READY: oldest and oldest.run_at,
-                **{state: counts.earliest(cursor, state, schema=schema, tasks=tasks) for state in others},
+                **{state: job_list.earliest(cursor, state, schema=schema, tasks=tasks) for state in others},
             },
             # A job that is paused does not wait for a worker.
             oldest_ready=oldest_unpaused(cursor, paused, schema=schema, tasks=tasks) if paused else oldest,

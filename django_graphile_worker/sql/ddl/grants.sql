@@ -7,7 +7,7 @@ declare
   may_read boolean;
   may_change boolean;
   may_change_columns boolean;
-  tables constant text := ':SCHEMA._private_events, :SCHEMA._private_pauses, :SCHEMA._private_saved_views,'
+  tables constant text := ':SCHEMA._private_events, :SCHEMA._private_pauses,'
     ' :SCHEMA._private_schedules, :SCHEMA._private_schedule_runs, :SCHEMA._private_schedule_changes';
   tables_of_changes constant text := ':SCHEMA._private_actions, :SCHEMA._private_action_steps,'
     ' :SCHEMA._private_limit_keys, :SCHEMA._private_limit_lanes, :SCHEMA._private_limit_lane_keys,'

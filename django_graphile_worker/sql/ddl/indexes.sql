@@ -24,6 +24,8 @@ create index jobs_retried_index on :SCHEMA._private_jobs (task_id, is_available,
 -- When a job was changed last is when it failed, as long as nobody edits it after that.
 create index jobs_failed_index on :SCHEMA._private_jobs (task_id, updated_at, id)
   where locked_at is null and attempts > 0 and not is_available;
+create index jobs_failed_in_queue_index on :SCHEMA._private_jobs (job_queue_id, updated_at, id)
+  where locked_at is null and attempts > 0 and not is_available and job_queue_id is not null;
 create index jobs_errors_index on :SCHEMA._private_jobs (
   task_id, is_available, :SCHEMA._private_error_name(last_error), updated_at, id)
   where locked_at is null and attempts > 0;

@@ -354,7 +354,7 @@ $$;
 -- made: attempts.py reads them there.
 create or replace function :SCHEMA._private_change_jobs(
     job_ids bigint[], action text, new_run_at timestamptz, new_priority int, new_attempts int, new_max_attempts int,
-    new_payload json, of_revision int, reason text, moment timestamptz, stored_action uuid, stored_number int
+    new_payload json, of_revision int, reason text, moment timestamptz
 ) returns setof :SCHEMA._private_jobs
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -366,11 +366,6 @@ declare
     locked bigint[];
     parked bigint[];
     chosen bigint[];
-    old_run_ats timestamptz[];
-    old_priorities smallint[];
-    old_attempts smallint[];
-    old_max_attempts smallint[];
-    old_error_lengths int[];
     job :SCHEMA._private_jobs;
     due bigint := 0;
 begin
@@ -400,21 +395,15 @@ begin
         end if;
     end if;
 
-    select array_agg(free.id), array_agg(free.run_at), array_agg(free.priority), array_agg(free.attempts),
-        array_agg(free.max_attempts), array_agg(free.error_length)
-    into chosen, old_run_ats, old_priorities, old_attempts, old_max_attempts, old_error_lengths
-    from (
-        select jobs.id, jobs.run_at, jobs.priority, jobs.attempts, jobs.max_attempts,
-            case when action = 'fail' then length(jobs.last_error) end as error_length
-        from only :SCHEMA._private_jobs as jobs
+    chosen := array(
+        select jobs.id from only :SCHEMA._private_jobs as jobs
         where jobs.id = any (locked) and case action
             when 'run_now' then not (jobs.run_at = 'infinity' and exists (
                 select from only :SCHEMA._private_limited_jobs as limited where limited.job_id = jobs.id offset 0))
             when 'run_next' then jobs.run_at <= this_moment
             else true
         end
-        order by jobs.id
-    ) as free;
+        order by jobs.id);
 
     for job in
         update only :SCHEMA._private_jobs as jobs set
@@ -458,64 +447,6 @@ begin
         delete from :SCHEMA._private_cancellations as marker where marker.job_id = any (chosen);
         delete from :SCHEMA._private_stop_requests as request where request.job_id = any (chosen);
     end if;
-    if stored_action is not null then
-        update :SCHEMA._private_action_steps as step
-        set done_at = now(), changed_ids = coalesce(chosen, '{}'), run_ats = old_run_ats, priorities = old_priorities,
-            attempts = old_attempts, max_attempts = old_max_attempts, error_lengths = old_error_lengths
-        where step.action_id = stored_action and step.number = stored_number;
-    end if;
     perform :SCHEMA._private_notify(due);
-end
-$$;
-
--- Gives the jobs of a step the values that they had before it, unless something has changed them since; returns their
--- ids.
-create or replace function :SCHEMA._private_undo_step(stored_action uuid, stored_number int)
-returns bigint[]
-language plpgsql volatile
-set search_path = pg_catalog, pg_temp
-set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off
-as $$
-#variable_conflict use_column
-declare
-    step :SCHEMA._private_action_steps;
-    unchanged bigint[];
-    parked bigint[];
-    due bigint;
-begin
-    select stored.* into step from :SCHEMA._private_action_steps as stored
-    where stored.action_id = stored_action and stored.number = stored_number
-    for update;
-    unchanged := array(
-        select jobs.id from only :SCHEMA._private_jobs as jobs
-        where jobs.id = any (step.changed_ids) and jobs.locked_at is null and jobs.updated_at = step.done_at
-        order by jobs.id
-        for update);
-    parked := array(
-        select limited.job_id from only :SCHEMA._private_limited_jobs as limited where limited.job_id = any (unchanged));
-    if cardinality(parked) > 0 then
-        perform :SCHEMA._private_unpark_jobs(parked);
-    end if;
-    with restored as (
-        update only :SCHEMA._private_jobs as jobs set
-            run_at = former.run_at,
-            priority = former.priority,
-            attempts = former.attempts,
-            max_attempts = former.max_attempts,
-            last_error = case
-                when step.action <> 'fail' then jobs.last_error
-                when former.error_length is not null then "left"(jobs.last_error, former.error_length)
-            end,
-            updated_at = now()
-        from unnest(step.changed_ids, step.run_ats, step.priorities, step.attempts, step.max_attempts,
-            step.error_lengths) as former(id, run_at, priority, attempts, max_attempts, error_length)
-        where jobs.id = former.id and jobs.locked_at is null and jobs.updated_at = step.done_at
-        returning jobs.is_available and :SCHEMA._private_is_due(jobs.run_at) as is_due
-    )
-    select count(*) filter (where restored.is_due) into due from restored;
-    delete from :SCHEMA._private_action_steps as stored
-    where stored.action_id = stored_action and stored.number = stored_number;
-    perform :SCHEMA._private_notify(due);
-    return unchanged;
 end
 $$;

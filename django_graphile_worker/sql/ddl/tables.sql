@@ -636,19 +636,15 @@ create table :SCHEMA._private_pauses (
   constraint pauses_pkey primary key (kind, name)
 );
 
--- Actions of operators on jobs, and what is needed to undo them.
+-- Actions of operators on jobs.
 --
--- An action on all jobs that match a search first collects the ids of the jobs, in one snapshot, and then changes them in
--- steps, each in its own transaction. So a job that changes its state in between is still found, and none is found twice.
--- A row is a step: before it, the ids of its jobs; after it, the jobs that it changed and the values that they had. The
--- rows of an action that cannot be undone are deleted. When an action begins, steps that were done more than an hour ago
--- are deleted, and steps of an action that nobody has continued for a day.
---
--- The jobs are collected when the user is asked to confirm their number, so what is confirmed is what is changed. The
--- figures of an action are written by the transaction of each step, and whoever continues or stops it reads them here.
+-- An action first collects the ids of the jobs, in one snapshot, when the user is asked to confirm their number: what is
+-- confirmed is what is changed. Then it changes them in steps, each in its own transaction. A row is a step that is to be
+-- done. The figures of an action are written by the transaction of each step, and whoever continues or stops it reads them
+-- here. When an action begins, those that nobody has continued for a day are deleted.
 create table :SCHEMA._private_actions (
   id uuid constraint actions_pkey primary key,
-  -- The action, and the user that may continue, stop and undo it.
+  -- The action, and the user that may continue and stop it.
   action text not null,
   made_by text not null,
   made_at timestamptz not null default pg_catalog.now(),
@@ -660,40 +656,16 @@ create table :SCHEMA._private_actions (
 create table :SCHEMA._private_action_steps (
   action_id uuid not null,
   number int not null,
-  -- The action, and the user that may continue and undo it.
+  -- The action, and the user that may continue it.
   action text not null,
   made_by text not null,
   made_at timestamptz not null default pg_catalog.now(),
   job_ids bigint[] not null,
   -- Whether it visits the jobs a second time, because workers were running them at the first.
   is_repeated boolean not null default false,
-  -- The time of the change, which is the updated_at of the jobs; null before the step.
-  done_at timestamptz,
-  changed_ids bigint[],
-  run_ats timestamptz[],
-  priorities smallint[],
-  attempts smallint[],
-  max_attempts smallint[],
-  -- How long last_error was, if the action adds to it.
-  error_lengths int[],
   constraint action_steps_pkey primary key (action_id, number)
 );
 create index action_steps_made_at_index on :SCHEMA._private_action_steps (made_at);
-
--- Searches of the list of jobs that users of the admin have saved. A row names its user by the text of the primary key:
--- the users may be in another database.
-create table :SCHEMA._private_saved_views (
-  id bigint generated always as identity constraint saved_views_pkey primary key,
-  owner text not null constraint saved_views_owner_check check (length(owner) <= 255),
-  -- For the users that a view is shared with.
-  owner_name text not null constraint saved_views_owner_name_check check (length(owner_name) <= 255),
-  name text not null constraint saved_views_name_check check (length(name) <= 100),
-  -- The parameters of the URL of the list: search, state, order, columns.
-  parameters jsonb not null default '{}',
-  is_shared boolean not null default false,
-  created_at timestamptz not null default now(),
-  constraint saved_views_owner_name_key unique (owner, name)
-);
 
 -- Row-level security, as said above. Roles may get rights to the first tables.
 do $do$
@@ -703,7 +675,7 @@ declare
     '_private_statistics_pending', '_private_backlog_samples', '_private_events', '_private_limit_keys',
     '_private_limit_lanes', '_private_limit_lane_keys', '_private_limited_jobs', '_private_limit_places',
     '_private_limit_starts', '_private_limit_overrides', '_private_schedules', '_private_schedule_runs',
-    '_private_schedule_changes', '_private_pauses', '_private_action_steps', '_private_actions', '_private_saved_views'];
+    '_private_schedule_changes', '_private_pauses', '_private_action_steps', '_private_actions'];
   closed constant text[] := array[
     '_private_workers', '_private_job_recoveries', '_private_progress', '_private_results', '_private_waiters',
     '_private_history', '_private_history_default', '_private_paused_crontabs'];

@@ -26,7 +26,6 @@ drop trigger if exists schedules_notify on :SCHEMA._private_schedules;
 drop trigger if exists schedule_runs_note on :SCHEMA._private_schedule_runs;
 
 :DROP_FUNCTIONS
-drop table :SCHEMA._private_saved_views;
 drop table :SCHEMA._private_action_steps, :SCHEMA._private_actions;
 drop table :SCHEMA._private_pauses, :SCHEMA._private_paused_crontabs;
 drop table :SCHEMA._private_schedule_changes, :SCHEMA._private_schedule_runs, :SCHEMA._private_schedules;

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from django_graphile_worker.sql.codecs import within_python_years as readable
-from django_graphile_worker.sql.inspection.job_search import search
-from django_graphile_worker.sql.inspection.job_search.criteria import Criteria, State, Subquery
-from django_graphile_worker.sql.inspection.job_search.orders import order_of
+from django_graphile_worker.sql.inspection import job_list
+from django_graphile_worker.sql.inspection.job_list import Criteria, State, Subquery
 from django_graphile_worker.sql.jobs import HAS_FAILED
 from django_graphile_worker.sql.statements import statement
 
@@ -40,7 +39,8 @@ left join lateral (
 GROUPS = f"""/* gw:error-groups */
 with recursive task as materialized (
     select id, identifier, half.is_available from :SCHEMA._private_tasks
-    cross join unnest(array[true, false]) as half(is_available)),
+    cross join unnest(array[true, false]) as half(is_available)
+    where %(tasks)s::text[] is null or identifier = any (%(tasks)s::text[])),
 first_group (task_id, is_available, name) as (
     select task.id, task.is_available, first_job.name from task
     cross join lateral (
@@ -99,10 +99,16 @@ class ErrorGroup(NamedTuple):
 
 
 def error_groups(
-    cursor: Any, *, schema: str, most_groups: int = MAX_GROUPS, most: int = MAX_COUNTED
+    cursor: Any,
+    *,
+    schema: str,
+    most_groups: int = MAX_GROUPS,
+    most: int = MAX_COUNTED,
+    tasks: Sequence[str] | None = None,
 ) -> Sequence[ErrorGroup]:
-    """Return the groups of failed jobs, the largest first."""
-    cursor.execute(statement(GROUPS, schema), {"most_groups": most_groups, "most": most})
+    """Return the groups of failed jobs of all tasks, or of these; the largest group first."""
+    named = None if tasks is None else list(tasks)
+    cursor.execute(statement(GROUPS, schema), {"most_groups": most_groups, "most": most, "tasks": named})
     return [ErrorGroup._make(row) for row in cursor.fetchall()]
 
 
@@ -113,18 +119,20 @@ MAX_EXAMINED = 1_000
 def error_groups_within(
     cursor: Any, within: Subquery, *, schema: str, most_groups: int = MAX_GROUPS, most: int = MAX_EXAMINED
 ) -> Sequence[ErrorGroup]:
-    """Return the groups of the failed jobs that a user may see, among the ``most`` latest failed jobs."""
-    criteria = Criteria(state=State.FAILING, within=within)
-    ctes, parameters = search.matching(criteria, order_of(criteria), most=most)
+    """Return the groups of the failed jobs that a user may see, among ``most`` failed and ``most`` retrying jobs."""
+    states = (State.FAILED, State.RETRYING)
+    ids = [job_list.job_ids(cursor, Criteria(state=state), schema=schema, limit=most) for state in states]
+    restriction, parameters = within.named()
     text = f"""/* gw:error-groups-within */
-    with recursive {ctes}
     select task.identifier, {_NAME}, count(*), count(*) filter (where not job.is_available),
-        (select count(*) >= %(most)s::int from candidate), {readable("min(job.updated_at)")},
+        %(is_more)s::bool, {readable("min(job.updated_at)")},
         {readable("max(job.updated_at)")}, (array_agg(job.id order by job.updated_at desc, job.id desc))[1],
         left((array_agg(job.last_error order by job.updated_at desc, job.id desc))[1], 500)
-    from matched join :SCHEMA._private_jobs as job on job.id = matched.id
+    from :SCHEMA._private_jobs as job
     join :SCHEMA._private_tasks as task on task.id = job.task_id
-    where job.last_error is not null
+    where job.id = any (%(ids)s::bigint[]) and {HAS_FAILED} and job.last_error is not null
+        and job.id in ({restriction})
     group by 1, 2 order by 3 desc limit %(most_groups)s"""
-    cursor.execute(statement(text, schema), {**parameters, "most_groups": most_groups})
+    own = {"ids": [each for found in ids for each in found], "is_more": max(map(len, ids)) >= most}
+    cursor.execute(statement(text, schema), {**parameters, **own, "most_groups": most_groups})
     return [ErrorGroup._make(row) for row in cursor.fetchall()]

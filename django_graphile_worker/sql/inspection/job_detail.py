@@ -14,7 +14,7 @@ from django_graphile_worker.job_options import SQL_OPTIONS
 from django_graphile_worker.jobs import attempts_made
 from django_graphile_worker.sql.codecs import within_python_years as readable
 from django_graphile_worker.sql.inspection import past_attempts
-from django_graphile_worker.sql.inspection.job_search.criteria import State, state_of
+from django_graphile_worker.sql.inspection.job_list import State, state_of
 from django_graphile_worker.sql.inspection.past_attempts import HistoryRow
 from django_graphile_worker.sql.jobs import IS_ALIVE, IS_DUE, JOIN_PARKED, TRUE_RUN_AT
 from django_graphile_worker.sql.results import HistoryOutcome

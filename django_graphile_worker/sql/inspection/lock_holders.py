@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from django_graphile_worker.sql.codecs import json_object
 from django_graphile_worker.sql.codecs import within_python_years as readable
-from django_graphile_worker.sql.inspection.job_search.criteria import Subquery
+from django_graphile_worker.sql.inspection.job_list import Subquery
 from django_graphile_worker.sql.jobs import IS_LOCKED
 from django_graphile_worker.sql.progress import Progress
 from django_graphile_worker.sql.statements import statement
@@ -71,6 +71,35 @@ class Holder(NamedTuple):
         """The metadata of the worker; empty if the column does not hold an object, as any program can write it."""
         return json_object(self.metadata_text)
 
+    @property
+    def host(self) -> str:
+        """The host of the worker, or its id if it has registered no host."""
+        host = self.metadata.get("host")
+        return host if isinstance(host, str) and host else str(self.id)
+
+    @property
+    def tasks(self) -> list[str]:
+        """The tasks that the worker has registered."""
+        tasks = self.metadata.get("tasks")
+        return [task for task in tasks if isinstance(task, str)] if isinstance(tasks, list) else []
+
+    @property
+    def forbidden_flags(self) -> frozenset[str]:
+        """The flags of jobs that the worker does not run, as far as it has registered them."""
+        flags = self.metadata.get("forbidden_flags")
+        return frozenset(flag for flag in flags if isinstance(flag, str)) if isinstance(flags, list) else frozenset()
+
+    @property
+    def slots(self) -> int | None:
+        """How many jobs the worker runs at the same time; None if it does not state that."""
+        concurrency = self.metadata.get("concurrency")
+        return concurrency if isinstance(concurrency, int) and concurrency > 0 else None
+
+    @property
+    def slots_in_use(self) -> int:
+        """How many jobs run. A worker may hold more jobs than it has slots: the others wait inside it."""
+        return self.jobs if self.slots is None else min(self.jobs, self.slots)
+
     def is_alive(self, timeout: float) -> bool:
         """Return True if its last heartbeat is younger than its own timeout.
 
@@ -78,6 +107,25 @@ class Holder(NamedTuple):
         """
         limit = max(timeout, RUST_TIMEOUT) if self.timeout_seconds is None else self.timeout_seconds
         return self.silent_seconds is not None and not is_lease_over(self.silent_seconds, limit)
+
+
+class Slots(NamedTuple):
+    """How many live workers there are, and how many of their slots run a job."""
+
+    workers: int
+    in_use: int
+    total: int
+
+    @property
+    def are_all_busy(self) -> bool:
+        return 0 < self.total <= self.in_use
+
+
+def slots_of(holders: Iterable[Holder], timeout: float, *, task: str | None = None) -> Slots:
+    """Return the slots of all live workers, or of those that run a task; of those that start jobs and have a number."""
+    alive = [each for each in holders if each.is_alive(timeout) and (task is None or task in each.tasks)]
+    counted = [each for each in alive if each.slots is not None and not each.metadata.get("is_stopping")]
+    return Slots(len(alive), sum(each.slots_in_use for each in counted), sum(each.slots or 0 for each in counted))
 
 
 def holders(

@@ -10,15 +10,16 @@ from typing import Any, NamedTuple
 
 from django_graphile_worker.sql.codecs import within_python_years as readable
 from django_graphile_worker.sql.control import Pause, PauseKind
-from django_graphile_worker.sql.inspection.job_search.counts import OldestReady
-from django_graphile_worker.sql.inspection.job_search.criteria import Criteria, State
-from django_graphile_worker.sql.inspection.job_search.index_walks import walk
-from django_graphile_worker.sql.inspection.job_search.level_walks import MOST_LEVELS, MOST_TASKS, PARTS
+from django_graphile_worker.sql.inspection.job_list import AVAILABLE_OF_TASK, OldestReady
 from django_graphile_worker.sql.jobs import IS_ALIVE, IS_DUE, IS_PERMANENTLY_FAILED, IS_READY, IS_RETRYING
 from django_graphile_worker.sql.statements import qualified, statement
 
 # How many jobs of each kind are counted for each task.
 MAX_COUNTED = 200
+# Usually few tasks and few priorities are in use. These limits only keep a page fast if a program has filled the tables
+# with names.
+MAX_TASKS = 2_000
+MAX_LEVELS = 5_000
 
 
 def _levels(condition: str) -> str:
@@ -33,7 +34,7 @@ def _levels(condition: str) -> str:
                 union all
                 select further.* from level
                 cross join lateral ({first} and job.priority > level.priority {order}) as further)
-            select * from level limit {MOST_LEVELS}) as level"""
+            select * from level limit {MAX_LEVELS}) as level"""
 
 
 def _due(condition: str) -> str:
@@ -55,10 +56,10 @@ def _first(condition: str) -> str:
 AGES = f"""/* gw:task-ages */
 select task.identifier, ready.number, extract(epoch from now() - ready.oldest)::float8,
     failing.retrying, failing.failed
-from (select id, identifier from :SCHEMA._private_tasks order by id limit {MOST_TASKS}) as task
+from (select id, identifier from :SCHEMA._private_tasks order by id limit {MAX_TASKS}) as task
 cross join lateral (
     select count(*) as number, min(greatest(job.run_at, '0001-01-02')) as oldest
-    from ({" union all ".join(f"({_levels(condition)})" for condition in PARTS.values())}) as job
+    from ({" union all ".join(f"({_levels(condition)})" for condition in AVAILABLE_OF_TASK)}) as job
     where {IS_DUE}
 ) as ready
 cross join lateral (
@@ -71,7 +72,7 @@ select task.identifier, ready.number, failing.retrying, failing.failed
 from :SCHEMA._private_tasks as task
 cross join lateral (
     select count(*) as number
-    from (select from ({" union all ".join(f"({_due(condition)})" for condition in PARTS.values())}) as job
+    from (select from ({" union all ".join(f"({_due(condition)})" for condition in AVAILABLE_OF_TASK)}) as job
         limit %(most)s) as job
 ) as ready
 cross join lateral (
@@ -111,6 +112,44 @@ def task_backlogs(cursor: Any, ages: Iterable[TaskBacklog], *, schema: str) -> l
         known[name]._replace(ready=ready, retrying=retrying, failed=failed)
         for name, ready, retrying, failed in cursor.fetchall()
     ]
+
+
+# How many jobs before a job are counted.
+MAX_BEFORE = 1_000
+
+
+def _before(condition: str) -> str:
+    """Return the select of the due jobs of one kind that come before a job: a range on each level of priority."""
+    return f"""
+        select job.job_queue_id from ({_levels(condition)}) as level
+        cross join lateral (
+            select job.job_queue_id from :SCHEMA._private_jobs as job
+            where job.task_id = task.id and {condition} and job.priority = level.priority
+                and job.run_at <=
+                    case when level.priority < %(priority)s::int then now() else %(run_at)s::timestamptz end
+                and (level.priority < %(priority)s::int
+                    or (job.run_at, job.id) < (%(run_at)s::timestamptz, %(id)s::bigint))
+            order by job.run_at, job.id limit {MAX_BEFORE + 1}) as job
+        where level.priority <= %(priority)s::int"""
+
+
+# Of the jobs of a queue one counts, as they run one after the other, and none while a worker holds the queue.
+JOBS_BEFORE = f"""/* gw:jobs-before */
+select count(*) filter (where before.job_queue_id is null)
+    + count(distinct before.job_queue_id) filter (where queue.locked_at is null)
+from (
+    select found.job_queue_id
+    from (select id from :SCHEMA._private_tasks where identifier = any (%(tasks)s::text[]) order by id) as task
+    cross join lateral ({" union all ".join(f"({_before(condition)})" for condition in AVAILABLE_OF_TASK)}) as found
+    limit {MAX_BEFORE + 1}) as before
+left join :SCHEMA._private_job_queues as queue on queue.id = before.job_queue_id"""
+
+
+def jobs_before(cursor: Any, job_id: int, tasks: Sequence[str], *, priority: int, run_at: Any, schema: str) -> int:
+    """Return about how many jobs of these tasks are claimed before a job; at most one more than ``MAX_BEFORE``."""
+    parameters = {"id": job_id, "tasks": list(tasks)[:MAX_TASKS], "priority": priority, "run_at": run_at}
+    cursor.execute(statement(JOBS_BEFORE, schema), parameters)
+    return int(cursor.fetchone()[0])
 
 
 # A role that may not see the sessions of other roles can still see their age. reltuples is the count of the last
@@ -166,7 +205,7 @@ MAX_TASKS_EXAMINED = 10_000
 _FIRST_JOB = " union all ".join(
     f"(select job.id from :SCHEMA._private_jobs as job where job.task_id = task.id and {condition}"
     " order by job.priority, job.run_at, job.id limit 1)"
-    for condition in PARTS.values()
+    for condition in AVAILABLE_OF_TASK
 )
 
 # A live worker that does not list its tasks may run any task; then the statement returns nothing.
@@ -212,32 +251,36 @@ paused_queue as materialized (
     where queue.queue_name = any (%(paused_queues)s::text[]))"""
 
 
-def _oldest_of_part(part: int) -> str:
-    """Return the select of the oldest job of each task and priority; each part of the jobs has an index of its own."""
-    return f"""select found.run_at, found.id, range.task_id from range cross join lateral (
+def _oldest(condition: str) -> str:
+    """Return the select of the oldest job of a task and each priority; each kind of jobs has an index of its own."""
+    return f"""select found.run_at, found.id from ({_levels(condition)}) as level cross join lateral (
         select examined.run_at, examined.id from (
             select job.run_at, job.id, job.job_queue_id, job.flags from :SCHEMA._private_jobs as job
-            where {PARTS[part]} and {IS_READY} and job.task_id = range.task_id and job.priority = range.priority
+            where {condition} and {IS_READY} and job.task_id = task.id and job.priority = level.priority
             order by job.priority, job.run_at, job.id limit {MAX_EXAMINED}) as examined
         where (examined.job_queue_id is null
                 or examined.job_queue_id not in (select paused_queue.id from paused_queue))
             and (examined.flags ?| %(paused_flags)s::text[]) is not true
-        order by examined.run_at, examined.id limit 1) as found
-    where range.part = {part} and range.task_id not in (select paused_task.id from paused_task)"""
+        order by examined.run_at, examined.id limit 1) as found"""
+
+
+OLDEST_UNPAUSED = f"""/* gw:oldest-unpaused */
+with {_PAUSED_IDS}
+select {readable("oldest.run_at")}, oldest.id, task.identifier
+from (
+    select id, identifier from :SCHEMA._private_tasks
+    where (%(tasks)s::text[] is null or identifier = any (%(tasks)s::text[]))
+        and id not in (select paused_task.id from paused_task)
+    order by id limit {MAX_TASKS}) as task
+cross join lateral ({" union all ".join(f"({_oldest(each)})" for each in AVAILABLE_OF_TASK)}) as oldest
+order by oldest.run_at, oldest.id limit 1"""
 
 
 def oldest_unpaused(
     cursor: Any, pauses: Sequence[Pause], *, schema: str, tasks: tuple[str, ...] = ()
 ) -> OldestReady | None:
     """Return the job that has been ready for the longest time, of all jobs that are not paused."""
-    way = walk(Criteria(state=State.READY, tasks=tasks))
-    text = f"""/* gw:oldest-unpaused */
-    with recursive {way.ctes}, {_PAUSED_IDS}
-    select {readable("oldest.run_at")}, oldest.id, coalesce((
-        select task.identifier from :SCHEMA._private_tasks as task where task.id = oldest.task_id), '')
-    from ({" union all ".join(map(_oldest_of_part, PARTS))}) as oldest
-    order by oldest.run_at, oldest.id limit 1"""
     paused = {f"paused_{kind}s": [each.name for each in pauses if each.kind is kind] for kind in PauseKind}
-    cursor.execute(statement(text, schema), way.parameters | paused)
+    cursor.execute(statement(OLDEST_UNPAUSED, schema), {"tasks": list(tasks) or None, **paused})
     row = cursor.fetchone()
     return None if row is None else OldestReady._make(row)

@@ -6,26 +6,34 @@ from typing import Any
 
 from django_graphile_worker.sql.statements import qualified
 
-# The date style is fixed because page tokens hold times as text. The planner's settings are fixed because its
-# statistics are outdated right after thousands of jobs were added. Each range is selected in an order that only its own
-# index has, and sorts, scans of whole tables, hash joins and merge joins are switched off, so that one plan remains.
+# The date style is fixed because page tokens hold times as text.
 SETTINGS = {
     "statement_timeout": "",
     "datestyle": "ISO",
-    "enable_seqscan": "off",
-    "enable_bitmapscan": "off",
-    "enable_sort": "off",
-    "enable_incremental_sort": "off",
-    "enable_hashjoin": "off",
-    "enable_mergejoin": "off",
     "jit": "off",
     "max_parallel_workers_per_gather": "0",
 }
+# The statistics of the planner are outdated right after thousands of jobs were added. Each range is selected in an
+# order that only its own index has, and sorts, scans of whole tables, hash joins and merge joins are switched off, so
+# that one plan remains.
+FIXED_PLAN = dict.fromkeys(
+    (
+        "enable_seqscan",
+        "enable_bitmapscan",
+        "enable_sort",
+        "enable_incremental_sort",
+        "enable_hashjoin",
+        "enable_mergejoin",
+    ),
+    "off",
+)
 
 
-def limit_statements(cursor: Any, *, timeout: float, lock_timeout: float | None = None) -> dict[str, str]:
+def limit_statements(
+    cursor: Any, *, timeout: float, lock_timeout: float | None = None, has_fixed_plan: bool = True
+) -> dict[str, str]:
     """Limit the statements of this transaction from now on, and their waits for locks; return the old settings."""
-    wanted = SETTINGS | {"statement_timeout": _milliseconds(timeout)}
+    wanted = SETTINGS | (FIXED_PLAN if has_fixed_plan else {}) | {"statement_timeout": _milliseconds(timeout)}
     if lock_timeout is not None:
         wanted |= {"lock_timeout": _milliseconds(lock_timeout)}
     return change_settings(cursor, wanted)

@@ -12,11 +12,24 @@ from typing import Any
 
 from django_graphile_worker.job_options import LARGEST_PRIORITY, SMALLEST_PRIORITY
 from django_graphile_worker.jobs import Job
+from django_graphile_worker.sql.inspection.job_list import State
 from django_graphile_worker.sql.jobs import JOB_COLUMNS, jobs_from
 from django_graphile_worker.sql.results import NOTHING_KEPT, HistoryOutcome, ResultKeeping
 from django_graphile_worker.sql.statements import Cursor, call_statements, moment, recorded_call_statements, statement
 
 RUN_NOW, RUN_NEXT, RETRY, RESCHEDULE, FAIL = "run_now", "run_next", "retry", "reschedule", "fail"
+DELETE, CANCEL = "delete", "cancel"
+_WAITING = (State.READY, State.LIMITED, State.SCHEDULED, State.RETRYING)
+# The states of the jobs that each action changes, in the admin, the API and the command.
+STATES: dict[str, tuple[State, ...]] = {
+    RUN_NOW: (State.SCHEDULED, State.RETRYING),
+    RUN_NEXT: (State.READY, State.LIMITED),
+    RETRY: (State.RETRYING, State.FAILED),
+    RESCHEDULE: (*_WAITING, State.FAILED),
+    FAIL: _WAITING,
+    DELETE: (*_WAITING, State.FAILED),
+    CANCEL: (*_WAITING, State.RUNNING),
+}
 # The error of a job that was failed without a reason, as in graphile-worker.
 DEFAULT_REASON = "Manually marked as failed"
 FUNCTION = "_private_change_jobs"
@@ -40,7 +53,7 @@ class Change:
     now: datetime | None = None
 
     def parameters(self) -> dict[str, Any]:
-        """Return the parameters of ARGUMENTS, without those of the step."""
+        """Return the parameters of ARGUMENTS."""
         run_at, delay = moment(self.run_at)
         return {
             "action": self.action,
@@ -59,8 +72,7 @@ class Change:
 # The arguments of the function after the ids.
 ARGUMENTS = """, %(action)s::text, coalesce(%(run_at)s::timestamptz, now() + %(delay)s::float8 * interval '1 second'),
     %(new_priority)s::int, %(attempts)s::int, %(max_attempts)s::int, %(payload)s::json, %(revision)s::int,
-    %(reason)s::text, %(now)s::timestamptz, %(action_id)s::pg_catalog.uuid, %(step)s::int"""
-NOT_STORED = {"action_id": None, "step": None}
+    %(reason)s::text, %(now)s::timestamptz"""
 
 _PARTS: dict[str, Any] = {"first": "%(ids)s::bigint[]", "rest": ARGUMENTS}
 CHANGE_JOBS = call_statements("change-jobs", JOB_COLUMNS, FUNCTION, **_PARTS)
@@ -80,7 +92,7 @@ def change_jobs(
     is_recorded = change.action == FAIL
     text = (FAIL_JOBS if is_recorded else CHANGE_JOBS)[notify]
     recorded = {"outcome": HistoryOutcome.FAILED_BY_OPERATOR, **keeping.parameters()} if is_recorded else {}
-    cursor.execute(statement(text, schema), {"ids": list(job_ids), **change.parameters(), **NOT_STORED, **recorded})
+    cursor.execute(statement(text, schema), {"ids": list(job_ids), **change.parameters(), **recorded})
     return jobs_from(cursor, cursor.fetchall(), schema=schema)
 
 

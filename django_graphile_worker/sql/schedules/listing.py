@@ -1,6 +1,6 @@
-"""Lists and counts schedules: for the list in the admin, and for checks.
+"""Lists and counts schedules: for the lists of the command line and the admin, and for checks.
 
-Items of the crontab are in code. The caller passes their names and next times, so that one list has both.
+The list of the admin is a query of Django's ORM, which takes the conditions of states from here.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from django_graphile_worker.sql.codecs import int_array, microseconds_of, moment_of, text_array
-from django_graphile_worker.sql.inspection.job_search.criteria import Subquery
 from django_graphile_worker.sql.results import ResultStatus
 from django_graphile_worker.sql.statements import statement
 
@@ -171,55 +170,16 @@ CONDITIONS: Mapping[ScheduleState, str] = {
     ScheduleState.ANY: "true",
 }
 
-# Every word must be in the name, the task or the description.
-_MATCHES = """(cardinality(%(words)s::text[]) = 0
+# Every word must be in the name, the task or the description. The order is that of names, or of the next times.
+PAGE = f"""/* gw:schedules:page */
+select schedule.id, schedule.name, {CONDITIONS[ScheduleState.FAILING]}
+from :SCHEMA._private_schedules as schedule cross join (select clock_timestamp() as now) as clock
+where (cardinality(%(words)s::text[]) = 0
         or lower(concat_ws(' ', schedule.name, schedule.task, schedule.description)) like all (%(words)s::text[]))
     and (%(task)s::text = '' or schedule.task = %(task)s::text)
-    and schedule.is_from_code = coalesce(%(is_from_code)s::boolean, schedule.is_from_code)"""
-
-_FROM = f"""from :SCHEMA._private_schedules as schedule
-    cross join (select clock_timestamp() as now) as clock
-    where {_MATCHES}"""
-
-_NAME = 'lower(name) collate pg_catalog."C"'
-
-ORDERS = {
-    "name": f"{_NAME}, id nulls last",
-    "-name": f"{_NAME} desc, id desc nulls first",
-    "next": f"next_at, {_NAME}, id nulls last",
-    "-next": f"next_at desc, {_NAME} desc, id desc nulls first",
-    "last": f"last_tick nulls first, {_NAME}, id nulls last",
-    "-last": f"last_tick desc nulls last, {_NAME} desc, id desc nulls first",
-}
-
-# Reads each schedule that matches once: for the numbers of all states, and for the page.
-PAGE = """/* gw:schedules:page */
-with schedule as materialized (
-    select schedule.id, schedule.name, schedule.last_tick,
-        case when schedule.is_enabled then schedule.next_at else 'infinity' end as next_at, {states}
-    {from_} {within}
-), counted as materialized (
-    select array[{counts}] as numbers from schedule
-)
-select counted.numbers, listed.id, listed.name, listed.failing
-from counted left join (
-    select * from (
-        select schedule.id, schedule.name, schedule.last_tick, schedule.next_at, schedule."failing" as failing
-        from schedule where schedule."{state}"
-        union all
-        select null, item.name, item.last_tick, coalesce(item.next_at, 'infinity'), false
-        from unnest(%(item_names)s::text[], %(item_next)s::timestamptz[], %(item_last)s::timestamptz[])
-            as item(name, next_at, last_tick)
-    ) as entry
-    order by {order} limit %(limit)s offset %(offset)s
-) as listed on true
-order by {order}"""
-
-_STATES = ", ".join(f'({condition}) as "{state}"' for state, condition in CONDITIONS.items())
-_COUNTS = ", ".join(f'count(*) filter (where schedule."{state}")' for state in CONDITIONS)
-
-MATCHING_IDS = """/* gw:schedules:ids */
-select schedule.id {from_} {within} and {condition} order by schedule.id limit %(limit)s"""
+    and ({{condition}})
+order by {{order}}lower(schedule.name) collate pg_catalog."C", schedule.id limit %(limit)s"""
+ORDERS = {"name": "", "next": "case when schedule.is_enabled then schedule.next_at else 'infinity' end, "}
 
 # Goes from one task to the next in the index.
 TASKS = """/* gw:schedules:tasks */
@@ -250,26 +210,11 @@ where {CONDITIONS[ScheduleState.LATE]} order by schedule.next_at limit %(limit)s
 
 
 class Entry(NamedTuple):
-    """An entry of the list; an item of the crontab has no id."""
+    """A schedule of the list."""
 
-    id: int | None
+    id: int
     name: str
-    is_failing: bool = False
-
-
-class Listed(NamedTuple):
-    """A page of the list, and how many schedules that match the search are in each state."""
-
-    entries: list[Entry]
-    counts: dict[ScheduleState, int]
-
-
-class ListedItem(NamedTuple):
-    """An item of the crontab in the list."""
-
-    name: str
-    next_at: datetime | None
-    last_tick: datetime | None
+    is_failing: bool
 
 
 class LateSchedule(NamedTuple):
@@ -286,21 +231,16 @@ class ScheduleCriteria:
     state: ScheduleState = ScheduleState.ANY
     words: tuple[str, ...] = ()
     task: str = ""
-    # Whether they are those that workers write for tasks of the code; None for both kinds.
-    is_from_code: bool | None = None
     # The tasks of schedules that the project does not have.
     unknown_tasks: tuple[str, ...] = ()
     # Whether the user may see how runs ended.
     sees_outcomes: bool = True
-    # The schedules that the user may see; None for all.
-    within: Subquery | None = None
 
     def parameters(self) -> dict[str, Any]:
         """Return the parameters of the conditions."""
         return {
             "words": [f"%{_escaped(word)}%" for word in self.words],
             "task": self.task,
-            "is_from_code": self.is_from_code,
             "unknown_tasks": list(self.unknown_tasks),
             "sees_outcomes": self.sees_outcomes,
         }
@@ -311,39 +251,29 @@ def _escaped(word: str) -> str:
     return re.sub(r"([\\%_])", r"\\\1", word)
 
 
-def page(
-    cursor: Any,
-    criteria: ScheduleCriteria,
-    items: Sequence[ListedItem],
-    *,
-    schema: str,
-    order: str = "name",
-    limit: int,
-    offset: int = 0,
-) -> Listed:
-    """Return a page of the list: the schedules that match, and the items, in one order.
-
-    The numbers are those of the schedules; for them, the state of the criteria does not count.
-    """
-    names, next_times, last_ticks = zip(*items, strict=True) if items else ((), (), ())
-    parameters = {
-        "item_names": list(names),
-        "item_next": list(next_times),
-        "item_last": list(last_ticks),
-        "limit": limit,
-        "offset": offset,
-    }
-    text = PAGE.replace("{states}", _STATES).replace("{counts}", _COUNTS).replace("{state}", criteria.state.value)
-    _execute(cursor, text.replace("{order}", ORDERS[order]), criteria, parameters, schema=schema)
-    rows = cursor.fetchall()
-    entries = [Entry(*row[1:]) for row in rows if row[2] is not None]
-    return Listed(entries, dict(zip(CONDITIONS, rows[0][0], strict=True)))
+def page(cursor: Any, criteria: ScheduleCriteria, *, schema: str, order: str = "name", limit: int) -> list[Entry]:
+    """Return the first schedules that match."""
+    text = PAGE.replace("{condition}", CONDITIONS[criteria.state]).replace("{order}", ORDERS[order])
+    cursor.execute(statement(text, schema), {**criteria.parameters(), "limit": limit})
+    return [Entry(*row) for row in cursor.fetchall()]
 
 
-def matching_ids(cursor: Any, criteria: ScheduleCriteria, *, schema: str, limit: int) -> list[int]:
-    """Return the ids of the schedules that match, up to a limit."""
-    _execute(cursor, MATCHING_IDS, criteria, {"limit": limit}, schema=schema)
-    return [row[0] for row in cursor.fetchall()]
+def expression(criteria: ScheduleCriteria, table: str, *, schema: str) -> tuple[str, list[Any]]:
+    """Return the condition of the state of the criteria on a table of Django's ORM, and its parameters."""
+    return _on_table(CONDITIONS[criteria.state], criteria, table, schema)
+
+
+def states_expression(criteria: ScheduleCriteria, table: str, *, schema: str) -> tuple[str, list[Any]]:
+    """Return an expression for a text with a letter for each of CONDITIONS: "t" if the schedule is in this state."""
+    letters = (f"case when {condition} then 't' else 'f' end" for condition in CONDITIONS.values())
+    return _on_table(f"concat({', '.join(letters)})", criteria, table, schema)
+
+
+def _on_table(text: str, criteria: ScheduleCriteria, table: str, schema: str) -> tuple[str, list[Any]]:
+    text = statement(text, schema).replace("clock.now", "pg_catalog.statement_timestamp()")
+    text = re.sub(r"(?<![\w.])schedule\.", lambda found: f"{table}.", text)
+    parameters = criteria.parameters()
+    return re.sub(r"%\(\w+\)s", "%s", text), [parameters[name] for name in re.findall(r"%\((\w+)\)s", text)]
 
 
 def tasks(cursor: Any, *, schema: str, limit: int) -> list[str]:
@@ -370,19 +300,6 @@ def missed_items(cursor: Any, identifiers: Sequence[str], *, schema: str) -> lis
         return []
     cursor.execute(statement(MISSED_ITEMS, schema), {"identifiers": list(identifiers)})
     return [row[0] for row in cursor.fetchall()]
-
-
-def _execute(cursor: Any, text: str, criteria: ScheduleCriteria, parameters: dict[str, Any], *, schema: str) -> None:
-    """Send a statement with the conditions of the criteria."""
-    text = text.replace("{from_}", _FROM).replace("{condition}", f"({CONDITIONS[criteria.state]})")
-    named: dict[str, Any] = {**criteria.parameters(), **parameters}
-    subquery = ""
-    if criteria.within is not None:
-        ids, of_subquery = criteria.within.named()
-        named |= of_subquery
-        subquery = f"and schedule.id in ({ids})"
-    # The subquery is Django's own text, which `statement` must not change.
-    cursor.execute(statement(text, schema).replace("{within}", subquery), named)
 
 
 # How many different names one statement returns.

@@ -1,7 +1,8 @@
 /* Selects jobs in the list. The checkboxes hold the selection; the list works without this file. */
 'use strict';
 {
-    const boxes = () => [...document.querySelectorAll('input[name="id"]')];
+    const BOXES = 'td.gw-check input';
+    const boxes = () => [...document.querySelectorAll(BOXES)];
     const isAll = () => document.querySelector('[data-select-all-matches]')?.checked === true;
     /* The value of the box that was clicked last: a refresh may replace the box itself. */
     let last = null;
@@ -19,7 +20,7 @@
             box.checked = all.length > 0 && number === all.length;
             box.indeterminate = number > 0 && number < all.length;
         }
-        for (const box of document.querySelectorAll('input[name="id"], [data-select-page]')) {
+        for (const box of document.querySelectorAll(`${BOXES}, [data-select-page]`)) {
             box.disabled = isAll();
         }
         for (const element of document.querySelectorAll('[data-scripted][hidden]')) {
@@ -33,7 +34,7 @@
                 box.checked = event.target.checked;
             }
         }
-        if (event.target.matches?.('input[name="id"], [data-select-page], [data-select-all-matches]')) {
+        if (event.target.matches?.(`${BOXES}, [data-select-page], [data-select-all-matches]`)) {
             show();
         }
     });
@@ -41,7 +42,7 @@
     /* Shift and a click select or unselect all rows between this box and the last. */
     document.addEventListener('click', event => {
         const box = event.target;
-        if (!box.matches?.('input[name="id"]')) {
+        if (!box.matches?.(BOXES)) {
             return;
         }
         if (event.shiftKey && last !== null && last !== box.value) {

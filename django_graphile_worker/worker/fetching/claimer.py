@@ -86,7 +86,7 @@ class Claimer:
         limits = {"max_jobs": max_jobs, "max_per_queue": max_per_queue, "max_bytes": max_bytes}
         try:
             claimed = self._held.hold(
-                lambda: self._claim(behind, () if behind == claims.START else freed, flags, **limits)
+                lambda: self.send(behind, () if behind == claims.START else freed, flags, **limits)
             )
         except psycopg.errors.QueryCanceled:
             self.scan.note_cancelled(began=began, ended=time.monotonic())
@@ -130,9 +130,10 @@ class Claimer:
             self._left_queues.clear()
         return freed
 
-    def _claim(
+    def send(
         self, behind: claims.Continuation, freed_queues: Collection[int], forbidden_flags: Sequence[str], **limits: int
     ) -> Claimed:
+        """Send the claim statement, for the jobs behind a place."""
         limited = self._worker.limited
         with self._cursor.usable() as cursor:
             return claims.claim_jobs(
@@ -188,7 +189,7 @@ class FastPath:
             return None
         worker.reports.claim_started()
         started = time.perf_counter()
-        claimed = worker.held.hold(lambda: self._claim(vacant))
+        claimed = worker.held.hold(lambda: self.send(vacant))
         if claimed is None or not claimed.claims:
             worker.reports.nothing_claimed(time.perf_counter() - started)
             return None
@@ -220,7 +221,7 @@ class FastPath:
             or not worker.claimer.scan.is_quick
         )
 
-    def _claim(self, vacant: int) -> FastClaimed:
+    def send(self, vacant: int) -> FastClaimed:
         """Claim every job that is due, or nothing: see ``sql.claims.claim_few``."""
         worker = self._worker
         forbidden_flags = worker.forbidden_flags()

@@ -53,11 +53,11 @@ class Pool:
         self._waiting = self._line.waiting
         # What each thread runs. There is one more thread than jobs may run at once: a thread may run the fetcher.
         self._current: list[WorkUnit | None] = [None] * (self.concurrency + 1)
-        self._threads = PoolThreads(self._work, max_threads=self.concurrency)
+        self.threads = PoolThreads(self._work, max_threads=self.concurrency)
         # The loop that the threads run in turns, beside the jobs.
-        self.turns = Turns(self._threads, self._current)
+        self.turns = Turns(self.threads, self._current)
         # The jobs that run without a thread.
-        self.coroutines = executor.event_loop.threads = CoroutineSlots(self._threads)
+        self.coroutines = executor.event_loop.threads = CoroutineSlots(self.threads)
         self._totals = PoolTotals(self.concurrency + 1)
         # The length of the line at which the pool calls for jobs, and whether it has called: set once per refill, reset
         # by the fetcher before it claims.
@@ -86,7 +86,7 @@ class Pool:
         if units and self._are_coroutines(units):
             self._call_for_coroutines(len(units))
         else:
-            self._threads.call(min(callers or int(not self.running()), len(units)))
+            self.threads.call(min(callers or int(not self.running()), len(units)))
 
     def rest(self, slots: int) -> None:
         """Have this many slots rest when their jobs have ended, although jobs wait."""
@@ -112,11 +112,11 @@ class Pool:
             # Nothing waits any more.
             return
         if not self._are_coroutines([first]):
-            self._threads.call(min(slots, len(self._waiting)))
+            self.threads.call(min(slots, len(self._waiting)))
             return
         passed, self._passed = self._passed, self._line.passed
         if self._passed - passed < FEW_STARTS and self._has_room:
-            self._threads.call(1)
+            self.threads.call(1)
 
     def remove_waiting(self, *, waited_longer_than: float = 0.0) -> list[WorkUnit]:
         """Remove and return jobs that have not begun: the remaining jobs of busy slots, and the line."""
@@ -143,7 +143,7 @@ class Pool:
         Return the rest of its work unit: the jobs of a queue that have not begun, and the queue. The old thread ends
         when the task returns. Called under ``removal_lock``.
         """
-        place = self._threads.place_of(thread_id)
+        place = self.threads.place_of(thread_id)
         if place is None:
             return None
         unit, self._current[place] = self._current[place], None
@@ -151,7 +151,7 @@ class Pool:
         rest = None if unit is None else WorkUnit(unit.remove_waiting(), unit.queue, unit.submitted_at)
         if rest is not None:
             self._totals.remove([rest])
-        self._threads.replace(place)
+        self.threads.replace(place)
         self._changed.set()
         self._call_for_jobs()
         return rest
@@ -159,7 +159,7 @@ class Pool:
     def stop(self) -> None:
         """Have every thread end, as soon as the line is empty and it has finished its work unit or turn."""
         self._is_ending = True
-        self._threads.call_all()
+        self.threads.call_all()
 
     def interrupt_running(self, claims: Iterable[Claim]) -> list[Outcome | HeldQueue]:
         """Ignore the outcomes of the slots from now on; return outcomes that return these jobs, and their queues."""
@@ -176,7 +176,7 @@ class Pool:
 
     def join(self, timeout: float) -> bool:
         """Wait for the end of all threads; return True when they have ended."""
-        return self._threads.join(timeout)
+        return self.threads.join(timeout)
 
     # What other parts ask: how many jobs run and wait, and how many more could run.
 
@@ -234,7 +234,7 @@ class Pool:
     @property
     def could_do_more(self) -> bool:
         """Does a work unit wait although a slot rests, is about to rest, or can be started?"""
-        return bool(self._line) and (self._threads.could_do_more or self._surplus > 0) and self._has_room
+        return bool(self._line) and (self.threads.could_do_more or self._surplus > 0) and self._has_room
 
     @property
     def _has_room(self) -> bool:
@@ -258,7 +258,7 @@ class Pool:
         # The slots that this thread has freed for others: no thread was called for them.
         freed = 0
         try:
-            self._threads.wait_for_call(place)
+            self.threads.wait_for_call(place)
             while True:
                 # The turn comes first: otherwise every thread could run a job, and no thread would fetch until a job
                 # ends.
@@ -278,7 +278,7 @@ class Pool:
                     freed, current[place] = 0, None
                     if self._is_ending:
                         return
-                    self._threads.rest(place, unless=self._has_work)
+                    self.threads.rest(place, unless=self._has_work)
                     continue
                 if not isinstance(unit, Claim):
                     freed = freed and self._call_for_freed(freed - 1)
@@ -306,7 +306,7 @@ class Pool:
         if self.coroutines.has_work:
             return self._resume_next(place, freed)
         freed = freed and self._call_for_freed(freed)
-        self._threads.rest(place, unless=self._is_needed)
+        self.threads.rest(place, unless=self._is_needed)
         return freed
 
     def _is_needed(self) -> bool:
@@ -371,7 +371,7 @@ class Pool:
 
     def _call_for_freed(self, slots: int) -> int:
         """Call threads for slots that this thread has freed, because it cannot use them; return 0."""
-        self._threads.call(min(slots, len(self._line)))
+        self.threads.call(min(slots, len(self._line)))
         return 0
 
     def _call_for_jobs(self) -> None:
@@ -406,7 +406,7 @@ class Pool:
             is_called = False
         if not is_called:
             self._passed = self._line.passed
-            self._threads.call(1)
+            self.threads.call(1)
 
     def _are_coroutines(self, units: Sequence[Claim | WorkUnit]) -> bool:
         """Whether one thread can start all of these jobs in a moment."""

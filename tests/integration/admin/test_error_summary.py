@@ -45,8 +45,8 @@ class TestNames:
         wanted = make_failed_job("charge", error=f"{PATH}: stolen")
         make_failed_job("charge", error="KeyError: 'x'")
         for name in ("PermanentFailure", PATH):
-            lines = admin_page.get(pages.JOBS, {"q": f"exception:{name}"}).context["rows"]
-            assert [line.id for line in lines] == [wanted]
+            found = pages.listed(admin_page.get(pages.JOBS, {"q": f"exception:{name}"}))
+            assert [job.pk for job in found] == [wanted]
 
     def test_a_title_hides_what_the_line_hides(self, client_with: MakeClient) -> None:
         make_failed_job("charge", error=f"{PATH}: password=hunter2 was refused")

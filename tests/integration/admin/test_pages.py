@@ -11,6 +11,7 @@ from django.test import Client
 from django.utils import translation
 
 from django_graphile_worker.admin.page_order import PAGES
+from django_graphile_worker.sql.inspection import job_list
 from tests.support import admin_pages as pages
 from tests.support.admin_pages import body, job_url, text
 from tests.support.factories import TOO_DEEP, make_failed_job, make_job
@@ -98,14 +99,13 @@ class TestDatabaseErrors:
         self, admin_page: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         from django_graphile_worker import conf
-        from django_graphile_worker.sql.inspection.job_search import search
 
         hurried = conf.current().replace(admin_statement_timeout=timedelta(milliseconds=200))
 
         def forever(cursor: Any, *args: Any, **kwargs: Any) -> Any:
             cursor.execute("select pg_sleep(60)")
 
-        monkeypatch.setattr(search, "find", forever)
+        monkeypatch.setattr(job_list, "job_ids", forever)
         monkeypatch.setattr("django_graphile_worker.admin.databases.conf.current", lambda: hurried)
         response = admin_page.get(pages.JOBS)
         assert response.status_code == 503

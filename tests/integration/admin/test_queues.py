@@ -27,10 +27,12 @@ def test_shows_depth_worker_and_running_job(admin_page: Client) -> None:
     shown = text(admin_page.get(pages.QUEUES))
     assert "eu 3 30 min" in shown
     assert "worker-1 2 min" in shown
-    assert f"charge #{running}" in shown
+    assert f"1 / 1 charge #{running}" in shown
     assert "us 0" not in shown
     assert "1 empty queue is not shown. Show all queues" in shown
-    assert "us 0" in text(admin_page.get(pages.QUEUES, {"show": "all"}))
+    every = text(admin_page.get(pages.QUEUES, {"show": "all"}))
+    assert "us 0" in every
+    assert "0 / 1" in every
     assert "us 0" not in text(admin_page.get(pages.QUEUES, {"held": "1"}))
     assert "eu 3" not in text(admin_page.get(pages.QUEUES, {"q": "US"}))
 

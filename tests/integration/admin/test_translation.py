@@ -87,10 +87,9 @@ def test_no_word_is_left_untranslated(admin_page: Client, failed: int, request: 
     for url in (
         pages.OVERVIEW, pages.JOBS, f"{pages.JOBS}?state=failed&q=ky:1", pages.job_url(failed), pages.job_url(10**9),
         pages.QUEUES, pages.WORKERS, pages.ERRORS, pages.ADD, pages.PAUSES, pages.LIMITS, pages.HISTORY,
-        f"{pages.JOBS}views/?state=failed",
     ):  # fmt: skip
         assert untranslated(admin_page.get(url)) == set(), url
-    asked = admin_page.post(pages.ACT, {"action": "reschedule", "all": "1"})
+    asked = pages.act_on_all(admin_page, "reschedule")
     assert untranslated(asked) == set()
     assert untranslated(admin_page.post(pages.WORKERS + "unlock/", {"worker": "w9"})) == set()
 

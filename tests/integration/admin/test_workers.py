@@ -28,6 +28,20 @@ def test_shows_the_metadata_of_each_worker(admin_page: Client) -> None:
         assert expected in shown
 
 
+def test_slots_in_use__are_added_up_over_the_live_workers(admin_page: Client) -> None:
+    make_worker("django-worker-1", concurrency=4)
+    for _ in range(6):
+        make_job("send", locked_by="django-worker-1/1")
+    assert "workers are alive" not in text(admin_page.get(pages.WORKERS))
+    make_worker("django-worker-2", concurrency=3)
+    make_worker("django-worker-3", concurrency=50, silent=900)
+    make_worker("django-worker-4", concurrency=50, is_stopping=True)
+    # Two of the six jobs wait inside the worker.
+    assert "3 workers are alive. Slots in use: 4 / 7" in text(admin_page.get(pages.WORKERS))
+    tiles = {tile.label: tile.value for tile in admin_page.get(pages.OVERVIEW).context["tiles"]}
+    assert (tiles["Workers alive"], tiles["Slots in use"]) == ("3", "4 / 7")
+
+
 def test_running_jobs_are_those_that_the_worker_holds_now(admin_page: Client) -> None:
     """The jobs that it reported with its last heartbeat may have ended."""
     make_worker("django-worker-1", concurrency=4, running=[{"job_id": 5, "task": "gone", "started_at": 1.7e9}])

@@ -205,23 +205,6 @@ def test_parameters_may_be_bound_by_the_server(notify: bool, settings: Any) -> N
 
 
 class TestJobKeys:
-    def test_the_same_key_replaces_the_waiting_job(self) -> None:
-        first = add_job("send_email", {"n": 1}, job_key="k", priority=5, queue_name="mail")
-        second = add_job("send_sms", {"n": 2}, job_key="k", run_at=NOW)
-        assert second.id == first.id
-        assert second == as_job(stored(second))
-        assert (second.task_identifier, second.payload, second.queue_name) == ("send_sms", {"n": 2}, None)
-        assert (second.priority, second.run_at, second.revision) == (0, NOW, 1)
-
-    def test_arrays_are_appended(self) -> None:
-        add_job("send_email", [1, "\\u0000"], job_key="k")
-        assert add_job("send_email", [{"a": 2}], job_key="k").payload == [1, "\\u0000", {"a": 2}]
-
-    def test_preserve_run_at_keeps_the_time(self) -> None:
-        add_job("send_email", {"n": 1}, job_key="k", run_at=NOW)
-        job = add_job("send_email", {"n": 2}, job_key="k", run_at=timedelta(1), job_key_mode="preserve_run_at")
-        assert (job.run_at, job.payload) == (NOW, {"n": 2})
-
     def test_unsafe_dedupe_returns_the_job_that_is_there(self) -> None:
         first = add_job("send_email", {"n": 1}, job_key="k", queue_name="mail", flags=["a"], run_at=NOW)
         job = add_job("send_sms", {"n": 2}, job_key="k", queue_name="sms", job_key_mode="unsafe_dedupe")
@@ -252,9 +235,3 @@ class TestJobKeys:
         assert isinstance(job.payload, RawPayload)
         assert job.payload == digits
         assert job.run_at.year == 9999
-
-    def test_a_running_job_is_left_to_run_and_a_new_one_added(self) -> None:
-        running = make_job("send_email", key="k", locked_by="w")
-        job = add_job("send_email", {"n": 2}, job_key="k")
-        assert job.id != running
-        assert job.key == "k"

@@ -191,11 +191,6 @@ class TestAddJobs:
         jobs = add_jobs([JobSpec("a", {"n": number}, job_key=f"k{number}") for number in range(10)])
         assert [job.payload["n"] for job in jobs] == list(range(10))
 
-    def test_a_naive_time_is_warned_about(self) -> None:
-        with pytest.warns(RuntimeWarning, match="naive datetime"):
-            (job,) = add_jobs([JobSpec("a", run_at=NOW.replace(tzinfo=None))])
-        assert job.run_at == NOW
-
 
 @pytest.mark.django_db(transaction=True)
 class TestCodeOfTheProject:

@@ -25,7 +25,7 @@ from django_graphile_worker import (
 )
 from django_graphile_worker.exceptions import InvalidTypeError
 from django_graphile_worker.payloads import RawPayload
-from tests.support.factories import make_job, make_queue
+from tests.support.factories import make_job
 from tests.support.rows import as_job, database_now, query, stored
 
 pytestmark = pytest.mark.django_db
@@ -165,12 +165,6 @@ class TestChangingJobs:
         with pytest.raises(InvalidJobError, match="'tomorrow' is not a time like"):
             reschedule_jobs([job.id], run_at="tomorrow")
 
-    def test_reschedule_jobs_warns_about_a_naive_time(self) -> None:
-        job = add_job("a")
-        with pytest.warns(RuntimeWarning, match="naive datetime"):
-            (moved,) = reschedule_jobs([job.id], run_at=NOW.replace(tzinfo=None))
-        assert moved.run_at == NOW
-
     @pytest.mark.parametrize(
         ("options", "message"),
         [
@@ -209,15 +203,6 @@ class TestChangingJobs:
     def test_no_ids_are_no_statement(self, function: Callable[..., Any], django_assert_num_queries: Any) -> None:
         with django_assert_num_queries(0):
             assert function(iter(())) == []
-
-    def test_force_unlock_workers_frees_jobs_and_queues(self) -> None:
-        job_id = make_job("a", locked_by="gone")
-        other = make_job("a", locked_by="alive")
-        make_queue("q", locked_by="gone")
-        force_unlock_workers(["gone"])
-        assert models.Job.objects.get(pk=job_id).locked_by is None
-        assert models.Job.objects.get(pk=other).locked_by == "alive"
-        assert models.JobQueue.objects.get(queue_name="q").is_available
 
     @pytest.mark.parametrize("worker_ids", ["gone", 5, [5]])
     def test_worker_ids_are_checked(self, worker_ids: Any) -> None:

@@ -15,10 +15,11 @@ from django_graphile_worker.api.limits import limit_statuses, override_limit, re
 from django_graphile_worker.exceptions import InvalidJobError
 from django_graphile_worker.limits import LimitNumbers
 from django_graphile_worker.models import Job
-from django_graphile_worker.registry import Task, tasks
+from django_graphile_worker.registry import Task
 from django_graphile_worker.routing import place_of
 from django_graphile_worker.sql.inspection import limited_keys
 from tests.support.limits import make_key, park_job
+from tests.support.stepped_worker import own_tasks
 
 pytestmark = pytest.mark.django_db
 
@@ -31,8 +32,7 @@ class Receipt:
 
 @pytest.fixture(autouse=True)
 def send() -> Iterator[Task[Any, Any]]:
-    with tasks.isolated():
-        tasks._tasks.clear()
+    with own_tasks():
         yield task("send", limit=Limit("account:{account}", concurrency=3))(lambda payload: None)
 
 
@@ -73,8 +73,7 @@ def test_stored_numbers__replace_those_of_code_and_settings(settings: Any) -> No
     assert told() == [("account:{account}", "9 at once", True)]
     override_limit("account:{account}", LimitNumbers(), changed_by="root")
     assert told() == [("account:{account}", "no limit", True)]
-    with tasks.isolated():
-        tasks._tasks.clear()
+    with own_tasks():
         assert told() == [("account:{account}", "no limit", True)], "an operator finds it after the code is gone"
     assert reset_limit("account:{account}") is True
     assert reset_limit("account:{account}") is False

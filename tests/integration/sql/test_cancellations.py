@@ -8,7 +8,6 @@ import pytest
 from django.db import connection
 
 from django_graphile_worker.sql import releases
-from django_graphile_worker.sql.inspection.job_search.criteria import Criteria
 from django_graphile_worker.sql.job_actions.bulk_steps import Call, run_step
 from django_graphile_worker.sql.job_actions.changes import RESCHEDULE, Change, change_jobs
 from django_graphile_worker.sql.releases import HeldJob
@@ -110,7 +109,7 @@ def reschedule(job_ids: list[int], *, schema: str, notify: bool) -> list[int]:
 def reschedule_in_bulk(job_ids: list[int], *, schema: str, notify: bool) -> list[int]:
     call = Call(change=AGAIN, notify=notify)
     with connection.cursor() as cursor:
-        step = run_step(cursor, call, Criteria(), job_ids, schema=schema)
+        step = run_step(cursor, call, job_ids, job_ids, schema=schema)
     return list(step.ids)
 
 

@@ -105,13 +105,13 @@ class World:
 @pytest.fixture
 def world(database_url: str, worker_schema: str) -> Iterator[World]:
     with Stage(lambda: psycopg.connect(database_url)) as stage:
-        stage._observer.autocommit = True
+        stage.observer.autocommit = True
         yield World(stage, worker_schema)
 
 
 def play_all(world: World, level: IsolationLevel, prepare: Sequence[Step], scripts: Sequence[Sequence[Step]]) -> int:
     """Play every order, and check after each that nothing was lost; the number of orders that were possible."""
-    observer = world.stage._observer
+    observer = world.stage.observer
     sessions = [world.stage.session() for _ in scripts]
     for session in sessions:
         session.connection.isolation_level = level
@@ -138,7 +138,7 @@ def committed(results: list[list[Future[Any]]]) -> Iterator[Row]:
 
 
 def check(world: World, done: list[Row], order: Sequence[int]) -> None:
-    jobs = world.sql(world.stage._observer).jobs()
+    jobs = world.sql(world.stage.observer).jobs()
     assert len([job for job in jobs if job["key"] == "key"]) <= 1
     added = {request for row in done for request in row.get("added", [])}
     taken = [request for row in done for request in [*row.get("claimed", []), *row.get("removed", [])]]
@@ -212,7 +212,7 @@ def sessions(world: World, count: int) -> list[Session]:
 
 def test_an_add_that_waited_for_a_claim_adds_a_job_of_its_own(world: World) -> None:
     """The race that loses the request in the original (graphile/worker#580)."""
-    world.add(1)(world.stage._observer)
+    world.add(1)(world.stage.observer)
     worker, adder = sessions(world, 2)
     worker.start(world.claim)
     adding = adder.start(world.add(2))
@@ -223,13 +223,13 @@ def test_an_add_that_waited_for_a_claim_adds_a_job_of_its_own(world: World) -> N
 
     assert adding.result()["row"]["payload"] == [2]
     adder.start(world.commit)
-    running, waiting = world.sql(world.stage._observer).jobs()
+    running, waiting = world.sql(world.stage.observer).jobs()
     assert (running["key"], running["payload"], running["attempts"]) == (None, [1], 25)
     assert (waiting["key"], waiting["payload"], waiting["attempts"]) == ("key", [2], 0)
 
 
 def test_remove_looks_again_when_the_row_it_waited_for_gave_its_key_away(world: World) -> None:
-    observer = world.stage._observer
+    observer = world.stage.observer
     world.add(1)(observer)
     world.claim(observer)
     adder, remover = sessions(world, 2)
@@ -250,7 +250,7 @@ def test_batches_with_the_same_keys_in_opposite_orders_do_not_deadlock(world: Wo
         return lambda connection: world.sql(connection).add_jobs(*({"job_key": key} for key in keys))
 
     for prepared in ((), ("a", "b", "c"), ("b",)):
-        observer = world.stage._observer
+        observer = world.stage.observer
         world.sql(observer).query("truncate {schema}._private_jobs")
         for key in prepared:
             world.sql(observer).add_job(job_key=key)
@@ -273,7 +273,7 @@ def test_batches_with_the_same_keys_in_opposite_orders_do_not_deadlock(world: Wo
 
 
 def test_changes_by_id_and_batches_by_key_take_rows_in_one_order(world: World) -> None:
-    observer = world.stage._observer
+    observer = world.stage.observer
     # The keys' order is the reverse of the ids' order.
     ids = [world.sql(observer).add_job(job_key=key)["id"] for key in ("c", "b", "a")]
     blocker, completer, adder = sessions(world, 3)
@@ -314,7 +314,7 @@ class TestNewNames:
         def add(connection: Connection) -> Row:
             return world.sql(connection).add_job("known-task", queue_name="known-queue")
 
-        add(world.stage._observer)
+        add(world.stage.observer)
         first, second = sessions(world, 2)
         first.start(add)
         adding = second.start(add)
@@ -333,7 +333,7 @@ class TestNewNames:
         second.settle()
         second.start(world.commit)
 
-        observer = world.sql(world.stage._observer)
+        observer = world.sql(world.stage.observer)
         assert adding.result()["id"] in {row["id"] for row in observer.query("select id from {schema}.jobs")}
 
     def test_two_batches_with_the_same_new_names_in_opposite_orders_do_not_deadlock(self, world: World) -> None:
@@ -365,7 +365,7 @@ class TestNewNames:
                 return world.sql(connection).add_jobs({"identifier": "unused-task", **spec})[0]
             return world.sql(connection).add_job("unused-task", **spec)
 
-        observer = world.sql(world.stage._observer)
+        observer = world.sql(world.stage.observer)
         add(observer.connection)
         observer.query("truncate {schema}._private_jobs")
         (adder,) = sessions(world, 1)

@@ -19,20 +19,6 @@ def three(worker: WorkerSql) -> list[Row]:
 
 
 class TestRemoveJob:
-    def test_deletes_a_waiting_job_and_returns_it(self, worker: WorkerSql) -> None:
-        job = worker.add_job(job_key="key")
-
-        assert worker.call("remove_job", job_key="key") == [job]
-        assert worker.jobs() == []
-
-    def test_deletes_a_permanently_failed_job(self, worker: WorkerSql) -> None:
-        worker.add_job(job_key="key", max_attempts=1)
-        worker.query("update {schema}._private_jobs set attempts = 1")
-
-        worker.call("remove_job", job_key="key")
-
-        assert worker.jobs() == []
-
     def test_keeps_a_running_job_from_running_again(self, worker: WorkerSql) -> None:
         running = worker.lock(worker.add_job(job_key="key")["id"])
 
@@ -42,13 +28,6 @@ class TestRemoveJob:
         assert removed["updated_at"] > removed["locked_at"]
         assert worker.jobs() == [removed]
 
-    def test_deletes_a_job_locked_for_more_than_four_hours(self, worker: WorkerSql) -> None:
-        worker.lock(worker.add_job(job_key="key")["id"], ago="4 hours 1 second")
-
-        worker.call("remove_job", job_key="key")
-
-        assert worker.jobs() == []
-
     def test_returns_a_row_of_nulls_when_there_is_no_such_job(self, worker: WorkerSql) -> None:
         other = worker.add_job(job_key="other")
 
@@ -56,40 +35,6 @@ class TestRemoveJob:
             (row,) = worker.call("remove_job", job_key=key)
             assert set(row.values()) == {None}
         assert worker.jobs() == [other]
-
-
-class TestCompleteJobs:
-    def test_deletes_what_no_living_worker_has(self, worker: WorkerSql, three: list[Row]) -> None:
-        waiting, running, stale = three
-
-        deleted = worker.call("complete_jobs", job_ids=[job["id"] for job in three] + [-1])
-
-        assert sorted(deleted, key=lambda job: int(job["id"])) == [waiting, stale]
-        assert worker.jobs() == [running]
-
-    @pytest.mark.parametrize("job_ids", [[], None, [None]])
-    def test_does_nothing_without_ids(self, worker: WorkerSql, three: list[Row], job_ids: Any) -> None:
-        assert worker.call("complete_jobs", job_ids=job_ids) == []
-        assert worker.jobs() == three
-
-
-class TestPermanentlyFailJobs:
-    def test_uses_up_the_attempts_and_leaves_the_lock(self, worker: WorkerSql, three: list[Row]) -> None:
-        waiting, running, stale = three
-
-        failed = worker.call("permanently_fail_jobs", job_ids=[job["id"] for job in three], error_message="No.")
-
-        now = worker.value("select now()")
-        changed = {"last_error": "No.", "attempts": 25, "updated_at": now, "is_available": False}
-        assert sorted(failed, key=lambda job: int(job["id"])) == [waiting | changed, stale | changed]
-        assert worker.job(running["id"]) == running
-
-    def test_has_a_message_of_its_own(self, worker: WorkerSql) -> None:
-        job = worker.add_job()
-
-        (failed,) = worker.call("permanently_fail_jobs", job_ids=[job["id"]])
-
-        assert failed["last_error"] == "Manually marked as failed"
 
 
 class TestRescheduleJobs:
@@ -104,14 +49,6 @@ class TestRescheduleJobs:
         assert worker.job(running["id"]) == running
         assert {job["revision"] for job in worker.call("reschedule_jobs", job_ids=ids)} == {0}
         assert worker.job(waiting["id"]) == waiting | new
-
-    def test_revives_a_permanently_failed_job(self, worker: WorkerSql) -> None:
-        job = worker.add_job(max_attempts=1)
-        worker.call("permanently_fail_jobs", job_ids=[job["id"]])
-
-        (revived,) = worker.call("reschedule_jobs", job_ids=[job["id"]], attempts=0)
-
-        assert revived["is_available"]
 
     @pytest.mark.parametrize(
         ("options", "sqlstate"),

@@ -259,7 +259,7 @@ class Actors:
 @pytest.fixture
 def actors(database_url: str, worker_schema: str) -> Iterator[Actors]:
     with Stage(lambda: psycopg.connect(database_url)) as stage:
-        stage._observer.autocommit = True
+        stage.observer.autocommit = True
         yield Actors(stage, worker_schema)
 
 
@@ -288,7 +288,7 @@ SCRIPTS: dict[str, Script] = {
 
 
 def play_all(actors: Actors, token: str, prepare: Sequence[Step], scripts: Sequence[Sequence[Step]]) -> int:
-    observer = actors.stage._observer
+    observer = actors.stage.observer
     sql = actors.sql(observer)
     for _ in scripts:
         actors.stage.session()
@@ -325,7 +325,7 @@ def _checked(actors: Actors, step: Step) -> Step:
 def _check_now(actors: Actors) -> None:
     """While a job of the queue runs, the queue is not available."""
     with actors.stage._lock:
-        both = actors.sql(actors.stage._observer).query(
+        both = actors.sql(actors.stage.observer).query(
             "select 1 from {schema}._private_jobs as job join {schema}._private_job_queues as queue"
             " on queue.id = job.job_queue_id where job.locked_at is not null and queue.is_available"
         )
@@ -334,7 +334,7 @@ def _check_now(actors: Actors) -> None:
 
 def _check_end(actors: Actors, token: str, order: Sequence[int]) -> None:
     """When the jobs have ended, the queue is available unless it is paused."""
-    observer = actors.stage._observer
+    observer = actors.stage.observer
     sql = actors.sql(observer)
     if token == TOKEN:
         actors.complete(observer)

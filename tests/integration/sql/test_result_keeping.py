@@ -11,7 +11,6 @@ from django.db import connection
 
 from django_graphile_worker import add_job, complete_jobs, permanently_fail_jobs, registry, remove_job
 from django_graphile_worker.sql import recovery, releases
-from django_graphile_worker.sql.inspection.job_search.criteria import Criteria
 from django_graphile_worker.sql.job_actions.bulk_steps import Call, run_step
 from django_graphile_worker.sql.job_actions.changes import FAIL, Change
 from django_graphile_worker.sql.releases import StoppedRun
@@ -98,7 +97,7 @@ def test_job_that_an_operator_failed__tells_the_reason(worker_schema: str) -> No
 def test_bulk_actions__record_every_job(worker_schema: str, call: Call) -> None:
     job_ids = [make_job("keeps"), make_job("keeps"), make_job("plain")]
     with connection.cursor() as cursor:
-        step = run_step(cursor, call, Criteria(), job_ids, schema=worker_schema)
+        step = run_step(cursor, call, job_ids, job_ids, schema=worker_schema)
     assert step.ids == job_ids
     assert sorted(records.results(worker_schema)) == job_ids[:2]
     assert [row.job_id for row in records.history(worker_schema)] == job_ids

@@ -162,7 +162,9 @@ class Histories(RuleBasedStateMachine):
 
     @rule(key=KEYS)
     def remove_job(self, key: str) -> None:
-        self.worker.call("remove_job", job_key=key)
+        (row,) = self.worker.call("remove_job", job_key=key)
+        found = self.model.keyed(key)
+        assert row["id"] == (found and found.id)
         self.model.remove(key)
 
     @precondition(lambda self: any(job.is_available for job in self.model.jobs.values()))
@@ -191,15 +193,19 @@ class Histories(RuleBasedStateMachine):
     @rule(data=st.data())
     def complete_jobs(self, data: st.DataObject) -> None:
         ids = self.some_ids(data)
-        self.worker.call("complete_jobs", job_ids=ids)
-        for job in self.model.free(ids):
+        rows = self.worker.call("complete_jobs", job_ids=ids)
+        free = list(self.model.free(ids))
+        assert {row["id"] for row in rows} == {job.id for job in free}
+        for job in free:
             del self.model.jobs[job.id]
 
     @rule(data=st.data(), message=st.sampled_from([None, "Enough."]))
     def permanently_fail_jobs(self, data: st.DataObject, message: str | None) -> None:
         ids = self.some_ids(data)
-        self.worker.call("permanently_fail_jobs", job_ids=ids, error_message=message)
-        for job in self.model.free(ids):
+        rows = self.worker.call("permanently_fail_jobs", job_ids=ids, error_message=message)
+        free = list(self.model.free(ids))
+        assert {row["id"] for row in rows} == {job.id for job in free}
+        for job in free:
             error = message or "Manually marked as failed"
             self.model.put(replace(job, attempts=job.max_attempts, last_error=error))
 

@@ -34,7 +34,7 @@ class World:
     def __init__(self, stage: Stage, schema: str) -> None:
         self.stage = stage
         self.schema = schema
-        self.owner = self.sql(stage._observer)
+        self.owner = self.sql(stage.observer)
 
     def sql(self, connection: Connection) -> WorkerSql:
         return WorkerSql(connection, self.schema)
@@ -75,7 +75,7 @@ def roll_back(connection: Connection) -> None:
 @pytest.fixture
 def world(database_url: str, worker_schema: str) -> Iterator[World]:
     with tasks.isolated(), Stage(lambda: psycopg.connect(database_url)) as stage:
-        stage._observer.autocommit = True
+        stage.observer.autocommit = True
         world = World(stage, worker_schema)
         world.owner.query("delete from {schema}._private_tasks")
         world.owner.query("insert into {schema}._private_tasks (identifier) values ('unused')")

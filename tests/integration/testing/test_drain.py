@@ -23,7 +23,6 @@ from django_graphile_worker import (
     BatchFailure,
     Helpers,
     JobSpec,
-    PermanentFailure,
     RetryLater,
     add_job,
     add_jobs,
@@ -87,9 +86,6 @@ class TestWhatRuns(TestCase):
             assert ran.job.attempts == 1
             assert run_jobs() == []
         assert get_job(job.id) is None
-
-    def test_nothing_to_do__is_no_error(self) -> None:
-        assert run_jobs() == []
 
     def test_order__is_that_of_a_worker(self) -> None:
         with own_tasks(log := Log()):
@@ -167,13 +163,6 @@ class TestWhatRuns(TestCase):
                 assert len(run_jobs()) == 1
                 assert log == [{}]
 
-    def test_job_keys__count(self) -> None:
-        with own_tasks(log := Log()):
-            for number in (1, 2, 3):
-                add_job("log", number, job_key="one")
-            run_jobs()
-            assert log == [3]
-
     def test_job_that_another_removes__does_not_run(self) -> None:
         def removes(payload: Any) -> None:
             assert remove_job("other") is not None
@@ -200,10 +189,6 @@ class TestWhatRuns(TestCase):
             run_jobs()
         assert log == ["small"]
         assert len(jobs()) == 1_000
-
-    def test_the_database_that_is_named(self) -> None:
-        with pytest.raises(GraphileWorkerError, match=r"expected an alias of settings\.DATABASES"):
-            run_jobs(using="nowhere")
 
 
 class TestSeveralDatabases(TestCase):
@@ -375,16 +360,6 @@ class TestFailures(TestCase):
         assert failed.retry_in == pytest.approx(2.718, abs=0.01)
         assert succeeded.outcome == "succeeded"
         assert log == ["next"]
-
-    def test_permanent_failure(self) -> None:
-        def refuses(payload: Any) -> None:
-            raise PermanentFailure("never")
-
-        with own_tasks(refuses):
-            add_job("refuses")
-            (ran,) = run_jobs(on_error="record")
-            assert (ran.outcome, ran.retry_in) == ("permanently failed", None)
-            assert run_jobs() == []
 
     def test_retry_at_once__is_repeated_until_the_attempts_are_used_up(self) -> None:
         def again(payload: Any) -> None:

@@ -75,13 +75,6 @@ class TestClaims(TestCase):
                 assert run_jobs() == []
         assert names == ["task-ids", "claim"]
 
-    def test_several_jobs__are_claimed_in_the_order_of_a_worker(self) -> None:
-        with own_tasks(note, urgent):
-            add_job("note", 2)
-            add_job("urgent", 1, priority=-1)
-            add_job("note", 3, queue_name="mail")
-            assert [ran.payload for ran in run_jobs()] == [1, 2, 3]
-
     def test_names_that_a_rollback_has_removed__are_read_again(self) -> None:
         with own_tasks(note, urgent):
             with transaction.atomic():

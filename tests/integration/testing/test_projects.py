@@ -24,14 +24,10 @@ def test_runner_of_django__in_parallel_and_reversed(project: sample_project.Proj
     assert "Ran 24 tests" in done.stdout
 
 
-def test_pytest__without_migrations_in_processes_of_xdist(project: sample_project.Project) -> None:
-    done = project.run("-m", "pytest", "--nomigrations", "-n", "2", "-q")
-    assert done.returncode == 0, done.stdout
-    assert "24 passed, 2 xfailed" in done.stdout
-
-
-def test_pytest__with_a_database_that_is_used_again(project: sample_project.Project) -> None:
+def test_pytest__in_processes_of_xdist_without_migrations_and_with_databases_that_are_used_again(
+    project: sample_project.Project,
+) -> None:
     for selected in ("Committing", ""):
-        done = project.run("-m", "pytest", "--reuse-db", "-q", "-k", selected)
+        done = project.run("-m", "pytest", "--nomigrations", "--reuse-db", "-n", "2", "-q", "-k", selected)
         assert done.returncode == 0, done.stdout
     assert "24 passed, 2 xfailed" in done.stdout

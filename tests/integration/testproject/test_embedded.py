@@ -29,13 +29,6 @@ connection = psycopg.connect(embedded.conninfo(), autocommit=True)
 """
 ANSWERS = "print(connection.execute('select 42').fetchone())"
 KEPT = "print(connection.execute(\"select count(*) from pg_database where datname = 'kept'\").fetchone())"
-INTERRUPTED_START = """
-def interrupted_start():
-    start()
-    os.kill(os.getpid(), signal.SIGINT)
-embedded._start = interrupted_start
-embedded.ensure_running()
-"""
 
 
 @pytest.fixture
@@ -50,10 +43,7 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture
 def checkout(folder: Path) -> Path:
-    return _copy_to(folder / "checkout")
-
-
-def _copy_to(directory: Path) -> Path:
+    directory = folder / "checkout"
     shutil.copytree(Path(embedded.__file__).parent, directory / "testproject")
     return directory
 
@@ -96,24 +86,3 @@ def test_cluster__is_found_again__when_its_user_was_killed(checkout: Path) -> No
 def test_cluster__recovers__when_the_server_was_killed(checkout: Path) -> None:
     _run(checkout, "connection.execute('create database kept'); os.kill(server, signal.SIGKILL); os._exit(1)")
     assert _run(checkout, KEPT) == (0, "(1,)")
-
-
-def test_cluster__is_made_anew__when_its_files_are_damaged(checkout: Path) -> None:
-    _run(checkout, "")
-    (control_file,) = checkout.glob(".postgres/*/global/pg_control")
-    control_file.write_bytes(b"not what it was")
-    assert _run(checkout, ANSWERS) == (0, "(42,)")
-
-
-@pytest.mark.parametrize("name", ["a" * 120, "with space, comma and 'quote'"])
-def test_cluster__works__where_a_socket_cannot_be(folder: Path, name: str) -> None:
-    assert _run(_copy_to(folder / name), ANSWERS) == (0, "(42,)")
-
-
-def test_cluster__is_stopped__when_its_user_is_interrupted_while_it_starts(checkout: Path) -> None:
-    interrupted = f"import os, signal; from testproject import embedded; start = embedded._start\n{INTERRUPTED_START}"
-    done = subprocess.run(
-        [sys.executable, "-c", interrupted], cwd=checkout, capture_output=True, text=True, check=False
-    )
-    assert "KeyboardInterrupt" in done.stderr, done.stderr
-    assert not _server_is_running(checkout)

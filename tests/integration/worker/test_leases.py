@@ -15,7 +15,7 @@ from django_graphile_worker.worker.database_worker import DatabaseWorker
 from django_graphile_worker.worker.pool.line import to_work_units
 from tests.conftest import WAIT_TIMEOUT
 from tests.support.factories import make_job
-from tests.support.stepped_worker import Build, stepped_workers
+from tests.support.stepped_worker import Build, expect_jobs_of, stepped_workers
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -127,7 +127,7 @@ class TestALostLease:
         for _ in range(5):
             make_job("gated")
         worker = runner(concurrency=1)
-        worker.fetcher._prefetch._duration.add(50, 50 * 0.001)
+        expect_jobs_of(0.001, worker)
         worker.fetcher.step()
         assert gates.begun.acquire(timeout=WAIT_TIMEOUT)
         raw_connection().execute(f"update \"{worker_schema}\"._private_jobs set locked_by = 'worker-node'".encode())

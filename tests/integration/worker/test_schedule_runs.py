@@ -33,7 +33,7 @@ from django_graphile_worker.testing import run_jobs
 from tests.support import records
 from tests.support.factories import minutes_ago
 from tests.support.schedule_runs import fire, make_schedule, runs_of
-from tests.support.stepped_worker import Build, run_all
+from tests.support.stepped_worker import Build, own_tasks, run_all
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -42,8 +42,7 @@ Wait = Callable[..., None]
 
 @pytest.fixture
 def runner() -> Iterator[Build]:
-    with registry.tasks.isolated() as registered:
-        registered._tasks.clear()
+    with own_tasks() as registered:
 
         @task
         def report(payload: Any) -> str:

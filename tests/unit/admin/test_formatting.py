@@ -7,7 +7,7 @@ import pytest
 from django.utils import timezone, translation
 
 from django_graphile_worker.admin import formatting
-from django_graphile_worker.sql.inspection.job_search.counts import Count
+from django_graphile_worker.sql.inspection.job_list import Count
 
 NOW = datetime(2026, 11, 15, 14, 9, 1, tzinfo=UTC)
 NO_BREAK = "\N{NO-BREAK SPACE}"

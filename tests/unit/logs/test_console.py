@@ -274,6 +274,8 @@ logger = logging.getLogger("django_graphile_worker.worker")
 logger.info("first")
 while not console._package.handlers[0].writer._thread or console._package.handlers[0].writer._queue:
     threading.Event().wait(0.001)
+# The line is not in the queue any more: wait until it is written.
+console._package.handlers[0].writer.flush()
 logger.info("second")
 threading.excepthook = lambda *_: None
 {ending}

@@ -12,9 +12,8 @@ import pytest
 from django_graphile_worker import conf
 from django_graphile_worker.registry import Registry
 from django_graphile_worker.routing import Place
-from django_graphile_worker.sql.control import ReadPause
 from django_graphile_worker.worker.database_worker import DatabaseWorker
-from django_graphile_worker.worker.outcomes import Cancelled, Interrupted, RunStop, Succeeded
+from django_graphile_worker.worker.outcomes import Succeeded
 from tests.support.slot import make_claim
 
 Make = Callable[..., DatabaseWorker]
@@ -50,30 +49,6 @@ def test_may_begin__a_claim_that_is_held(make: Make) -> None:
     assert not worker.may_begin(claim), "the claim was made under another id"
     worker.heartbeat = Mock(holds_lease=False)
     assert not worker.may_begin(claim_of(worker)), "the lease has expired"
-
-
-def test_may_begin__not_a_job_that_is_to_be_cancelled_before_it_began(make: Make) -> None:
-    worker = make()
-    claim = claim_of(worker)
-    stop = RunStop(kind="cancelled", reason="no longer needed", by="ann")
-    worker.run_stops.request(claim.id, claim.token, stop)
-    assert not worker.may_begin(claim)
-    assert worker.may_begin(claim_of(worker, id=claim.id + 1))
-    outcome = worker.refuse(claim)
-    assert isinstance(outcome, Cancelled)
-    assert outcome.stop == stop
-    assert worker.may_begin(claim), "a request holds for one claim"
-
-
-def test_may_begin__not_a_job_of_a_paused_queue(make: Make) -> None:
-    worker = make()
-    claim = claim_of(worker, queue_id=3, queue_name="reports")
-    pause = ReadPause(kind="queue", name="reports", seconds_left=None, is_handed_over=False, is_unlocked=False)
-    worker.pauses.update([pause])
-    assert not worker.may_begin(claim)
-    assert isinstance(worker.refuse(claim), Interrupted)
-    worker.pauses.update([])
-    assert worker.may_begin(claim)
 
 
 def test_job_ended__hurries_if_other_jobs_wait_for_the_place_of_a_limited_job(make: Make) -> None:

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from django_graphile_worker.conf import Settings
-from django_graphile_worker.registry import Registry, task, tasks
+from django_graphile_worker.registry import Registry, task
 from django_graphile_worker.worker.task_selection import selected_tasks, unmatched_patterns
+from tests.support.stepped_worker import own_tasks
 
 
 @pytest.fixture
 def registry() -> Any:
-    with tasks.isolated() as registry:
-        registry._tasks.clear()
+    with own_tasks() as registry:
         for name in ("send_receipt", "send_invoice", "tidy"):
             task(name)(lambda payload: None)
         yield registry

@@ -48,7 +48,7 @@ class TestPage:
         )
         with connection.cursor() as cursor:
             from_code.pause(cursor, "nightly", schema=worker_schema)
-        (row,) = [row for row in admin_page.get(pages.SCHEDULES).context["rows"] if row.name == "nightly"]
+        (row,) = [row for row in pages.rows(admin_page.get(pages.SCHEDULES)) if row.name == "nightly"]
         assert ([badge.text for badge in row.badges], row.next_times) == (["paused"], ())
         shown = text(admin_page.get(pages.SCHEDULES))
         assert "backfill 2 d paused" in shown
@@ -80,7 +80,7 @@ class TestPage:
 
 class TestRunNow:
     def test_runs_an_item_now(self, admin_page: Client) -> None:
-        response = admin_page.post(pages.ACT_ON_SCHEDULES, {"row": "run_now item count_orders"}, follow=True)
+        response = admin_page.post(pages.SCHEDULES, {"row": "run_now item count_orders"}, follow=True)
         job = Job.objects.get()
         assert messages(response) == [f"Added count_orders #{job.pk}."]
         assert f'<a href="{pages.job_url(job.pk)}">' in body(response)
@@ -88,11 +88,11 @@ class TestRunNow:
         assert log_entries() == [("count_orders", f"Run now, as job #{job.pk}.")]
 
     def test_a_run_by_hand_is_one_of_the_last_runs(self, admin_page: Client, worker_schema: str) -> None:
-        admin_page.post(pages.ACT_ON_SCHEDULES, {"row": "run_now item count_orders"})
+        admin_page.post(pages.SCHEDULES, {"row": "run_now item count_orders"})
         with connection.cursor() as cursor:
             (run,) = runs_of_crontabs(cursor, ["count_orders"], schema=worker_schema)["count_orders"]
         assert (run.kind, run.run_by, run.job_id) == ("by_hand", "root", Job.objects.get().pk)
         assert Job.objects.get().flags == {"crontab:3600": True}
 
     def test_unknown_items_are_not_found(self, admin_page: Client) -> None:
-        assert admin_page.post(pages.ACT_ON_SCHEDULES, {"row": "run_now item nope"}).status_code == 404
+        assert admin_page.post(pages.SCHEDULES, {"row": "run_now item nope"}).status_code == 404

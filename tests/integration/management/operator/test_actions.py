@@ -137,21 +137,6 @@ def test_reschedule__says_when_a_job_has_no_attempts_left() -> None:
     assert job_row(job_id, "attempts", "run_at <= now()") == (0, True), "with a time it gets its attempts again"
 
 
-def test_fail__keeps_the_job_with_its_reason() -> None:
-    job_id = make_job("a")
-    operate("fail", str(job_id), "--reason", "The customer is gone.")
-    reason = "The customer is gone.\n\nNot tried again after attempt 0 of 25."
-    assert job_row(job_id, "attempts", "last_error") == (25, reason)
-
-
-def test_delete__deletes_waiting_and_failed_jobs() -> None:
-    ids = [make_job("a"), make_failed_job("a")]
-    said = operate("delete", *map(str, ids))
-    assert said.out.startswith("Deleted ")
-    assert [job_row(job_id, "id") for job_id in ids] == [None, None]
-    assert all(f"#{job_id}" in said.out for job_id in ids)
-
-
 def test_delete__by_key_tells_of_keys_without_a_job() -> None:
     by_id, by_key = make_job("a"), make_job("a", key="k")
     with pytest.raises(CommandError, match=r"^There is no job with the key 'missing'\.$"):

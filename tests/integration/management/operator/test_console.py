@@ -9,7 +9,7 @@ from django.conf import settings
 from django.core.management import CommandError
 from django.test import override_settings
 
-from django_graphile_worker.sql.inspection.job_search import search
+from django_graphile_worker.sql.inspection import job_list
 from tests.support.operating import execute, operate
 
 pytestmark = pytest.mark.django_db
@@ -19,7 +19,7 @@ def test_look__that_takes_too_long_is_ended_and_told(monkeypatch: pytest.MonkeyP
     def sleep(cursor: Any, *args: Any, **options: Any) -> None:
         cursor.execute("select pg_sleep(60)")
 
-    monkeypatch.setattr(search, "list_jobs", sleep)
+    monkeypatch.setattr(job_list, "list_jobs", sleep)
     with_little_time = settings.GRAPHILE_WORKER | {"ADMIN_STATEMENT_TIMEOUT": 0.1}
     with (
         override_settings(GRAPHILE_WORKER=with_little_time),

@@ -9,10 +9,10 @@ import pytest
 from django.core.management.base import CommandError
 
 from django_graphile_worker import Limit, task
-from django_graphile_worker.registry import tasks
 from tests.support.factories import minutes_ago
 from tests.support.limits import make_key, park_job, run_job
 from tests.support.operating import operate
+from tests.support.stepped_worker import own_tasks
 
 pytestmark = pytest.mark.django_db
 ACCOUNT = "account:{account}"
@@ -20,8 +20,7 @@ ACCOUNT = "account:{account}"
 
 @pytest.fixture(autouse=True)
 def limited_tasks() -> Iterator[None]:
-    with tasks.isolated():
-        tasks._tasks.clear()
+    with own_tasks():
         task("send", limit=Limit(ACCOUNT, concurrency=3, rate="100/m", burst=20))(lambda payload: None)
         task("other", limit=Limit(concurrency=1), fair="{tenant}")(lambda payload: None)
         yield

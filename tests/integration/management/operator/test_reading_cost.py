@@ -12,9 +12,8 @@ from django.conf import settings
 from django.db import connection
 
 from django_graphile_worker.sql.control import Pause, PauseKind
-from django_graphile_worker.sql.inspection import lock_holders, queue_depths, statement_limits
-from django_graphile_worker.sql.inspection.job_search import counts, search
-from django_graphile_worker.sql.inspection.job_search.criteria import STATES, Criteria, State
+from django_graphile_worker.sql.inspection import job_list, lock_holders, queue_depths, statement_limits
+from django_graphile_worker.sql.inspection.job_list import STATES, Criteria, State
 from django_graphile_worker.sql.inspection.overview import oldest_unpaused
 from tests.support.factories import make_failed_job, make_job, make_queue, make_task, minutes_ago
 from tests.support.operating import execute
@@ -94,33 +93,31 @@ def _rows_read(read: Read) -> float:
 
 
 def _lists(backlog: str) -> dict[str, Read]:
-    """Every list there is, but the one that has no index to go along: failed jobs of a queue."""
+    """Return every list there is."""
     narrowings = {
         "any": Criteria(),
         "task": Criteria(tasks=("wanted",)),
         "queue": Criteria(queues=("small",)),
     }
-    exceptions = {("queue", State.FAILED), ("queue", State.ANY)} if backlog == "failed elsewhere" else set()
     return {
         f"{state} jobs of {narrowed}": partial(_list, criteria=replace(criteria, state=state))
         for narrowed, criteria in narrowings.items()
         for state in (*STATES, State.ANY)
-        if (narrowed, state) not in exceptions
     }
 
 
 def _list(cursor: Any, schema: str, *, criteria: Criteria) -> object:
-    return search.list_jobs(cursor, criteria, limit=LIMIT, schema=schema)
+    return job_list.list_jobs(cursor, criteria, limit=LIMIT, schema=schema)
 
 
 def _earliest(cursor: Any, schema: str, *, state: State) -> object:
-    return counts.earliest(cursor, state, schema=schema)
+    return job_list.earliest(cursor, state, schema=schema)
 
 
 def test_looks__read_no_more_than_what_they_show_needs(backlog: str) -> None:
     looks = _lists(backlog)
     looks |= {f"earliest of {state}": partial(_earliest, state=state) for state in STATES}
-    looks["counts"] = lambda cursor, schema: counts.count_states(cursor, Criteria(), schema=schema, most=LIMIT)
+    looks["counts"] = lambda cursor, schema: job_list.count_states(cursor, Criteria(), schema=schema, most=LIMIT)
     paused = [Pause(kind=PauseKind.TASK, name="crowd", paused_at=minutes_ago(1))]
     looks["oldest unpaused"] = lambda cursor, schema: oldest_unpaused(cursor, paused, schema=schema)
     looks["queues"] = lambda cursor, schema: queue_depths.held_first(cursor, limit=LIMIT, schema=schema, most=LIMIT)

@@ -45,26 +45,6 @@ def test_gives_what_is_left_out_its_default(worker: WorkerSql) -> None:
     assert worker.jobs() == [job]
 
 
-def test_keeps_every_option(worker: WorkerSql) -> None:
-    job = worker.add_job(
-        "send_email",
-        payload={"to": "a@example.com"},
-        queue_name="mail",
-        run_at=FUTURE,
-        max_attempts=3,
-        job_key="welcome",
-        priority=-5,
-        flags=["slow", "mail", "slow"],
-        job_key_mode="replace",
-    )
-
-    queue = worker.value("select queue_name from {schema}._private_job_queues where id = %s", job["job_queue_id"])
-    assert queue == "mail"
-    assert job["payload"] == {"to": "a@example.com"}
-    assert (job["run_at"], job["max_attempts"], job["key"], job["priority"]) == (FUTURE, 3, "welcome", -5)
-    assert job["flags"] == {"slow": True, "mail": True}
-
-
 def test_takes_its_arguments_by_position_in_the_originals_order(worker: WorkerSql) -> None:
     (job,) = worker.query(
         "select * from {schema}.add_job('task', '[1]', 'queue', '2099-01-01Z', 2, 'key', 7, '{flag}', 'unsafe_dedupe')"
@@ -85,12 +65,6 @@ def test_an_empty_list_of_flags_is_no_flags(worker: WorkerSql) -> None:
 
 def test_a_null_among_the_flags_is_refused(worker: WorkerSql) -> None:
     assert refused(worker, flags=["a", None]).sqlstate == "22023"
-
-
-def test_a_null_key_mode_means_replace(worker: WorkerSql) -> None:
-    first = worker.add_job("task", job_key="key", job_key_mode=None)
-
-    assert worker.add_job("task", job_key="key", job_key_mode=None)["id"] == first["id"]
 
 
 def test_known_names_burn_no_identities(worker: WorkerSql) -> None:
@@ -163,20 +137,24 @@ class TestLimits:
 
 
 class TestReplacingByKey:
-    def test_overwrites_everything_and_counts_the_revision(self, worker: WorkerSql) -> None:
-        first = worker.add_job(
-            "first", payload={"a": 1}, queue_name="queue", priority=3, max_attempts=4, flags=["flag"], job_key="key"
-        )
+    def test_leaves_a_permanently_failed_job_alone__but_takes_its_key(self, worker: WorkerSql) -> None:
+        failed = worker.add_job("task", job_key="key", max_attempts=1)
+        worker.query("update {schema}._private_jobs set attempts = 1, last_error = 'It broke.'")
 
-        second = worker.add_job("second", payload={"b": 2}, job_key="key", run_at=FUTURE)
+        added = worker.add_job("task", job_key="key")
 
-        assert second["id"] == first["id"]
-        assert second["task_id"] != first["task_id"]
-        assert (second["payload"], second["run_at"], second["revision"]) == ({"b": 2}, FUTURE, 1)
-        assert (second["job_queue_id"], second["priority"], second["max_attempts"]) == (None, 0, 25)
-        assert second["flags"] is None
-        assert second["created_at"] == first["created_at"]
-        assert worker.jobs() == [second]
+        assert added["id"] != failed["id"]
+        left = worker.job(failed["id"])
+        assert (left["key"], left["attempts"], left["last_error"]) == (None, 1, "It broke.")
+
+    def test_takes_the_new_time_for_a_job_that_has_failed_whatever_the_mode(self, worker: WorkerSql) -> None:
+        worker.add_job("task", job_key="key", run_at=FUTURE)
+        worker.query("update {schema}._private_jobs set attempts = 1")
+
+        job = worker.add_job("task", job_key="key", job_key_mode="preserve_run_at")
+
+        assert job["run_at"] < FUTURE
+        assert job["attempts"] == 0
 
     def test_makes_a_failed_job_new(self, worker: WorkerSql) -> None:
         job = worker.add_job("task", job_key="key", run_at=FUTURE)
@@ -211,16 +189,6 @@ class TestReplacingByKey:
         left = worker.job(running["id"])
         assert left["updated_at"] == left["locked_at"] + timedelta(microseconds=1)
 
-    def test_leaves_a_permanently_failed_job_alone__but_takes_its_key(self, worker: WorkerSql) -> None:
-        failed = worker.add_job("task", job_key="key", max_attempts=1)
-        worker.query("update {schema}._private_jobs set attempts = 1, last_error = 'It broke.'")
-
-        added = worker.add_job("task", job_key="key")
-
-        assert added["id"] != failed["id"]
-        left = worker.job(failed["id"])
-        assert (left["key"], left["attempts"], left["last_error"]) == (None, 1, "It broke.")
-
     def test_goes_on_when_the_revision_can_be_counted_no_further(self, worker: WorkerSql) -> None:
         worker.add_job(job_key="key")
         worker.query("update {schema}._private_jobs set revision = 2147483647")
@@ -228,57 +196,6 @@ class TestReplacingByKey:
         assert worker.add_job(job_key="key")["revision"] == 1
         worker.query("update {schema}._private_jobs set revision = 2147483647")
         assert worker.add_job(job_key="key", job_key_mode="unsafe_dedupe")["revision"] == 1
-
-
-class TestPreservingRunAt:
-    def test_keeps_the_time_of_a_job_that_has_not_run(self, worker: WorkerSql) -> None:
-        worker.add_job("task", job_key="key", run_at=FUTURE, payload={"n": 1})
-
-        job = worker.add_job("other", job_key="key", job_key_mode="preserve_run_at", payload={"n": 2}, priority=2)
-
-        assert (job["run_at"], job["payload"], job["priority"], job["revision"]) == (FUTURE, {"n": 2}, 2, 1)
-
-    def test_takes_the_new_time_for_a_job_that_has_failed(self, worker: WorkerSql) -> None:
-        worker.add_job("task", job_key="key", run_at=FUTURE)
-        worker.query("update {schema}._private_jobs set attempts = 1")
-
-        job = worker.add_job("task", job_key="key", job_key_mode="preserve_run_at")
-
-        assert job["run_at"] < FUTURE
-        assert job["attempts"] == 0
-
-    def test_takes_the_given_time_when_there_is_no_such_job(self, worker: WorkerSql) -> None:
-        assert worker.add_job(job_key="key", job_key_mode="preserve_run_at", run_at=FUTURE)["run_at"] == FUTURE
-
-    def test_takes_the_given_time_beside_a_running_job(self, worker: WorkerSql) -> None:
-        running = worker.lock(worker.add_job(job_key="key")["id"])
-
-        added = worker.add_job(job_key="key", job_key_mode="preserve_run_at", run_at=FUTURE)
-
-        assert added["id"] != running["id"]
-        assert added["run_at"] == FUTURE
-
-
-class TestUnsafeDedupe:
-    @pytest.mark.parametrize("state", ["waiting", "running", "permanently failed"])
-    def test_returns_the_job_that_is_there_unchanged(self, worker: WorkerSql, state: str) -> None:
-        there = worker.add_job("task", payload=[1], job_key="key", run_at=FUTURE, max_attempts=1)
-        if state == "running":
-            there = worker.lock(there["id"])
-        elif state == "permanently failed":
-            worker.query("update {schema}._private_jobs set attempts = 1")
-            there = worker.job(there["id"])
-
-        found = worker.add_job("other", payload=[2], job_key="key", job_key_mode="unsafe_dedupe", priority=9)
-
-        assert found == there | {"revision": 1, "updated_at": found["updated_at"]}
-        assert worker.jobs() == [found]
-
-    def test_adds_the_job_when_there_is_none(self, worker: WorkerSql) -> None:
-        job = worker.add_job(job_key="key", job_key_mode="unsafe_dedupe", payload={"n": 1}, queue_name="queue")
-
-        assert (job["key"], job["payload"], job["revision"]) == ("key", {"n": 1}, 0)
-        assert job["job_queue_id"] is not None
 
 
 class TestMergingArrays:
@@ -315,13 +232,3 @@ class TestMergingArrays:
 
         text = worker.value("select payload::text from {schema}._private_jobs")
         assert text == r'["\u0000", 1.10, {"b": 1, "a": 2, "b": 3}, "\ud800", 1e400]'
-
-    def test_no_payload_is_an_object_and_replaces_an_array(self, worker: WorkerSql) -> None:
-        worker.add_job(payload=[1], job_key="key")
-
-        assert worker.add_job(job_key="key")["payload"] == {}
-
-    def test_does_not_merge_with_a_job_that_runs(self, worker: WorkerSql) -> None:
-        worker.lock(worker.add_job(payload=[1], job_key="key")["id"])
-
-        assert worker.add_job(payload=[2], job_key="key")["payload"] == [2]

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 import psycopg
@@ -8,10 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.worker_sql import Row, WorkerSql
-
-SOON = datetime(2098, 1, 1, tzinfo=UTC)
-FUTURE = datetime(2099, 1, 1, tzinfo=UTC)
+from tests.support.worker_sql import WorkerSql
 
 
 def refused(worker: WorkerSql, *specs: dict[str, Any]) -> psycopg.Error:
@@ -25,24 +21,6 @@ def test_gives_what_is_left_out_its_default(worker: WorkerSql) -> None:
     single = worker.add_job("task")
 
     assert batched == single | {"id": batched["id"]}
-
-
-def test_keeps_every_option(worker: WorkerSql) -> None:
-    (job,) = worker.add_jobs(
-        {
-            "payload": {"n": 1},
-            "queue_name": "queue",
-            "run_at": FUTURE,
-            "max_attempts": 3,
-            "job_key": "key",
-            "priority": -5,
-            "flags": ["a", "b", "a"],
-        }
-    )
-
-    assert worker.value("select queue_name from {schema}.jobs") == "queue"
-    assert (job["payload"], job["run_at"], job["max_attempts"]) == ({"n": 1}, FUTURE, 3)
-    assert (job["key"], job["priority"], job["flags"]) == ("key", -5, {"a": True, "b": True})
 
 
 @pytest.mark.parametrize("array", ["null", "'{}'", "array[]::{schema}.job_spec[]"])
@@ -74,69 +52,7 @@ def test_returns_rows_in_the_order_of_the_specs(worker: WorkerSql, keyed: str) -
     assert [names[row["id"]] for row in rows] == [spec["identifier"] for spec in specs]
 
 
-def test_replaces_waiting_jobs_and_keeps_the_order(worker: WorkerSql) -> None:
-    waiting = worker.add_job("task", payload={"old": True}, job_key="b")
-
-    rows = worker.add_jobs({"job_key": "c"}, {"job_key": "b", "payload": {"new": True}}, {}, {"job_key": "a"})
-
-    assert [row["key"] for row in rows] == ["c", "b", None, "a"]
-    assert rows[1]["id"] == waiting["id"]
-    assert (rows[1]["payload"], rows[1]["revision"]) == ({"new": True}, 1)
-
-
-def test_adds_beside_jobs_that_run_or_have_permanently_failed(worker: WorkerSql) -> None:
-    running = worker.lock(worker.add_job(job_key="running", payload=[1])["id"])
-    failed = worker.add_job(job_key="failed", payload=[1], max_attempts=1)
-    worker.query("update {schema}._private_jobs set attempts = 1 where id = %s", failed["id"])
-    waiting = worker.add_job(job_key="waiting", payload=[1])
-
-    rows = worker.add_jobs(*({"job_key": key, "payload": [2]} for key in ("waiting", "running", "new", "failed")))
-
-    assert [row["payload"] for row in rows] == [[1, 2], [2], [2], [2]]
-    assert [row["revision"] for row in rows] == [1, 0, 0, 0]
-    assert rows[0]["id"] == waiting["id"]
-    left = worker.job(running["id"])
-    assert (left["key"], left["attempts"], left["locked_by"]) == (None, 25, "worker")
-    assert left["updated_at"] > left["locked_at"]
-    assert worker.job(failed["id"])["key"] is None
-
-
-@pytest.mark.parametrize(("preserve", "expected"), [(True, SOON), (False, FUTURE), (None, FUTURE)])
-def test_keeps_run_at_only_when_asked_to(worker: WorkerSql, preserve: bool | None, expected: datetime) -> None:
-    worker.add_job(job_key="key", run_at=SOON)
-
-    (row,) = worker.add_jobs({"job_key": "key", "run_at": FUTURE}, preserve_run_at=preserve)
-
-    assert row["run_at"] == expected
-
-
 class TestAKeyGivenTwice:
-    def test_means_that_the_last_spec_wins(self, worker: WorkerSql) -> None:
-        specs: list[Row] = [
-            {"job_key": "key", "payload": {"n": 1}, "priority": 1, "flags": ["a"]},
-            {"payload": {"n": 2}},
-            {"job_key": "key", "payload": {"n": 3}, "identifier": "other", "run_at": FUTURE},
-        ]
-
-        first, second, third = worker.add_jobs(*specs)
-
-        assert first == third
-        assert (third["payload"], third["run_at"], third["priority"], third["flags"]) == ({"n": 3}, FUTURE, 0, None)
-        assert second["payload"] == {"n": 2}
-        assert len(worker.jobs()) == 2
-
-    def test_means_that_arrays_are_merged__with_a_waiting_job_too(self, worker: WorkerSql) -> None:
-        worker.add_job(job_key="key", payload=[1])
-
-        rows = worker.add_jobs(*({"job_key": "key", "payload": [n]} for n in (2, 3)), {"job_key": "key", "payload": []})
-
-        assert [row["payload"] for row in rows] == [[1, 2, 3]] * 3
-
-    def test_keeps_the_first_run_at_when_asked_to(self, worker: WorkerSql) -> None:
-        specs = [{"job_key": "key", "run_at": SOON}, {"job_key": "key", "run_at": FUTURE}]
-
-        assert worker.add_jobs(*specs, preserve_run_at=True)[0]["run_at"] == SOON
-
     @pytest.mark.parametrize("waiting", [None, "[0]", '{"n": 0}'])
     @settings(max_examples=25, deadline=None)
     @given(

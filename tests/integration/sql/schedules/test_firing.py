@@ -96,7 +96,7 @@ def world(raw_connection: Callable[..., RawConnection], worker_schema: str) -> S
 @pytest.fixture
 def other(world: ScheduleWorld) -> RawConnection:
     """Another session."""
-    return world._connect()
+    return world.connect()
 
 
 def decisions(world: ScheduleWorld) -> list[Decision]:
@@ -243,11 +243,11 @@ def test_a_server_that_accepts_no_writes__is_asked_once(world: ScheduleWorld) ->
     world.settle(world.worker()[0])
     world.now += MINUTE
     scheduler, source = world.worker()
-    source._connection.execute("set default_transaction_read_only = on")
+    source.connection.execute("set default_transaction_read_only = on")
     with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
         scheduler.fire_due()
     assert world.troubles == [], "it is the trouble of no schedule"
-    source._connection.execute("set default_transaction_read_only = off")
+    source.connection.execute("set default_transaction_read_only = off")
     world.settle(scheduler)
     assert world.ticks("often") == ["12:01:00", "12:02:00"]
 

@@ -33,9 +33,9 @@ def test_failing__is_a_schedule_whose_last_run_failed_or_is_tried_again() -> Non
     _update("_private_schedules", disabled, is_enabled=False)
     with connection.cursor() as cursor:
         failing = ScheduleCriteria(state=ScheduleState.FAILING)
-        assert listing.matching_ids(cursor, failing, schema=_schema(), limit=10) == [
-            failed, again, retried, first,
-        ]  # fmt: skip
+        found = listing.page(cursor, failing, schema=_schema(), limit=10)
+        assert sorted(each.id for each in found) == [failed, again, retried, first]
+        assert all(each.is_failing for each in found)
         assert listing.counts(cursor, schema=_schema()).failing == 4
         assert listing.failing_ids(cursor, [failed, disabled, retried], schema=_schema()) == {failed, retried}
 

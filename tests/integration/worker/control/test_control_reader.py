@@ -23,7 +23,7 @@ from tests.conftest import WAIT_TIMEOUT
 from tests.support import records
 from tests.support.factories import make_job
 from tests.support.rows import in_quotes, query
-from tests.support.stepped_worker import Build, Gate, own_tasks, stepped_workers
+from tests.support.stepped_worker import Build, Gate, beat_of, own_tasks, stepped_workers
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -310,9 +310,9 @@ class TestTrouble:
             raise psycopg.errors.InsufficientPrivilege("not this table")
 
         monkeypatch.setattr(type(worker.control_reader), "read", refuse)
-        beaten = worker.heartbeat._last_beat
+        beaten = beat_of(worker)
         worker.heartbeat.step()
-        assert worker.heartbeat._last_beat > beaten
+        assert beat_of(worker) > beaten
 
 
 class TestNotifications:
@@ -335,7 +335,7 @@ class TestNotifications:
         assert worker.listener is not None
         worker.listener.wait(0, unless=lambda: False)
         worker.heartbeat.step()
-        beaten = worker.heartbeat._last_beat
+        beaten = beat_of(worker)
         assert reads == [worker_schema]
         sender = raw_connection()
         sender.execute("select pg_notify(%s, 'another schema')", [CONTROL_CHANNEL])
@@ -346,19 +346,20 @@ class TestNotifications:
         wait_until(lambda: worker.listener.wait(0.05, unless=lambda: False) or worker.heartbeat.was_woken())
         delay = worker.heartbeat.round()
         assert reads == [worker_schema] * 2
-        assert worker.heartbeat._last_beat == beaten
+        assert beat_of(worker) == beaten
         assert 0 < delay <= worker.settings.heartbeat_interval
 
     def test_do_not_put_off_a_beat_that_is_due_or_asked_for(self, runner: Build, reads: list[str]) -> None:
         worker = runner()
         reads.clear()
-        beaten = worker.heartbeat._last_beat
+        beaten = beat_of(worker)
         worker.heartbeat.read_control_soon()
         worker.heartbeat.wake()
         worker.heartbeat.round()
-        assert worker.heartbeat._last_beat > beaten
-        worker.heartbeat._last_beat = beaten = worker.heartbeat._last_beat - worker.settings.heartbeat_interval
+        assert beat_of(worker) > beaten
+        beaten = beat_of(worker)
+        worker.heartbeat._last_beat -= worker.settings.heartbeat_interval
         worker.heartbeat.read_control_soon()
         worker.heartbeat.round()
-        assert worker.heartbeat._last_beat > beaten
+        assert beat_of(worker) > beaten
         assert len(reads) == 2

@@ -13,7 +13,7 @@ from django_graphile_worker.worker.database_worker import DatabaseWorker
 from tests.conftest import WAIT_TIMEOUT
 from tests.support.factories import make_job, make_queue
 from tests.support.rows import query
-from tests.support.stepped_worker import Build, Gate, run_all, stepped_workers
+from tests.support.stepped_worker import Build, Gate, expect_jobs_of, run_all, stepped_workers
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -133,7 +133,7 @@ def test_job_that_was_claimed_before_the_pause__is_returned_and_does_not_begin(
     make_queue("mail")
     make_job("slow", queue_name="mail" if what == "queue" else None)
     waiting = make_job("quick", {"n": 1}, flags={"bulk": True}, queue_name="mail" if what == "queue" else None)
-    worker.fetcher._prefetch._duration.add(50, 50 * 0.001)
+    expect_jobs_of(0.001, worker)
     worker.fetcher.step()
     assert gate.has_begun.acquire(timeout=WAIT_TIMEOUT)
     assert models.Job.objects.get(pk=waiting).locked_at is not None
@@ -253,7 +253,7 @@ class TestPausingTheOwnQueue:
     def test_queue_is_paused_until_the_retry(self, runner: Build, wait_until: Wait, ran: list[Any]) -> None:
         heard: list[Any] = []
         worker = runner(concurrency=1, local_queue_size=10)
-        worker.fetcher._prefetch._duration.add(50, 50 * 0.001)
+        expect_jobs_of(0.001, worker)
         first = make_job("limited", {"n": 1}, queue_name="mail")
         second = make_job("limited", {"n": 2}, queue_name="mail")
         make_job("quick", {"n": 3}, queue_name="other")

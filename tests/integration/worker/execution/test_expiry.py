@@ -16,7 +16,6 @@ from django_graphile_worker import (
     add_jobs,
     get_job,
     models,
-    registry,
     result,
     signals,
     task,
@@ -24,7 +23,7 @@ from django_graphile_worker import (
 from django_graphile_worker.sql.results import HistoryOutcome
 from tests.support.factories import make_job, minutes_ago
 from tests.support.rows import query
-from tests.support.stepped_worker import Build, run_all
+from tests.support.stepped_worker import Build, own_tasks, run_all
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -39,8 +38,7 @@ def ran() -> list[Any]:
 @pytest.fixture
 def runner(ran: list[Any]) -> Iterator[Build]:
     """A factory of workers with the tasks ``quick``, which never expires, and ``urgent``, which does after a minute."""
-    with registry.tasks.isolated() as registered:
-        registered._tasks.clear()
+    with own_tasks() as registered:
 
         @task(keep_result=True)
         def quick(payload: Any) -> None:

@@ -351,15 +351,6 @@ def test_exceptions_that_middleware_returns__fail_the_job(caplog: pytest.LogCapt
     assert caplog.text.count("returned 1 results for 2 items") == 1
 
 
-def test_batch_results__pass_through() -> None:
-    async def half(payload: Any) -> list[Any]:
-        return [None, ValueError("two")]
-
-    for kind in ("plain", "async_only"):
-        with through(kind) as slot:
-            assert slot.failure(half, "[1, 2]").payload_text == "[2]"
-
-
 def test_unused_middleware__is_left_out() -> None:
     with through("not_used", "plain") as slot:
         slot.run(sync_task)
@@ -374,7 +365,7 @@ def test_chain__is_built_once_for_each_kind_of_task() -> None:
     assert EVENTS.count("built") == 2
 
 
-@pytest.mark.parametrize("name", ["missing", "not_callable", "returns_nothing", "raises"])
+@pytest.mark.parametrize("name", ["missing", "not_callable"])
 def test_mistake__is_reported_at_the_start(name: str) -> None:
     with pytest.raises(ConfigurationError, match=r'GRAPHILE_WORKER\["MIDDLEWARE"\]'):
         with through(name):

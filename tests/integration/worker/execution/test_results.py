@@ -17,23 +17,6 @@ from tests.support.stepped_worker import own_tasks
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-async def push(customer: int) -> None:
-    raise ValueError(f"no customer {customer}")
-
-
-def notify(payload: dict[str, list[int]]) -> list[Any]:
-    return [push(customer) for customer in payload["customers"]]
-
-
-def test_awaitables_that_failed__keep_their_job_with_every_error() -> None:
-    with own_tasks(notify):
-        add_job("notify", {"customers": [1, 2, 3]})
-        run_once()
-    job = Job.objects.get()
-    assert (job.payload, job.attempts) == ({"customers": [1, 2, 3]}, 1)
-    assert all(f"ValueError: no customer {customer}" in str(job.last_error) for customer in (1, 2, 3))
-
-
 def decrypting(get_result: Any) -> Any:
     return lambda job: get_result(replace(job, payload=[{"card": 1}, {"card": 2}]))
 

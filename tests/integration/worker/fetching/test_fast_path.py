@@ -41,7 +41,7 @@ def test_starts_all_jobs_that_are_due_without_the_claim_statement(
         raise AssertionError("the claim statement")
 
     worker = runner(concurrency=5)
-    monkeypatch.setattr(Claimer, "_claim", fail)
+    monkeypatch.setattr(Claimer, "send", fail)
     for number in range(3):
         make_job("quick", {"n": number})
     assert worker.fetcher.round() == 0.0
@@ -56,7 +56,7 @@ def test_is_not_tried_while_the_start_of_the_backlog_is_expensive_to_read(
         raise AssertionError("the fast claim")
 
     worker = runner()
-    monkeypatch.setattr(FastPath, "_claim", fail)
+    monkeypatch.setattr(FastPath, "send", fail)
     monkeypatch.setattr(Scan, "is_quick", False)
     make_job("quick", {"n": 1})
     worker.fetcher.round()
@@ -72,7 +72,7 @@ def test_the_thread_that_claimed_a_lone_job_runs_it(
     claimed: list[int] = []
     ran_by: list[int] = []
     worker = runner(concurrency=5)
-    claim, run = FastPath._claim, worker.pool._run
+    claim, run = FastPath.send, worker.pool._run
 
     def note_claim(path: FastPath, vacant: int) -> Any:
         found = claim(path, vacant)
@@ -83,7 +83,7 @@ def test_the_thread_that_claimed_a_lone_job_runs_it(
         ran_by.append(threading.get_ident())
         return run(job)
 
-    monkeypatch.setattr(FastPath, "_claim", note_claim)
+    monkeypatch.setattr(FastPath, "send", note_claim)
     monkeypatch.setattr(worker.pool, "_run", note_run)
     make_job("quick")
     worker.fetcher.start()
@@ -94,17 +94,6 @@ def test_the_thread_that_claimed_a_lone_job_runs_it(
     wait_until(lambda: len(ran_by) == 2)
     worker.fetcher.stop()
     assert worker.fetcher.join(WAIT_TIMEOUT)
-
-
-def test_without_it__jobs_run_by_the_claim_statement(
-    runner: Build, wait_until: Wait, ran: list[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(FastPath, "start_due_jobs", lambda path: None)
-    worker = runner()
-    for number in range(3):
-        make_job("quick", {"n": number})
-    run_all(worker, wait_until)
-    assert sorted(ran) == [0, 1, 2]
 
 
 def test_flags_of_a_callable__are_not_asked_for_when_it_is_not_worth_a_try(runner: Build) -> None:

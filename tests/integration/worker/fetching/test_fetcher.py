@@ -13,7 +13,7 @@ from django_graphile_worker.models import Job
 from django_graphile_worker.worker.fetching import fetcher
 from tests.conftest import WAIT_TIMEOUT
 from tests.support.factories import make_job, minutes_ago
-from tests.support.stepped_worker import Build, Gate, run_all
+from tests.support.stepped_worker import Build, Gate, expect_jobs_of, run_all
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -59,7 +59,7 @@ def test_gives_back_what_waits_too_long_for_a_slot(runner: Build, wait_until: Wa
         make_job("slow")
     worker = runner(concurrency=1, local_queue_size=10)
     worker.pool._totals.finished[0], worker.pool._totals.busy_seconds[0] = 0, 0.0
-    worker.fetcher._prefetch._duration.add(50, 50 * 0.001)
+    expect_jobs_of(0.001, worker)
     worker.fetcher.step()
     assert gate.has_begun.acquire(timeout=WAIT_TIMEOUT)
     assert Job.objects.filter(locked_by=worker.worker_id).count() == 4

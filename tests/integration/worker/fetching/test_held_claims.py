@@ -41,7 +41,7 @@ def test_what_was_claimed_while_the_lease_was_lost_is_not_begun(
     else:
         worker.fast_path._is_promising = False
     make_job("quick", {"n": 1})
-    claim = way._claim
+    claim = way.send
     claimed: list[Any] = []
 
     def claim_and_lose(*arguments: Any, **options: Any) -> Any:
@@ -51,8 +51,8 @@ def test_what_was_claimed_while_the_lease_was_lost_is_not_begun(
 
     if way is FastPath:
         nothing = Claimed(claims=[], seconds_until_next=None, has_more=False)
-        monkeypatch.setattr(Claimer, "_claim", lambda *arguments, **limits: nothing)
-    monkeypatch.setattr(way, "_claim", claim_and_lose)
+        monkeypatch.setattr(Claimer, "send", lambda *arguments, **limits: nothing)
+    monkeypatch.setattr(way, "send", claim_and_lose)
     worker.fetcher.step()
     wait_until(lambda: worker.pool.is_idle)
     assert [len(each.claims) for each in claimed] == [1]
@@ -64,17 +64,17 @@ def test_answer_that_was_lost__makes_the_next_claim_return_its_jobs_first(
 ) -> None:
     worker = runner()
     job_id = make_job("quick")
-    claim = Claimer._claim
+    claim = Claimer.send
 
     def claim_and_break(*arguments: Any, **options: Any) -> Any:
         claim(*arguments, **options)
         raise psycopg.OperationalError("the connection broke")
 
-    monkeypatch.setattr(Claimer, "_claim", claim_and_break)
+    monkeypatch.setattr(Claimer, "send", claim_and_break)
     with pytest.raises(psycopg.OperationalError):
         claim_all(worker)
     assert worker.held.is_in_doubt
-    monkeypatch.setattr(Claimer, "_claim", claim)
+    monkeypatch.setattr(Claimer, "send", claim)
     (again,) = claim_all(worker)
     assert (again.id, again.attempts) == (job_id, 1)
 

@@ -160,7 +160,7 @@ def test_notifications_without_end__are_answered_at_an_interval(
     def is_answered() -> bool:
         listener._read_notifications()
         woken.forget_wake()
-        session.execute(f"notify \"{channel}\", '{stepped.recovery._database.schema}'".encode())
+        session.execute(f"notify \"{channel}\", '{stepped.settings.schema}'".encode())
         listener._wakeup.wait(WAIT_TIMEOUT, unless=never)
         listener._read_notifications()
         return bool(woken.was_woken())

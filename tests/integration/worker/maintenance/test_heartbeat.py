@@ -15,7 +15,7 @@ from django_graphile_worker.worker.database_worker import DatabaseWorker
 from django_graphile_worker.worker.maintenance.heartbeat import deadline_of_beats
 from tests.conftest import WAIT_TIMEOUT
 from tests.support.factories import make_job
-from tests.support.stepped_worker import Build, Gate, stepped_workers
+from tests.support.stepped_worker import Build, Gate, beat_of, expect_jobs_of, stepped_workers
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -68,13 +68,13 @@ def test_registers_beats_and_leaves(runner: Build, raw_connection: Callable[...,
 def test_registering_was_a_beat_unless_one_is_called_for(runner: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     worker = runner()
     monkeypatch.setattr(DatabaseWorker, "hears_requests", True)
-    registered_at = worker.heartbeat._last_beat
+    registered_at = beat_of(worker)
     worker.heartbeat.was_called = False
     assert worker.heartbeat.step() > worker.settings.heartbeat_interval / 2
-    assert worker.heartbeat._last_beat == registered_at
+    assert beat_of(worker) == registered_at
     worker.heartbeat.was_called = True
     worker.heartbeat.step()
-    assert worker.heartbeat._last_beat > registered_at
+    assert beat_of(worker) > registered_at
 
 
 def test_a_worker_that_holds_jobs_does_not_leave(
@@ -106,7 +106,7 @@ def test_a_forgotten_worker_begins_nothing_that_it_had_claimed(
     for _ in range(4):
         make_job("slow")
     worker = runner(concurrency=1)
-    worker.fetcher._prefetch._duration.add(50, 50 * 0.001)
+    expect_jobs_of(0.001, worker)
     worker.fetcher.step()
     assert gate.has_begun.acquire(timeout=WAIT_TIMEOUT)
     assert worker.pool.backlog > 0
@@ -178,9 +178,9 @@ def test_a_failed_read_of_control_costs_no_proof(
     listener, site = raw_connection(), raw_connection(autocommit=False)
     listener.execute(f'listen "{worker.proof_channel()}"'.encode())
     site.execute(f'lock table "{worker_schema}"._private_schedules in access exclusive mode'.encode())
-    before = worker.heartbeat._last_beat
+    before = beat_of(worker)
     worker.heartbeat.step()
-    assert worker.heartbeat._last_beat > before
+    assert beat_of(worker) > before
     assert len(list(listener.notifies(timeout=WAIT_TIMEOUT, stop_after=1))) == 1
     site.rollback()
 

@@ -74,22 +74,22 @@ class TestTheVersionOfTheSchema:
     def test_is_checked_at_the_start_and_after_the_interval(
         self, worker: DatabaseWorker, version: SchemaVersion, refusals: list[str], clock: Clock
     ) -> None:
-        version.check_if_due(worker.recovery._database)
+        version.check_if_due(worker.claim_database)
         self.break_schema()
         clock.now += 59.0
-        version.check_if_due(worker.recovery._database)
+        version.check_if_due(worker.claim_database)
         assert refusals == []
         clock.now += 1.0
-        version.check_if_due(worker.recovery._database)
+        version.check_if_due(worker.claim_database)
         assert len(refusals) == 1
 
     def test_is_checked_at_once_after_an_announced_migration(
         self, worker: DatabaseWorker, version: SchemaVersion, refusals: list[str], clock: Clock
     ) -> None:
-        version.check_if_due(worker.recovery._database)
+        version.check_if_due(worker.claim_database)
         self.break_schema()
         version.check_soon()
-        version.check_if_due(worker.recovery._database)
+        version.check_if_due(worker.claim_database)
         assert len(refusals) == 1
 
     def test_is_checked_again_after_a_check_that_failed(
@@ -99,10 +99,10 @@ class TestTheVersionOfTheSchema:
         execute("alter table {schema}.migrations rename column breaking to other")
         try:
             with pytest.raises(psycopg.Error):
-                version.check_if_due(worker.recovery._database)
+                version.check_if_due(worker.claim_database)
         finally:
             execute("alter table {schema}.migrations rename column other to breaking")
-        version.check_if_due(worker.recovery._database)
+        version.check_if_due(worker.claim_database)
         assert len(refusals) == 1
 
     def test_is_checked_when_the_listener_has_reconnected(

@@ -14,7 +14,7 @@ from django_graphile_worker.worker.database_worker import DatabaseWorker
 from django_graphile_worker.worker.outcomes import Interrupted
 from tests.conftest import WAIT_TIMEOUT
 from tests.support.factories import make_job
-from tests.support.stepped_worker import Build, Gate, stepped_workers
+from tests.support.stepped_worker import Build, Gate, expect_jobs_of, stepped_workers
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -72,7 +72,7 @@ def test_queue__is_not_released_while_the_rest_of_its_work_unit_is_on_its_way_ba
 
     worker.releaser.release_queue = release  # type: ignore[method-assign]
     worker.releaser.start()
-    worker.fetcher._prefetch._duration.add(50, 50 * 0.033)
+    expect_jobs_of(0.033, worker)
     worker.fetcher.step()
     assert gate.has_begun.acquire(timeout=WAIT_TIMEOUT)
     return_jobs, seen = worker.releaser.return_jobs, []

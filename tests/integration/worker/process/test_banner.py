@@ -8,10 +8,10 @@ import pytest
 from django.db import connections
 
 from django_graphile_worker import conf
-from django_graphile_worker.registry import tasks
 from django_graphile_worker.routing import places_to_serve
 from django_graphile_worker.worker.process.start import banner
 from django_graphile_worker.worker.process.worker_process import build_runners
+from tests.support.stepped_worker import own_tasks
 
 
 def _banner(**overrides: Any) -> str:
@@ -43,8 +43,7 @@ def test_banner__says_when_a_worker_only_polls_or_only_drains() -> None:
 
 
 def test_banner__says_when_there_is_nothing_to_run() -> None:
-    with tasks.isolated() as registry:
-        registry._tasks.clear()
+    with own_tasks():
         assert "tasks        none: write functions with @task" in _banner()
 
 

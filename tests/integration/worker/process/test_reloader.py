@@ -151,8 +151,10 @@ def test_reloader_that_waits_for_code_can_be_stopped(reloader: Reloader) -> None
     assert reloader.process.wait(60) == 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("send", [os.killpg, os.kill], ids=["group", "process"])
+# As a terminal does, and as a service manager does.
+@pytest.mark.parametrize(
+    ("number", "send"), [(signal.SIGINT, os.killpg), (signal.SIGTERM, os.kill)], ids=["group", "process"]
+)
 def test_one_signal__lets_running_jobs_finish(
     reloader: Reloader, tmp_path: Path, number: signal.Signals, send: Callable[[int, int], None]
 ) -> None:

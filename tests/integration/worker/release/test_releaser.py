@@ -11,10 +11,10 @@ import psycopg
 import pytest
 
 from django_graphile_worker import signals
-from django_graphile_worker.models import Job, JobQueue
+from django_graphile_worker.models import Job
 from tests.conftest import WAIT_TIMEOUT
 from tests.support.factories import make_job
-from tests.support.stepped_worker import Build, run_all, stepped_workers
+from tests.support.stepped_worker import Build, stepped_workers
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -36,15 +36,6 @@ def runner() -> Iterator[Build]:
     ran.clear()
     with stepped_workers(quick, failing) as make:
         yield make
-
-
-def test_a_failure_keeps_its_error(runner: Build, wait_until: Wait) -> None:
-    make_job("failing")
-    run_all(runner(), wait_until)
-    job = Job.objects.get()
-    assert job.last_error is not None
-    assert "It does not work" in job.last_error
-    assert (job.attempts, job.locked_by) == (1, None)
 
 
 def test_a_result_that_the_database_rejects_delays_no_other(
@@ -134,14 +125,6 @@ def test_survives_its_connection_and_reports_no_claim_lost_that_it_had_released(
     worker.releaser.step()
     assert worker.releaser.pending_count == 0
     assert not Job.objects.exists()
-
-
-def test_frees_a_queue_after_its_last_job(runner: Build, wait_until: Wait) -> None:
-    for number in range(5):
-        make_job("quick", {"n": number}, queue_name="q")
-    run_all(runner(), wait_until)
-    assert ran == list(range(5))
-    assert JobQueue.objects.get().locked_by is None
 
 
 def test_a_job_that_is_added_while_a_queue_is_being_released_is_seen(

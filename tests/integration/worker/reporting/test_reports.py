@@ -53,7 +53,7 @@ def test_lost_lease__is_told_with_the_former_id(runner: SteppedRunner) -> None:
     runner.prepare()
     former = runner.worker.worker_id
     execute("delete from {schema}._private_workers")
-    runner.worker.heartbeat._last_beat = -1e9
+    runner.worker.heartbeat.was_called = True
     runner.worker.heartbeat.step()
     runner.worker.recovery.step()
     assert kinds() == ["worker_started", "worker_returned"]
@@ -65,7 +65,7 @@ def test_lost_lease__has_the_names_of_the_tasks_read_again(runner: SteppedRunner
     runner.prepare()
     execute("delete from {schema}._private_workers")
     execute("delete from {schema}._private_tasks")
-    runner.worker.heartbeat._last_beat = -1e9
+    runner.worker.heartbeat.was_called = True
     runner.worker.heartbeat.step()
     runner.worker.fetcher.step()
     assert execute("select count(*) > 0 from {schema}._private_tasks") == [(True,)]
@@ -88,10 +88,10 @@ def test_event_that_the_database_does_not_take__is_written_later(runner: Stepped
     runner.prepare()
     execute("alter table {schema}._private_events rename to elsewhere")
     execute("alter function {schema}._private_add_event rename to elsewhere")
-    runner.worker.reports.write_noted(runner.worker.recovery._database)
+    runner.worker.reports.write_noted(runner.worker.claim_database)
     execute("alter function {schema}.elsewhere rename to _private_add_event")
     execute("alter table {schema}.elsewhere rename to _private_events")
-    runner.worker.reports.write_noted(runner.worker.recovery._database)
+    runner.worker.reports.write_noted(runner.worker.claim_database)
     assert kinds() == ["worker_started"]
 
 

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import psycopg
 import pytest
 
 from django_graphile_worker import signals
@@ -73,14 +72,6 @@ def test_a_minute_without_a_tick_costs_one_cheap_statement(world: CronWorld) -> 
     assert source.statements == ["/* gw:due-schedules "] * 9
 
 
-def test_only_the_items_of_the_minute_are_fired(world: CronWorld) -> None:
-    cron, _ = world.worker([EVERY_MINUTE, CronItem("even", "*/2 * * * *"), CronItem("night", "0 0 * * *")])
-    for minute in range(5):
-        world.now = NOON + minute * MINUTE + SECOND
-        cron.step()
-    assert (world.ticks("even"), world.ticks("night")) == (["12:02", "12:04"], [])
-
-
 def test_a_known_item_is_made_up_within_the_ticks_own_minute_after_a_restart(world: CronWorld) -> None:
     world.worker([EVERY_MINUTE])[0].step()
     world.now = NOON + MINUTE + 59 * SECOND
@@ -96,19 +87,6 @@ def test_without_fill_missed_minutes_are_not_made_up_however_long_the_sleep(worl
     world.now = NOON + timedelta(hours=8)
     world.settle(cron)
     assert world.ticks("often") == ["20:00"]
-
-
-def test_an_outage_within_one_minute_costs_no_tick(world: CronWorld) -> None:
-    cron, source = world.worker([EVERY_MINUTE])
-    cron.step()
-    world.now = NOON + MINUTE
-    for statement, after in ((1, False), (1, True), (2, False), (2, True)):
-        source.fail_at(statement, after=after)
-        with pytest.raises(psycopg.OperationalError):
-            cron.step()
-    world.now += 50 * SECOND
-    cron.step()
-    assert world.ticks("often") == ["12:01"]
 
 
 def test_a_clock_that_jumps_back_fires_nothing_again_and_a_jump_forward_only_what_fill_allows(

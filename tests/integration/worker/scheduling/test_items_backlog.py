@@ -35,14 +35,6 @@ def test_with_fill_exactly_what_was_missed_is_made_up(world: CronWorld) -> None:
     assert world.backfilled("filled") == {"12:10": False, "12:20": True, "12:30": True, "12:40": False}
 
 
-def test_fill_reaches_as_far_back_as_it_says_and_no_further(world: CronWorld) -> None:
-    item = CronItem("filled", "*/10 * * * *", backfill_period=timedelta(minutes=20))
-    world.worker([item])[0].step()
-    world.now = NOON + timedelta(hours=3)
-    world.settle(world.worker([item])[0])
-    assert world.ticks("filled") == ["14:40", "14:50", "15:00"]
-
-
 def test_a_new_item_has_no_past_to_make_up(world: CronWorld) -> None:
     cron, _ = world.worker([CronItem("filled", "* * * * *", backfill_period="1y")])
     world.settle(cron)
@@ -55,24 +47,6 @@ def test_an_item_that_never_fired_is_made_up_since_it_became_known(world: CronWo
     world.now = NOON + 25 * MINUTE
     world.settle(world.worker([item])[0])
     assert world.ticks("filled") == ["12:10", "12:20"]
-
-
-def test_an_outage_is_made_up_when_the_database_is_back(world: CronWorld) -> None:
-    filled = CronItem("filled", "* * * * *", backfill_period="1h")
-    workers = [world.worker([filled, EVERY_MINUTE]) for _ in range(2)]
-    for cron, _ in workers:
-        cron.step()
-    for minute in range(1, 7):
-        world.now = NOON + minute * MINUTE
-        for cron, source in workers:
-            source.is_down = 2 <= minute <= 5
-            if source.is_down:
-                with pytest.raises(psycopg.OperationalError):
-                    cron.step()
-            else:
-                world.settle(cron, most=10)
-    assert world.ticks("filled") == ["12:01", "12:02", "12:03", "12:04", "12:05", "12:06"]
-    assert world.ticks("often") == ["12:01", "12:06"]
 
 
 def test_a_long_backlog_is_made_up_in_parts_while_other_items_stay_on_time(world: CronWorld) -> None:
@@ -123,30 +97,6 @@ def test_a_large_payload_makes_the_parts_smaller(world: CronWorld) -> None:
     cron, _ = world.worker([item])
     cron.step()
     assert len(world.ticks("large")) == 2
-
-
-def test_two_workers_with_the_same_backlog_make_it_up_once(world: CronWorld) -> None:
-    item = CronItem("filled", "* * * * *", backfill_period="1d")
-    world.worker([item])[0].step()
-    world.now = NOON + timedelta(hours=10)
-    workers = [world.worker([item])[0] for _ in range(3)]
-    for _ in range(60):
-        for cron in workers:
-            cron.step()
-    assert set(world.fired().values()) == {1}
-    assert len(world.ticks("filled")) == 600
-
-
-def test_a_worker_that_pauses_while_another_works_has_nothing_to_make_up(world: CronWorld) -> None:
-    item = CronItem("filled", "* * * * *", backfill_period="1d")
-    paused, busy = world.worker([item])[0], world.worker([item])[0]
-    paused.step()
-    for minute in range(1, 20):
-        world.now = NOON + minute * MINUTE
-        busy.step()
-    world.settle(paused)
-    assert set(world.fired().values()) == {1}
-    assert len(world.ticks("filled")) == 19
 
 
 def test_a_callable_decides_and_is_made_up_like_a_pattern(world: CronWorld) -> None:

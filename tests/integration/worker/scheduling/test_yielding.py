@@ -80,7 +80,7 @@ def fire_next(world: ScheduleWorld, number: int) -> None:
 
 def lose(world: ScheduleWorld, scheduler: Scheduler) -> float:
     """Run a round while another worker fires the same schedules."""
-    other = world._connect()
+    other = world.connect()
     with other.transaction(force_rollback=True):
         lock_first(other, world, FIRST_READ)
         return scheduler.fire_due()
@@ -123,7 +123,7 @@ def test_a_worker_that_has_lost__takes_its_turn_although_others_move_slowly(
 
 def test_schedules_that_a_person_has_locked__delay_no_others(world: ScheduleWorld, clock: Seconds) -> None:
     scheduler, _ = world.worker(clock=clock)
-    other = world._connect()
+    other = world.connect()
     with other.transaction(force_rollback=True):
         lock_first(other, world, NUMBER - 10)
         assert scheduler.fire_due() > 0.5

@@ -17,7 +17,7 @@ from django_graphile_worker.management.operator.verb import Verb, VerbGroup, add
 from django_graphile_worker.management.operator.verbs import VERBS
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def parser() -> CommandParser:
     parser = CommandParser(prog="manage.py graphile_worker", called_from_command_line=True)
     add_verbs(parser, VERBS, dest="verb")

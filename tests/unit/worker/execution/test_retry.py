@@ -154,24 +154,6 @@ def test_payload_error_of_a_job_that_the_task_adds__is_tried_again(slot: Slot) -
     assert not slot.failure(adds).permanent
 
 
-def test_retry_later__sets_the_delay(slot: Slot) -> None:
-    def later(payload: Any) -> None:
-        raise RetryLater(90, "rate limited")
-
-    outcome = slot.failure(later)
-    assert (outcome.delay, outcome.permanent) == (90.0, False)
-    assert "rate limited" in outcome.error
-
-
-def test_permanent_failure__leaves_no_attempt(slot: Slot) -> None:
-    def never(payload: Any) -> None:
-        raise PermanentFailure("no such customer")
-
-    outcome = slot.failure(never)
-    assert outcome.permanent
-    assert "no such customer" in outcome.error
-
-
 def test_backoff__is_asked_with_attempts_and_error(slot: Slot) -> None:
     asked: list[Any] = []
 

@@ -81,7 +81,7 @@ def test_coroutines__are_started_and_ended_by_one_thread(site: Site, wait_until:
     wait_until(lambda: site.pool.running() == 4)
     assert site.pool.free == 0
     assert not site.pool.is_idle
-    wait_until(lambda: site.pool._threads.resting == 1)
+    wait_until(lambda: site.pool.threads.resting == 1)
     site.pool.coroutines.resume_ended(site.started[:])
     wait_until(lambda: site.pool.is_idle)
     assert sorted(site.ended) == [1, 2, 3, 4]
@@ -93,7 +93,7 @@ def test_no_more_jobs_than_slots__run_at_once(site: Site, wait_until: Wait) -> N
     wait_until(lambda: len(site.started) == 3)
     site.pool.submit([*plain(4, 5), *coroutines(6)], callers=4)
     wait_until(lambda: site.ran == [4])
-    wait_until(lambda: site.pool._threads.resting == len(site.pool._threads) - 1)
+    wait_until(lambda: site.pool.threads.resting == len(site.pool.threads) - 1)
     assert (site.pool.running(), site.pool.backlog, site.pool.could_do_more) == (4, 2, False)
     site.pool.coroutines.resume_ended([site.started[0]])
     wait_until(lambda: site.ran == [4, 5])
@@ -106,7 +106,7 @@ def test_slots_that_one_thread_has_freed__are_used_by_others(site: Site, wait_un
     site.pool.submit(coroutines(1, 2, 3, 4), callers=4)
     wait_until(lambda: len(site.started) == 4)
     site.pool.submit(plain(5, 6, 7, 8), callers=4)
-    wait_until(lambda: site.pool._threads.resting == len(site.pool._threads))
+    wait_until(lambda: site.pool.threads.resting == len(site.pool.threads))
     site.pool.coroutines.resume_ended(site.started[:])
     wait_until(lambda: sorted(site.ran) == [5, 6, 7, 8])
 
@@ -125,7 +125,7 @@ def test_run_that_needs_a_thread__keeps_its_slot(site: Site, wait_until: Wait) -
 def test_end_that_takes_long__delays_no_other(site: Site, wait_until: Wait) -> None:
     site.pool.submit(coroutines(1, 2, 3), callers=4)
     wait_until(lambda: len(site.started) == 3)
-    wait_until(lambda: site.pool._threads.resting == 1)
+    wait_until(lambda: site.pool.threads.resting == 1)
     site.may_resume.clear()
     slots = site.pool.coroutines
     slots.resume_ended(site.started[:])
@@ -164,7 +164,7 @@ def test_looks_at_runs_that_are_taken_in_time__call_no_thread(site: Site, wait_u
     slots.ended.clear()
     slots.ended.extend(coroutines(3, 4))
     assert slots.call_more()
-    assert len(site.pool._threads) == 0
+    assert len(site.pool.threads) == 0
     slots.ended.clear()
 
 
@@ -173,7 +173,7 @@ def test_calls_for_coroutines__call_a_thread_if_few_have_started_since_the_last_
 ) -> None:
     """With slow receivers, another job is the first of the line at each look, but few have left it."""
     called: list[int] = []
-    monkeypatch.setattr(site.pool._threads, "call", called.append)
+    monkeypatch.setattr(site.pool.threads, "call", called.append)
     site.pool._line.extend(coroutines(*range(30)))
     for starts, calls in [(8, []), (9, []), (7, [1]), (3, [1, 1])]:
         for _ in range(starts):
@@ -185,7 +185,7 @@ def test_calls_for_coroutines__call_a_thread_if_few_have_started_since_the_last_
 
 def test_coroutines_behind_others__need_no_thread_of_their_own(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     called: list[int] = []
-    monkeypatch.setattr(site.pool._threads, "call", called.append)
+    monkeypatch.setattr(site.pool.threads, "call", called.append)
     site.pool.submit(coroutines(1, 2), callers=4)
     site.pool.submit(coroutines(3), callers=4)
     assert called == [1]
@@ -200,14 +200,14 @@ def test_calls_for_coroutines_without_a_free_slot__call_no_thread(site: Site) ->
     site.pool._waiting.extend(coroutines(1))
     for _ in range(3):
         site.pool.call(4)
-    assert len(site.pool._threads) == 0
+    assert len(site.pool.threads) == 0
     site.pool._waiting.clear()
     site.pool.coroutines.count = 0
 
 
 def test_call_for_jobs_that_have_begun_meanwhile__starts_no_thread(site: Site) -> None:
     site.pool.call(4)
-    assert len(site.pool._threads) == 0
+    assert len(site.pool.threads) == 0
 
 
 def test_call_for_a_job_that_waits__starts_one_thread(site: Site, wait_until: Wait) -> None:
@@ -215,7 +215,7 @@ def test_call_for_a_job_that_waits__starts_one_thread(site: Site, wait_until: Wa
     site.pool._totals.submit(plain(1))
     site.pool._line.extend(plain(1))
     site.pool.call(4)
-    assert len(site.pool._threads) == 1
+    assert len(site.pool.threads) == 1
     wait_until(lambda: site.ran == [1])
 
 
@@ -242,7 +242,7 @@ def test_start_that_takes_long__delays_no_other(wait_until: Wait) -> None:
     assert site.pool.could_do_more
     site.pool.call(4)
     wait_until(lambda: site.ended == [2, 3])
-    assert len(site.pool._threads) == 2
+    assert len(site.pool.threads) == 2
     site.may_resume.set()
     site.pool.stop()
     assert site.pool.join(WAIT_TIMEOUT)
@@ -289,7 +289,7 @@ def test_run_that_gets_a_thread__never_counts_twice(site: Site, wait_until: Wait
     """A thread that counts it twice finds no slot for a job that waits, and rests: nobody would call it again."""
     site.pool.submit(coroutines(1), callers=1)
     wait_until(lambda: len(site.started) == 1)
-    wait_until(lambda: site.pool._threads.resting == 1)
+    wait_until(lambda: site.pool.threads.resting == 1)
     lock = NotingLock()
     site.pool.coroutines.lock = lock  # type: ignore[assignment]
     with lock.lock:

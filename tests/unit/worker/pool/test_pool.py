@@ -110,8 +110,8 @@ def test_two_threads_are_enough_for_one_job_after_the_other(site: Callable[..., 
     for number in range(1, 6):
         here.keep(number)
         wait_until(lambda number=number: here.pool.totals()[0] == number and here.pool.is_idle)
-        wait_until(lambda: here.pool._threads.resting == len(here.pool._threads) - 1)
-    assert len(here.pool._threads) == 2
+        wait_until(lambda: here.pool.threads.resting == len(here.pool.threads) - 1)
+    assert len(here.pool.threads) == 2
     assert len(here.fetchers) == 6
 
 
@@ -119,7 +119,7 @@ def test_a_thread_that_was_called_for_a_job_is_not_counted_upon_for_the_turn(
     site: Callable[..., Site], wait_until: Wait, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = site(3)
-    threads = here.pool._threads
+    threads = here.pool.threads
     may_wake, rest = threading.Event(), threads.rest
     may_wake.set()
 
@@ -133,7 +133,7 @@ def test_a_thread_that_was_called_for_a_job_is_not_counted_upon_for_the_turn(
     here.submit(1)
     wait_until(lambda: 1 in here.began)
     here.may_end.set()
-    wait_until(lambda: here.pool.is_idle and here.pool._threads.resting == len(here.pool._threads) - 1)
+    wait_until(lambda: here.pool.is_idle and here.pool.threads.resting == len(here.pool.threads) - 1)
     here.may_end.clear()
 
     def submit_and_keep() -> bool:
@@ -222,7 +222,7 @@ def test_calls_do_not_pile_up_while_all_are_busy(site: Callable[..., Site], wait
     for number in range(500):
         here.pool.submit([unit(number)], callers=2)
     wait_until(lambda: len(here.began) == 2)
-    assert (len(here.pool._threads), here.pool._threads.resting) == (2, 0)
+    assert (len(here.pool.threads), here.pool.threads.resting) == (2, 0)
     here.may_end.set()
     wait_until(lambda: here.pool.is_idle)
 
@@ -309,7 +309,7 @@ def test_wants_jobs__is_said_when_a_job_ends_that_no_other_waits_behind(
     wait_until(lambda: 1 in here.began)
     here.pool.wants_jobs = False
     here.may_end.set()
-    wait_until(lambda: here.pool.is_idle and here.pool._threads.resting == 1)
+    wait_until(lambda: here.pool.is_idle and here.pool.threads.resting == 1)
     assert calls == [1]
 
 
@@ -388,7 +388,7 @@ def test_replaced_thread__leaves_its_slot_and_the_rest_of_its_queue(wait_until: 
     queue = HeldQueue(5, "w/1")
     pool.submit([WorkUnit([claim(3), claim(2), claim(1)], queue, time.monotonic())], callers=1)
     assert has_begun.wait(WAIT_TIMEOUT)
-    (stuck,) = pool._threads._threads
+    (stuck,) = pool.threads._threads
     assert stuck.ident is not None
     with pool.removal_lock:
         rest = pool.replace_thread(stuck.ident)
@@ -434,7 +434,7 @@ def test_slots_to_rest__rest_although_jobs_wait_and_can_be_called_again(wait_unt
     before = here.pool.finished()
     here.pool.rest(2)
     here.end(1, 2)
-    wait_until(lambda: here.pool._threads.resting == 2)
+    wait_until(lambda: here.pool.threads.resting == 2)
     assert (here.pool.running(), here.pool.backlog, here.pool.running_since(before)) == (1, 4, 0)
     here.end(3)
     wait_until(lambda: here.began[3:] == [4])
@@ -483,7 +483,7 @@ def test_new_jobs__are_not_left_to_slots_that_were_to_rest(wait_until: Wait) -> 
     here.submit(1, 2, callers=2)
     wait_until(lambda: len(here.began) == 2)
     here.end(1, 2)
-    wait_until(lambda: here.pool._threads.resting == 2)
+    wait_until(lambda: here.pool.threads.resting == 2)
     here.pool.rest(1)
     here.submit(3, callers=1)
     here.end(3)

@@ -57,4 +57,4 @@ def test_call_that_raises__is_logged_and_keeps_no_other_from_its_turn(caplog: py
 def test_signal_without_receivers__is_not_kept() -> None:
     sender = make_sender()
     sender.send(Signal(), number=1)
-    assert not sender._queued
+    assert not sender.has_queued

@@ -22,9 +22,9 @@ def test_task_field__completes_names_with_their_descriptions(admin_page: Client)
 
 def test_task_field__suggests_a_name_for_an_unknown_name(admin_page: Client) -> None:
     form = admin_page.post(pages.ADD, {"task": "send_reciept", "payload": "{}"}).context["form"]
-    assert form.errors["task"] == ["Expected the name of a task, got “send_reciept”. Did you mean “send_receipt”?"]
+    assert form.errors["task"] == ["There is no task “send_reciept”. Did you mean “send_receipt”?"]
     form = admin_page.post(pages.ADD, {"task": "zzz", "payload": "{}"}).context["form"]
-    assert form.errors["task"] == ["Expected the name of a task of this site, of a worker or of a job, got “zzz”."]
+    assert form.errors["task"] == ["There is no task “zzz” in this project, in a worker or in a job."]
     assert not Job.objects.exists()
 
 

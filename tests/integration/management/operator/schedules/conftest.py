@@ -7,13 +7,12 @@ from collections.abc import Iterator
 import pytest
 
 from django_graphile_worker import task
-from django_graphile_worker.registry import tasks
+from tests.support.stepped_worker import own_tasks
 
 
 @pytest.fixture(autouse=True)
 def project() -> Iterator[None]:
-    with tasks.isolated():
-        tasks._tasks.clear()
+    with own_tasks():
         task("send_report")(lambda payload: None)
         task("sync_stock")(lambda payload: None)
         task("prune", cron="0 3 * * *")(lambda payload: None)

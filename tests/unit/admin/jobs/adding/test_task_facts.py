@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from django_graphile_worker import task
-from django_graphile_worker.admin.jobs.adding.task_facts import LONGEST_LABEL, short_description, task_facts
+from django_graphile_worker.admin.jobs.task_facts import LONGEST_LABEL, short_description, task_facts
 from django_graphile_worker.registry import tasks
 
 

@@ -7,7 +7,7 @@ from bisect import bisect_right
 
 import pytest
 
-from django_graphile_worker.sql.inspection.history_spans import MAX_SPAN, find_span
+from django_graphile_worker.sql.inspection.past_attempts import MAX_SPAN, find_span
 
 DAY = 86_400.0
 ENOUGH, MOST = 100, 1_200

@@ -1,1 +1,0 @@
-"""The page of ended attempts and its search. Start with history_page.py."""

@@ -1,0 +1,69 @@
+"""What the lists that are plain ``ModelAdmin``s have in common: filters, actions, and the refresh of an open page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from django.contrib import admin
+from django.contrib.admin import SimpleListFilter, helpers
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+
+from django_graphile_worker.admin import databases, formatting, refreshed_regions
+from django_graphile_worker.admin.pages import TEMPLATES, PageAdmin
+
+# The parameters of a list that are no filters.
+NO_FILTERS = frozenset({databases.PARAMETER, "format"})
+
+
+class SelectFilter(SimpleListFilter):
+    """A filter that is shown as a menu of values."""
+
+    template = f"{TEMPLATES}/_select_filter.html"
+    # The parameters that another value of the filter makes useless.
+    not_kept: tuple[str, ...] = ("p",)
+
+    def __init__(self, request: HttpRequest, *args: Any) -> None:
+        super().__init__(request, *args)
+        # The rest of the query string, for the form of the filter.
+        left_out = (*self.not_kept, self.parameter_name)
+        self.others = [(name, text) for name, text in request.GET.items() if name not in left_out]
+
+    def has_output(self) -> bool:
+        return True
+
+
+class ListPageAdmin(PageAdmin):
+    """A list with columns, filters, a search and actions, which a project extends as Django's documentation says."""
+
+    list_display_links: Any = None
+    list_per_page = 50
+    show_full_result_count = False
+    preserve_filters = False
+    show_facets = admin.ShowFacets.NEVER
+    # The CSS classes of columns, by name.
+    column_classes: ClassVar[Mapping[str, str]] = {}
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        found: QuerySet[Any] = super().get_queryset(request).using(databases.selected_alias(request))
+        return found
+
+    def get_action_choices(self, request: HttpRequest, default_choices: Any = ()) -> list[tuple[str, str]]:
+        return [("", formatting.EMPTY_VALUE), *super().get_action_choices(request, [])]
+
+    def show_list(self, request: HttpRequest, context: Mapping[str, Any]) -> HttpResponse:
+        """Return the list, or the response of the action that was sent."""
+        if request.method == "POST":
+            if request.POST.get("select_across") == "1" and helpers.ACTION_CHECKBOX_NAME not in request.POST:
+                # Without JavaScript, "all that match" selects no row of the page.
+                sent: Any = request.POST.copy()
+                sent[helpers.ACTION_CHECKBOX_NAME] = "0"
+                request.POST = sent
+            return super().changelist_view(request)
+        shown = {**self.page_context(request), **self.pauses_context(request), **context}
+        response: Any = super().changelist_view(request, shown)
+        if hasattr(response, "context_data") and refreshed_regions.is_refresh(request):
+            refreshed_regions.send_changes_only(request, response)
+        found: HttpResponse = response
+        return found

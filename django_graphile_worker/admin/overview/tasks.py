@@ -1,0 +1,248 @@
+"""The table of tasks on the overview: tasks that fail come first, fifty on a page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.http import HttpRequest
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from django_graphile_worker import conf
+from django_graphile_worker.admin import charts, formatting
+from django_graphile_worker.admin.charts import Span, percentile
+from django_graphile_worker.admin.overview.activity import expired_jobs
+from django_graphile_worker.admin.overview.tiles import about
+from django_graphile_worker.admin.pages import PageAdmin
+from django_graphile_worker.admin.search_terms import SearchTerm, join_terms
+from django_graphile_worker.models import PastAttempt
+from django_graphile_worker.sql import statistics
+from django_graphile_worker.sql.inspection.job_list import State
+from django_graphile_worker.sql.inspection.overview import MAX_COUNTED, TaskBacklog, backlog_ages, task_backlogs
+from django_graphile_worker.sql.results import HistoryOutcome
+from django_graphile_worker.sql.statistics import Row, Sample, TaskRuns
+
+PAGE_SIZE = 50
+# The parameters of the address.
+NUMBER, SEARCH = "page", "tasks"
+NO_RUNS = TaskRuns({}, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPage:
+    """The names on a page, the number of the page, and how many tasks there are."""
+
+    names: Sequence[str]
+    number: int
+    pages: int
+    # The tasks that match the search, and all tasks.
+    matching: int
+    total: int
+    search: str
+
+    @classmethod
+    def of(cls, ranked: Sequence[str], number: int, search: str) -> TaskPage:
+        """Return a page of the tasks whose names contain the search; the nearest page if there is no such number."""
+        matching = [name for name in ranked if search.lower() in name.lower()]
+        pages = max(-(-len(matching) // PAGE_SIZE), 1)
+        number = min(max(number, 1), pages)
+        names = matching[(number - 1) * PAGE_SIZE : number * PAGE_SIZE]
+        return cls(names, number, pages, len(matching), len(ranked), search)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFigures:
+    """The tasks on a page, and their figures."""
+
+    page: TaskPage
+    # The age of the oldest job of each task, without counts.
+    backlog_ages: Sequence[TaskBacklog]
+    backlogs: Mapping[str, TaskBacklog]
+    runs: Mapping[str, TaskRuns]
+    durations: Mapping[str, Sequence[int]]
+
+
+def requested_page(request: HttpRequest) -> tuple[int, str]:
+    """Return the number of the page and the search that the request has."""
+    number = request.GET.get(NUMBER, "")
+    search = request.GET.get(SEARCH, "").replace("\x00", "").strip()
+    return int(number) if number.isdecimal() and len(number) < 6 else 1, search
+
+
+def read_tasks(cursor: Any, span: Span, now: datetime, asked: tuple[int, str], *, schema: str) -> TaskFigures:
+    """Read which tasks have jobs or runs, and the figures of the tasks on one page of the table."""
+    since = span.coarse_since(now)
+    totals = statistics.read_totals(cursor, schema=schema, period=span.coarse_period, since=since)
+    ages = backlog_ages(cursor, schema=schema)
+    page = TaskPage.of(_ranked(totals, ages), *asked)
+    shown = [each for each in ages if each.task_identifier in page.names]
+    return TaskFigures(
+        page,
+        ages,
+        {each.task_identifier: each for each in task_backlogs(cursor, shown, schema=schema)},
+        statistics.read_runs(
+            cursor,
+            page.names,
+            schema=schema,
+            period=span.period,
+            starts=span.starts(now),
+            number_of_tasks=len(totals),
+        ),
+        statistics.read_durations(cursor, page.names, schema=schema, period=span.coarse_period, since=since),
+    )
+
+
+def _ranked(totals: Sequence[Row], ages: Sequence[TaskBacklog]) -> list[str]:
+    """Return the tasks that ran or have jobs: first the tasks that fail, then by runs, then by the oldest job."""
+    runs = {row.name: row for row in totals}
+    backlogs = {each.task_identifier: each for each in ages if each.ready or each.retrying or each.failed}
+
+    def rank(name: str) -> tuple[Any, ...]:
+        row, backlog = runs.get(name), backlogs.get(name)
+        failures, expired, ended = (row.failures, row.expired, row.runs) if row else (0, 0, 0)
+        has_failed, retries = (bool(backlog.failed), bool(backlog.retrying)) if backlog else (False, False)
+        oldest = (backlog.oldest_seconds or 0.0) if backlog else 0.0
+        fails = bool(failures or has_failed or retries or expired)
+        return (not fails, -failures, -expired, not has_failed, not retries, -ended, -oldest, name)
+
+    return sorted({*runs, *backlogs}, key=rank)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRow:
+    """A row of the table: the waiting jobs of a task, and the results of its runs. A zero is an empty text."""
+
+    identifier: str
+    url: str
+    ready: str
+    oldest: str
+    retrying: str
+    failed: str
+    runs: str
+    failures: str
+    # How many jobs were not started in time, and where they are listed.
+    expired: str
+    expired_url: str
+    p50: str
+    p95: str
+    sparkline: SafeString | str
+    # The lists of the jobs that the row counts, by their states.
+    state_urls: Mapping[str, str]
+
+
+def task_context(
+    page: PageAdmin,
+    request: HttpRequest,
+    figures: TaskFigures,
+    sample: Sample | None,
+    span: Span,
+    now: datetime,
+    query: dict[str, str],
+) -> dict[str, Any]:
+    """Return the context of the table; the addresses of its pages keep the parameters of the query."""
+    shown = figures.page
+
+    def page_url(number: int) -> str:
+        is_there = 1 <= number <= shown.pages and number != shown.number
+        return page.url(request, "overview", **query, tasks=shown.search, page=number) if is_there else ""
+
+    return {
+        "tasks": [_row(page, request, name, figures, sample, span, now) for name in shown.names],
+        "task_search": shown.search,
+        "has_task_search": bool(shown.search) or shown.total > PAGE_SIZE,
+        "task_extent": _extent(shown),
+        "all_tasks_url": page.url(request, "overview", **query) if shown.search else "",
+        "previous_tasks_url": page_url(shown.number - 1),
+        "next_tasks_url": page_url(shown.number + 1),
+    }
+
+
+def _extent(shown: TaskPage) -> str:
+    """Say which tasks the table shows, unless it shows all of them."""
+    if shown.pages == 1 and not shown.search:
+        return ""
+    first = (shown.number - 1) * PAGE_SIZE + 1 if shown.names else 0
+    numbers = {
+        "first": formatting.number(first),
+        "last": formatting.number(first + len(shown.names) - 1 if shown.names else 0),
+        "matching": formatting.number(shown.matching),
+        "total": formatting.number(shown.total),
+        "shown": formatting.number(len(shown.names)),
+    }
+    if shown.search:
+        text = _("%(shown)s of %(matching)s matching tasks, of %(total)s in all. Tasks with failures come first.")
+    elif shown.number == 1:
+        text = _("%(shown)s of %(total)s tasks. Tasks with failures come first.")
+    else:
+        text = _("Tasks %(first)s to %(last)s of %(total)s. Tasks with failures come first.")
+    return text % numbers
+
+
+def _row(
+    page: PageAdmin,
+    request: HttpRequest,
+    name: str,
+    figures: TaskFigures,
+    sample: Sample | None,
+    span: Span,
+    now: datetime,
+) -> TaskRow:
+    backlog, (runs, failures, expired) = figures.backlogs.get(name), figures.runs.get(name, NO_RUNS)
+    durations = figures.durations.get(name, ())
+    total = sum(runs.values())
+    ready, retrying, failed = _numbers(name, backlog, sample)
+    values = [float(runs.get(start, 0)) for start in span.starts(now)]
+    label = ngettext("%(number)s run", "%(number)s runs", total) % {"number": formatting.number(total)}
+    share = formatting.percentage(failures / total) if total else ""
+    term = str(SearchTerm("task", name))
+    return TaskRow(
+        identifier=name,
+        url=page.url(request, "overview", span=span.name, task=name),
+        ready=ready,
+        oldest=formatting.duration(backlog.oldest_seconds) if backlog and backlog.ready else "",
+        retrying=retrying,
+        failed=failed,
+        runs=formatting.number(total) if total else "",
+        failures=f"{formatting.number(failures)} ({share})" if failures else "",
+        expired=expired_jobs(expired) if expired else "",
+        expired_url=_expired_url(page, request, name),
+        p50=formatting.duration(percentile(durations, 0.5)) if durations else "",
+        p95=formatting.duration(percentile(durations, 0.95)) if durations else "",
+        sparkline=charts.sparkline(values, label) if total else "",
+        state_urls={
+            state.value: page.url(request, "job", q=term, state=state.value)
+            for state in (State.READY, State.RETRYING, State.FAILED)
+        },
+    )
+
+
+def _numbers(name: str, backlog: TaskBacklog | None, sample: Sample | None) -> list[str]:
+    """Return how many jobs are ready, retrying and failed: exact up to a limit, beyond it from the latest sample."""
+    if backlog is None:
+        return ["", "", ""]
+    sampled = (sample.tasks.get(name) if sample else None) or [0, 0, 0]
+    counted = (backlog.ready, backlog.retrying, backlog.failed)
+    is_estimate = bool(sample and sample.estimated)
+    return [
+        _number(each, of_sample, is_estimate=is_estimate) if each else ""
+        for each, of_sample in zip(counted, sampled, strict=False)
+    ]
+
+
+def _number(counted: int, sampled: int, *, is_estimate: bool) -> str:
+    if counted > MAX_COUNTED and sampled > MAX_COUNTED:
+        return about(sampled, is_estimate=is_estimate)
+    return formatting.capped_number(counted, MAX_COUNTED)
+
+
+def _expired_url(page: PageAdmin, request: HttpRequest, name: str) -> str:
+    """Return the list of the jobs of a task that were not started in time; "" without a history."""
+    history = page.admin_site._registry.get(PastAttempt)
+    if history is None or conf.current().history is None or not history.has_view_permission(request):
+        return ""
+    terms = [SearchTerm("task", name), SearchTerm("outcome", HistoryOutcome.EXPIRED.name.lower())]
+    return page.url(request, "pastattempt", q=join_terms(terms))
