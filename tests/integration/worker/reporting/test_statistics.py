@@ -98,7 +98,8 @@ def test_a_lock_on_the_statistics_does_not_cost_the_lease(
     holder.execute(f'lock table "{worker_schema}".{table} in access exclusive mode'.encode())
     with Worker(concurrency=1, heartbeat_interval=0.1, worker_timeout=60.0):
         add_job("note")
-        waiting = "select exists (select from pg_locks where not granted and relation = %s::regclass)"
+        waiting = "select exists (select from pg_locks where not granted and relation = %s::regclass"
+        waiting += " and database = (select oid from pg_database where datname = current_database()))"
         observer = raw_connection()
         wait_until(lambda: observer.execute(waiting, [f'"{worker_schema}".{table}']).fetchone() == (True,))
         beats = {RegisteredWorker.objects.get().last_heartbeat_at}
