@@ -9,7 +9,7 @@ Colours are CSS classes.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -340,6 +340,66 @@ def make_chart(
     ]
     labels = [format_value(level) if _is_readable(level, format_value) else "" for level in levels(top)]
     return Chart(name, title, summary, unit, series, periods, image, labels, table, is_stacked)
+
+
+# The looks of the series of a project, in order: those of bars, and those of lines.
+BAR_CLASSES = ("gw-succeeded", "gw-retrying", "gw-expired")
+LINE_CLASSES = ("gw-p50", "gw-p95", "gw-running-jobs")
+
+
+@dataclass(frozen=True, slots=True)
+class ChartPeriods:
+    """The periods of the charts of a page, with which a project draws charts of its own."""
+
+    span: Span
+    now: datetime
+
+    @property
+    def since(self) -> datetime:
+        """When the first period begins."""
+        return self.span.since(self.now)
+
+    def sums(self, values: Iterable[tuple[datetime, float]]) -> list[float]:
+        """Return the sum of the values of each period, by their times."""
+        found = dict.fromkeys(self.span.starts(self.now), 0.0)
+        for moment, value in values:
+            start = int(moment.timestamp()) // self.span.period * self.span.period
+            if start in found:
+                found[start] += float(value)
+        return list(found.values())
+
+    def counts(self, moments: Iterable[datetime]) -> list[float]:
+        """Return how many of the times are in each period."""
+        return self.sums((moment, 1) for moment in moments)
+
+    def chart(
+        self,
+        name: str,
+        title: str,
+        series: Mapping[str, Sequence[float | None]],
+        *,
+        unit: str = "",
+        summary: str = "",
+        format_value: Format | None = None,
+        is_stacked: bool = True,
+    ) -> Chart:
+        """Return a chart of stacked bars, or of lines, with up to three series of a value for each period."""
+        classes = BAR_CLASSES if is_stacked else LINE_CLASSES
+        if len(series) > len(classes):
+            raise ValueError(f"A chart has at most {len(classes)} series, got {len(series)}.")
+        return make_chart(
+            name,
+            title,
+            summary=summary,
+            unit=unit,
+            series=[
+                Series(label, css_class, values)
+                for (label, values), css_class in zip(series.items(), classes, strict=False)
+            ],
+            periods=periods(self.span.starts(self.now), self.span),
+            format_value=format_value or formatting.number,
+            is_stacked=is_stacked,
+        )
 
 
 def rate(value: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
@@ -10,7 +11,7 @@ from django.utils.translation import gettext as _
 
 from django_graphile_worker import conf
 from django_graphile_worker.admin import databases, formatting, pause_notice
-from django_graphile_worker.admin.charts import SPANS, Span
+from django_graphile_worker.admin.charts import SPANS, Chart, ChartPeriods, Span
 from django_graphile_worker.admin.errors import NamedErrors, error_row
 from django_graphile_worker.admin.jobs.task_facts import task_facts
 from django_graphile_worker.admin.overview import figures
@@ -33,6 +34,10 @@ MAX_CHARTS = 2
 
 class OverviewAdmin(PageAdmin):
     """The overview, which sends a fixed number of cheap queries, and the page of each task."""
+
+    def get_charts(self, request: HttpRequest, periods: ChartPeriods, task: str | None) -> Sequence[Chart]:
+        """Return charts of the project for the overview, or for the page of a task."""
+        return ()
 
     @explain_database_errors
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
@@ -95,9 +100,13 @@ class OverviewAdmin(PageAdmin):
         self, request: HttpRequest, read: OverviewFigures | FiguresOfTask, span: Span, subject: Subject
     ) -> dict[str, Any]:
         charts = draw_charts(read.charts, span, read.now)
+        # A chart of a queue or a worker stands beside no chart of something else.
+        task = subject.name if subject.kind == TASK else None
+        has_own = subject.kind in ("", TASK)
+        own = self.get_charts(request, ChartPeriods(span, read.now), task) if has_own else ()
         spans = {"hour": _("Hour"), "day": _("Day"), "week": _("Week")}
         return {
-            "charts": charts if subject.kind == TASK else charts[:MAX_CHARTS],
+            "charts": [*(charts if subject.kind == TASK else charts[:MAX_CHARTS]), *own],
             "more_charts": [] if subject.kind == TASK else charts[MAX_CHARTS:],
             "charts_title": subject.title,
             "subject": subject,
