@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy, ngettext
 from django_graphile_worker.sql.events import LoggedEvent
 
 # A larger number, also an infinite one, is not a number of jobs or of seconds.
-MOST = 10**18
+MAX_NUMBER = 10**18
 
 
 class Name(NamedTuple):
@@ -62,7 +62,7 @@ class Facts:
         value = self._details.get(key)
         if isinstance(value, bool) or not isinstance(value, int | float):
             return None
-        return round(value) if abs(value) < MOST else None
+        return round(value) if abs(value) < MAX_NUMBER else None
 
     def texts(self, key: str) -> list[str]:
         value = self._details.get(key)

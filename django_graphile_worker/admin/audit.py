@@ -23,7 +23,7 @@ from django_graphile_worker.admin import formatting
 from django_graphile_worker.redaction import redact_text
 
 # Up to this many objects get an entry each, which their history shows. More objects share one entry that names them.
-MOST_ENTRIES = 100
+MAX_ENTRIES = 100
 MAX_LENGTH = 10_000
 # A sentence names so many of the objects that it is about.
 MAX_NAMED = 5
@@ -92,7 +92,7 @@ class BulkEntry:
 
     def write(self, ids: Sequence[int], number: int, *, is_last: bool) -> None:
         """Log that `number` jobs have been changed so far; `ids` are the first of them."""
-        if is_last and self._summary is None and number <= MOST_ENTRIES and len(ids) == number:
+        if is_last and self._summary is None and number <= MAX_ENTRIES and len(ids) == number:
             self._write_each(ids)
             return
         names = some_of([f"#{each}" for each in ids], number)

@@ -126,7 +126,7 @@ class ErrorGroupAdmin(PageAdmin):
         row, retrying = error_row(self, request, group), group.number - group.failed
         query = row["query"]
         offered = [each for each in actions if query and (retrying or each.name != "fail")]
-        tasks = [self._task(request, each, has_address=bool(query)) for each in group.of_tasks]
+        tasks = [self._task(request, each, has_url=bool(query)) for each in group.of_tasks]
         return row | {
             "failed": formatting.number(group.failed) if group.failed else "",
             "retrying": formatting.number(retrying) if retrying else "",
@@ -141,14 +141,14 @@ class ErrorGroupAdmin(PageAdmin):
             "more_tasks": tasks[MAX_TASKS:],
         }
 
-    def _task(self, request: HttpRequest, of_task: ErrorGroup, *, has_address: bool) -> dict[str, str]:
+    def _task(self, request: HttpRequest, of_task: ErrorGroup, *, has_url: bool) -> dict[str, str]:
         name = of_task.task_identifier
         terms = [SearchTerm("task", name), SearchTerm("exception", of_task.name)]
         return {
             "name": name,
             "url": self.url(request, "overview", task=name),
             "number": formatting.number(of_task.number) + ("+" if of_task.is_more else ""),
-            "jobs_url": self.url(request, "job", q=join_terms(terms)) if has_address else "",
+            "jobs_url": self.url(request, "job", q=join_terms(terms)) if has_url else "",
         }
 
 
@@ -158,7 +158,7 @@ def error_row(page: PageAdmin, request: HttpRequest, group: NamedErrors) -> dict
     name, latest = group.name if sees_payloads else redact_text(group.name), group.latest
     short_name = error_summary.short_name(name)
     summary = error_summary.summarize(latest.latest_error, sees_payloads=sees_payloads)
-    # A name that contains a secret must not be in an address either.
+    # A name that contains a secret must not be in a URL either.
     query = group.query if name == group.name else ""
     return {
         "name": short_name,

@@ -68,12 +68,12 @@ class EventText:
     def _value(self, value: Any) -> SafeString:
         if not isinstance(value, Name):
             return format_html("<bdi>{}</bdi>", value)
-        address = self._address(value) if self._may_view.get(value.kind) else ""
-        if not address:
+        url = self._url(value) if self._may_view.get(value.kind) else ""
+        if not url:
             return format_html("<bdi>{}</bdi>", value.text)
-        return format_html('<a href="{}"><bdi>{}</bdi></a>', address, value.text)
+        return format_html('<a href="{}"><bdi>{}</bdi></a>', url, value.text)
 
-    def _address(self, name: Name) -> str:
+    def _url(self, name: Name) -> str:
         if name.kind == "worker":
             return self._page.url(self._request, "event", worker=name.id or name.text)
         if name.kind == "job":
@@ -201,7 +201,7 @@ class EventAdmin(PageAdmin):
 
 
 def _asked(request: HttpRequest) -> dict[str, str]:
-    """Return the filters of the address; unknown values count as none."""
+    """Return the filters of the URL; unknown values count as none."""
     given = {
         name: request.GET.get(name, "").replace("\x00", "")[:MAX_LENGTH] for name in ("show", "span", "worker", "q")
     }
@@ -247,7 +247,7 @@ def _time(text: str) -> datetime | None:
 
 
 def _position(text: str) -> tuple[datetime, int] | None:
-    """Return the event after which a page begins, as the address of the page before has it."""
+    """Return the event after which a page begins, as the URL of the page before has it."""
     moment, _separator, number = text.partition("~")
     at = _time(moment)
     return (at, int(number)) if at is not None and number.isdecimal() and len(number) < 19 else None

@@ -1,6 +1,6 @@
 """Formats times, durations and numbers for the pages, in the language, the formats and the time zone of the user.
 
-Ids, and values in addresses and form fields, are not formatted: a program reads them.
+Ids, and values in URLs and form fields, are not formatted: a program reads them.
 """
 
 from __future__ import annotations

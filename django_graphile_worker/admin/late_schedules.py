@@ -13,7 +13,7 @@ from django_graphile_worker.sql.schedules.from_code import KnownCrontab
 # Workers fire a tick within seconds.
 GRACE = timedelta(minutes=2)
 # The overview checks at most this many items.
-MOST_CHECKED = 1_000
+MAX_CHECKED = 1_000
 MOMENT = timedelta(microseconds=1)
 
 
@@ -35,7 +35,7 @@ def late_items(
     items: Iterable[CronItem], known: Mapping[str, KnownCrontab], now: datetime
 ) -> list[tuple[CronItem, float]]:
     """Return the late items, the longest late first, each with the seconds since it was due."""
-    found = [(item, due_since(item, known.get(item.name), now)) for item in list(items)[:MOST_CHECKED]]
+    found = [(item, due_since(item, known.get(item.name), now)) for item in list(items)[:MAX_CHECKED]]
     late = [(item, (_aware(now) - due).total_seconds()) for item, due in found if due is not None]
     return sorted(late, key=lambda pair: -pair[1])
 

@@ -1,4 +1,4 @@
-"""The base class of all pages: common context, permissions, addresses, and a page that explains database errors."""
+"""The base class of all pages: common context, permissions, URLs, and a page that explains database errors."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class PageAdmin(ModelAdmin):  # type: ignore[type-arg]
         }
 
     def _same_page(self, request: HttpRequest, alias: str) -> str:
-        """Return the address of this page for another database, with what the user has searched and selected."""
+        """Return the URL of this page for another database, with what the user has searched and selected."""
         kept = {key: value for key, value in request.GET.items() if key in KEPT_PARAMETERS and value}
         return f"?{urlencode({**kept, databases.PARAMETER: alias})}"
 
@@ -146,14 +146,14 @@ class PageAdmin(ModelAdmin):  # type: ignore[type-arg]
         page = self.admin_site._registry.get(models.PausedWork)
         may_view = page is not None and page.has_view_permission(request)
         return {
-            "pauses": [pause_notice.shown(pause) for pause in paused[: pause_notice.MOST_NAMED]],
-            "more_pauses": max(len(paused) - pause_notice.MOST_NAMED, 0),
+            "pauses": [pause_notice.shown(pause) for pause in paused[: pause_notice.MAX_NAMED]],
+            "more_pauses": max(len(paused) - pause_notice.MAX_NAMED, 0),
             "pauses_url": self.url(request, "pausedwork") if may_view else "",
             "resume_url": self.url(request, "pausedwork", "resume"),
         }
 
     def navigation(self, request: HttpRequest) -> list[tuple[str, str, bool]]:
-        """Return the pages that this user may see: name, address, and whether the page is the current one."""
+        """Return the pages that this user may see: name, URL, and whether the page is the current one."""
         registry = self.admin_site._registry
         return [
             (page_name(model), self.url(request, model._meta.model_name or ""), model is self.model)
@@ -165,16 +165,16 @@ class PageAdmin(ModelAdmin):  # type: ignore[type-arg]
         """Return whether a link to a page leads the user to a page that the user may see."""
         page = self.admin_site._registry.get(apps.get_model(self.opts.app_label, model))
         if page is None or page_name not in ("changelist", "change", "add"):
-            # The caller checks the permissions of the other addresses, which change something or are parts of a page.
+            # The caller checks the permissions of the other URLs, which change something or are parts of a page.
             return True
         return page.has_add_permission(request) if page_name == "add" else page.has_view_permission(request)
 
     def url_or_index(self, request: HttpRequest, model: str) -> str:
-        """Return the address of a page, or of the index of the site when the user may not see the page."""
+        """Return the URL of a page, or of the index of the site when the user may not see the page."""
         return self.url(request, model) or reverse("admin:index", current_app=self.admin_site.name)
 
     def url(self, request: HttpRequest, model: str, page_name: str = "changelist", *args: Any, **query: Any) -> str:
-        """Return the address of a page on the same site and for the same database.
+        """Return the URL of a page on the same site and for the same database.
 
         Return "" when the site lacks the page, or when the user may not see it: a link must not lead to an error.
         """
@@ -182,14 +182,14 @@ class PageAdmin(ModelAdmin):  # type: ignore[type-arg]
             return ""
         name = f"admin:graphile_worker_{model}_{page_name}"
         try:
-            address = reverse(name, args=args, current_app=self.admin_site.name)
+            url = reverse(name, args=args, current_app=self.admin_site.name)
         except NoReverseMatch:
             return ""
         given = {key: value for key, value in query.items() if value not in (None, "")}
         selected = request.POST.get(databases.PARAMETER) or request.GET.get(databases.PARAMETER)
         if selected:
             given[databases.PARAMETER] = selected
-        return f"{address}?{urlencode(given, doseq=True)}" if given else address
+        return f"{url}?{urlencode(given, doseq=True)}" if given else url
 
     # The pages do not use the views of ModelAdmin that write rows.
     def add_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:

@@ -15,7 +15,7 @@ from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.sql.control import Pause
 
 # A notice names this many pauses; the page of pauses has all of them.
-MOST_NAMED = 10
+MAX_NAMED = 10
 
 
 def read_pauses(alias: str) -> Sequence[Pause]:

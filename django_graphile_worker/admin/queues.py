@@ -83,7 +83,7 @@ class JobQueueAdmin(UnlockAdmin):
         }
 
     def _worker_url(self, request: HttpRequest, queue: queue_depths.QueueDepth) -> str:
-        """Return the address of the worker that holds the queue; of its events, if it is not registered any more."""
+        """Return the URL of the worker that holds the queue; of its events, if it is not registered any more."""
         if queue.locked_by is None or queue.is_paused:
             return ""
         # A lost worker that another worker has recovered is only in the events.

@@ -107,7 +107,7 @@ class WorkerCard:
     held: str
     held_url: str
     running: list[dict[str, Any]]
-    # The address of the jobs that are not shown, and their number.
+    # The URL of the jobs that are not shown, and their number.
     more_url: str
     more: int
     tasks: list[str]

@@ -77,7 +77,7 @@ class TaskFilter(list_page.SelectFilter):
 
 
 class QueueFilter(SimpleListFilter):
-    """A named queue, which the address of the list names: there may be any number of queues."""
+    """A named queue, which the URL of the list names: there may be any number of queues."""
 
     title = gettext_lazy("Queue")
     parameter_name = "queue"
@@ -321,7 +321,7 @@ class JobChangeList(ChangeList):
         return registry.tasks.has_limits or (limited is not None and limited.number > 0)
 
     def kept_parameters(self) -> list[tuple[str, str]]:
-        """Return what the form of the search keeps of the address."""
+        """Return what the form of the search keeps of the URL."""
         return [(name, value) for name, value in self.params.items() if name not in ("q", CONTINUED)]
 
     def elsewhere(self) -> list[tuple[int, str, str]]:

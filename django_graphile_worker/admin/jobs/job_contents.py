@@ -28,8 +28,8 @@ from django_graphile_worker.sql.inspection.job_list import State
 from django_graphile_worker.sql.results import cancellation_text, read_results
 
 # Beyond these limits a branch is shown as plain text.
-MOST_LEVELS = 30
-MOST_NODES = 2_000
+MAX_LEVELS = 30
+MAX_NODES = 2_000
 OPEN_LEVELS = 3
 LONGEST_LEAF = 5_000
 
@@ -44,7 +44,7 @@ class PayloadTree:
         """Render a value with its key in front of it. The key is folded together with the value."""
         self._nodes += 1
         if isinstance(value, dict | list) and value:
-            if level >= MOST_LEVELS or self._nodes > MOST_NODES:
+            if level >= MAX_LEVELS or self._nodes > MAX_NODES:
                 return _leaf("text", to_json(value), key)
             return self._branch(value, level, key)
         if isinstance(value, str):

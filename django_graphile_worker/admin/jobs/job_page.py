@@ -170,7 +170,7 @@ def _pauses_of(job: job_detail.JobDetail, pauses: Sequence[Pause]) -> list[Pause
 def _log_entries(object_id: str) -> list[LogEntry]:
     content_type = ContentType.objects.get_for_model(Job, for_concrete_model=False)
     entries = LogEntry.objects.filter(content_type=content_type, object_id=object_id).select_related("user")
-    return list(entries.order_by("-action_time")[:MOST_ENTRIES])
+    return list(entries.order_by("-action_time")[:MAX_ENTRIES])
 
 
 def _recorded_failure(request: HttpRequest, job: job_detail.JobDetail, kept: Result | None) -> datetime | None:
@@ -329,4 +329,4 @@ def _facts(page: PageAdmin, request: HttpRequest, kept: Result | None, last: His
     return facts + [Fact(name, formatting.exact_time(time)) for name, time in times.items() if time is not None]
 
 
-MOST_ENTRIES = 20
+MAX_ENTRIES = 20

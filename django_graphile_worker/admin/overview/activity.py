@@ -45,7 +45,7 @@ class Subject:
 
     @property
     def query(self) -> dict[str, str]:
-        """The parameters of an address that selects the subject."""
+        """The parameters of a URL that selects the subject."""
         return {self.kind: self.name} if self.kind else {}
 
     @property

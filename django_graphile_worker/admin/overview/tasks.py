@@ -27,7 +27,7 @@ from django_graphile_worker.sql.results import HistoryOutcome
 from django_graphile_worker.sql.statistics import Row, Sample, TaskRuns
 
 PAGE_SIZE = 50
-# The parameters of the address.
+# The parameters of the URL.
 NUMBER, SEARCH = "page", "tasks"
 NO_RUNS = TaskRuns({}, 0)
 
@@ -143,7 +143,7 @@ def task_context(
     now: datetime,
     query: dict[str, str],
 ) -> dict[str, Any]:
-    """Return the context of the table; the addresses of its pages keep the parameters of the query."""
+    """Return the context of the table; the URLs of its pages keep the parameters of the query."""
     shown = figures.page
 
     def page_url(number: int) -> str:

@@ -31,7 +31,7 @@ COLUMNS = {
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """A figure, its label, and the address of the page with its details; ``note`` says how it was counted."""
+    """A figure, its label, and the URL of the page with its details; ``note`` says how it was counted."""
 
     label: str
     value: str

@@ -119,7 +119,7 @@ def _resume(change: Change) -> list[Done]:
 def _set_pause(change: Change, until: datetime | None) -> None:
     """Pause or resume schedules. As in the admin's log, many of them at once have no entries of their own."""
     change.rows.update(paused_until=until)
-    if len(change.schedules) <= audit.MOST_ENTRIES:
+    if len(change.schedules) <= audit.MAX_ENTRIES:
         for schedule in change.schedules:
             schedule.note_pause(until, by=change.by, using=change.alias)
 
@@ -437,7 +437,7 @@ class ScheduleActionsAdmin(ScheduleItemsAdmin):
 
 def _log(request: HttpRequest, action: ScheduleAction, done: Sequence[Done]) -> None:
     """Write an entry for each of a few schedules, else one entry that names the first of them."""
-    if len(done) <= audit.MOST_ENTRIES:
+    if len(done) <= audit.MAX_ENTRIES:
         for each in done:
             schedule = each.schedule
             audit.log(request, Schedule, str(schedule.pk), schedule.name, each.message, action.log_flag)
@@ -445,7 +445,7 @@ def _log(request: HttpRequest, action: ScheduleAction, done: Sequence[Done]) -> 
                 message = audit.Message(gettext_noop("Added as a copy of %(name)s."), {"name": schedule.name})
                 audit.log(request, Schedule, str(each.copy.pk), each.copy.name, message, audit.ADDITION)
         return
-    names = ", ".join(each.schedule.name for each in done[: audit.MOST_ENTRIES])
+    names = ", ".join(each.schedule.name for each in done[: audit.MAX_ENTRIES])
     message = audit.Message(
         gettext_noop("%(message)s Schedules: %(names)s, …"), {"message": done[0].message, "names": names}
     )

@@ -266,7 +266,7 @@ class ScheduleChangeList(ChangeList):
         return bool(self.get_filters_params().keys() - {StateFilter.parameter_name})
 
     def kept_parameters(self) -> list[tuple[str, str]]:
-        """Return what the form of the search keeps of the address."""
+        """Return what the form of the search keeps of the URL."""
         return [(name, value) for name, value in self.params.items() if name != "q"]
 
     def place(self) -> str:

@@ -23,7 +23,7 @@ from django_graphile_worker.sql.schedules.runs import Run
 WIDTH, HEIGHT = 8, 24
 SHORTEST_BAR, LONGEST_BAR = 5.0, 20.0
 # The list under the strip has the newest of its runs.
-MOST_LISTED = 10
+MAX_LISTED = 10
 
 # The words for the values of RunOutcome.
 NAMES = {
@@ -90,11 +90,11 @@ def make_strip(runs: Sequence[Run], job_url: Callable[[int], str], now: datetime
     if not runs:
         return None
     names = {outcome.value: str(NAMES[outcome.value]) for outcome in {run.outcome for run in runs}}
-    shown = [_shown(run, names, job_url if place < MOST_LISTED else None) for place, run in enumerate(runs)]
+    shown = [_shown(run, names, job_url if place < MAX_LISTED else None) for place, run in enumerate(runs)]
     return Strip(
         image=_image(runs, shown),
         summary=_summary(runs, names),
-        runs=tuple(shown[:MOST_LISTED]),
+        runs=tuple(shown[:MAX_LISTED]),
         last_time=formatting.relative_time(runs[0].tick, now),
     )
 

@@ -13,11 +13,11 @@
         async show() {
             this.abort?.abort();
             this.abort = new AbortController();
-            const address = new URL(location.href);
-            address.searchParams.delete('from');
-            address.searchParams.set('task', this.field.value);
+            const url = new URL(location.href);
+            url.searchParams.delete('from');
+            url.searchParams.set('task', this.field.value);
             try {
-                const response = await fetch(address, {signal: this.abort.signal, redirect: 'error'});
+                const response = await fetch(url, {signal: this.abort.signal, redirect: 'error'});
                 const fresh = new DOMParser().parseFromString(await response.text(), 'text/html');
                 const current = fresh.getElementById('gw-task-facts');
                 if (response.ok && current) {

@@ -65,9 +65,9 @@
 
         finish(state) {
             const event = new CustomEvent('graphile-worker:finished', {bubbles: true, cancelable: true, detail: state});
-            const address = this.element.dataset.finishedUrl;
-            if (this.element.dispatchEvent(event) && address) {
-                location.assign(address);
+            const url = this.element.dataset.finishedUrl;
+            if (this.element.dispatchEvent(event) && url) {
+                location.assign(url);
             }
         }
     }

@@ -10,7 +10,7 @@
     const TIMEOUT = 20000;
     const LONGEST_DELAY = 300;
     /* Proxies limit the length of a header. */
-    const MOST_HASHES = 300;
+    const MAX_HASHES = 300;
 
     class Refresh {
         constructor(control) {
@@ -144,7 +144,7 @@
         }
     }
 
-    /* A user whose session has ended is redirected to the login page, or is shown it at this address. */
+    /* A user whose session has ended is redirected to the login page, or is shown it at this URL. */
     function isLogin(response) {
         return response.type === 'opaqueredirect' || response.status === 401
             || (response.ok && !response.headers.has(HEADER));
@@ -152,7 +152,7 @@
 
     /* The hashes of the parts that the page has. */
     function hashes() {
-        const elements = [...document.querySelectorAll('[data-hash]')].slice(0, MOST_HASHES);
+        const elements = [...document.querySelectorAll('[data-hash]')].slice(0, MAX_HASHES);
         return elements.map(element => element.dataset.hash).join(' ') || 'none';
     }
 

@@ -9,7 +9,7 @@
             this.form = form;
             this.touched = new Set();
             this.timer = null;
-            /* By address: a check must not abort the request for the fields of a task. */
+            /* By URL: a check must not abort the request for the fields of a task. */
             this.requests = new Map();
             for (const button of form.querySelectorAll('[data-without-script]')) {
                 button.hidden = true;
@@ -35,15 +35,15 @@
             this.timer = setTimeout(() => this.check(), delay);
         }
 
-        async send(address, extra) {
-            this.requests.get(address)?.abort();
+        async send(url, extra) {
+            this.requests.get(url)?.abort();
             const request = new AbortController();
-            this.requests.set(address, request);
+            this.requests.set(url, request);
             const data = new FormData(this.form);
             if (extra) {
                 data.append(extra, '1');
             }
-            const response = await fetch(address, {method: 'POST', body: data, signal: request.signal, redirect: 'error'});
+            const response = await fetch(url, {method: 'POST', body: data, signal: request.signal, redirect: 'error'});
             if (!response.ok) {
                 throw new Error(response.statusText);
             }
