@@ -174,17 +174,23 @@ class Fleet:
         self,
         *options: str,
         settings: Mapping[str, Any] | None = None,
+        constants: Mapping[str, float] | None = None,
         environment: Mapping[str, str] | None = None,
         command: Sequence[str] = ("runworker",),
         is_forked: bool = True,
         is_ready: bool = True,
     ) -> WorkerProcess:
-        """Start a worker, and by default wait until its output says that it has started."""
+        """Start a worker, and by default wait until its output says that it has started.
+
+        ``constants`` has other values for constants of the package, by their dotted paths in it.
+        """
         variables = self.environment | dict(environment or {})
         if settings:
             variables["FAULT_WORKER_SETTINGS"] = json.dumps(
                 json.loads(variables.get("FAULT_WORKER_SETTINGS", "{}")) | dict(settings)
             )
+        if constants:
+            variables["FAULT_CONSTANTS"] = json.dumps(constants)
         arguments = [*command, "-v", "3", "--no-color", *options]
         worker = (self._fork if is_forked else self._execute)(arguments, variables)
         self.workers.append(worker)

@@ -33,7 +33,7 @@ def exists(world: World, job_id: int) -> bool:
 
 def test_job_that_is_cancelled_between_claim_and_start__never_begins(world: World, fleet: Fleet) -> None:
     """The worker has read both requests when it has stopped the job that runs."""
-    worker = fleet.start("-j", "2", environment={"FAULT_WAITING_TIMEOUT": "600"})
+    worker = fleet.start("-j", "2", constants={"worker.fetching.fetcher.WAITING_TIMEOUT": 600})
     with world.in_one_transaction():
         world.add_many(1500, "quiet")
         running = world.add("endless_coroutine")

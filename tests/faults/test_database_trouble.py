@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from django_graphile_worker import probe
-from tests.faults.processes import Fleet, Wait
+from tests.faults.processes import Fleet
 from tests.faults.proxy import Proxy
 from tests.faults.world import World
 
@@ -116,35 +116,6 @@ def test_statement_that_waits_for_a_lock__is_cancelled_at_its_deadline(world: Wo
     world.add("quick")
     world.wait_until_empty()
     assert worker.stop() == 0
-
-
-def test_row_that_another_session_changes__delays_no_other_job(world: World, fleet: Fleet, wait_until: Wait) -> None:
-    fleet.start("-j", "4")
-    held, *others = world.add_many(6, "until", {"word": "go"})
-    world.wait_for("start", 4)
-    world.query("begin")
-    world.query("select from {schema}._private_jobs where id = %s for update", held)
-    world.query("insert into fault_history.event (kind, pid, note) values ('noise', 0, null)")
-    # On another connection, because this connection is inside a transaction.
-    other = World(world.url, world.schema, world.wait_until)
-    other.continue_jobs("go")
-    wait_until(lambda: other.count_events("end") == 6)
-    wait_until(lambda: other.count() == 1)
-    world.query("commit")
-    other.wait_until_empty()
-    other.close()
-    assert others
-
-
-@pytest.mark.parametrize("options", [("--no-wait",), ("--once",)])
-def test_unreachable_database_at_the_start__is_reported_in_one_line(
-    fleet: Fleet, world: World, options: tuple[str, ...]
-) -> None:
-    nowhere = "postgresql://postgres@127.0.0.1:1/nowhere?connect_timeout=2"
-    worker = fleet.start(*options, environment={"DATABASE_URL": nowhere}, is_ready=False)
-    assert worker.wait() == 1
-    assert "Traceback" not in worker.output(), worker.output()
-    assert worker.has_written("CommandError|Expected the database")
 
 
 def test_unreachable_database_at_the_start__is_waited_for_by_default(

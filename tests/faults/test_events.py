@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from typing import Any
 
 from tests.faults.processes import Fleet, Wait
@@ -41,13 +39,3 @@ def test_killed_worker__is_lost_once_and_recovered_once(world: World, fleet: Fle
     others[0].stop()
     wait_until(lambda: len(told(world, "worker_stopped")) == 1)
     world.check()
-
-
-def test_process_that_the_supervisor_replaces__is_an_event(world: World, fleet: Fleet, wait_until: Wait) -> None:
-    fleet.start("--processes", "2", settings=SHORT_LEASE)
-    wait_until(lambda: len(world.workers()) == 2)
-    pid = world.value("select (metadata ->> 'pid')::int from {schema}._private_workers limit 1")
-    os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: told(world, "process_replaced") != [])
-    (event,) = told(world, "process_replaced")
-    assert (event.details["exit_code"], event.details["former_pid"], event.details["cause"]) == (-9, pid, "ended")

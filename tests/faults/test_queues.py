@@ -139,7 +139,7 @@ def test_list_that_was_replaced_while_it_was_prefetched__runs_after_it_was_retur
 
     A job that was removed meanwhile does not run.
     """
-    worker = fleet.start("-j", "1", environment={"FAULT_WAITING_TIMEOUT": "600"})
+    worker = fleet.start("-j", "1", constants={"worker.fetching.fetcher.WAITING_TIMEOUT": 600})
     with world.in_one_transaction():
         world.add_many(1500, "quiet")
         world.add("until", {"word": "go"})

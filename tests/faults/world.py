@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import psycopg
 from psycopg.rows import namedtuple_row
 
-from tests.faults.processes import WAIT_TIMEOUT, Fleet, Wait, WorkerProcess
+from tests.faults.processes import WAIT_TIMEOUT, Wait, WorkerProcess
 from tests.support.emptying import empty_tables
 from tests.worker_app import history
 
@@ -177,9 +177,9 @@ class World:
         self.wait_until(lambda: self.count_events(kind) >= times, timeout=timeout)
 
     def wait_for_progress(self, ends: int) -> None:
-        """Wait until a number of further jobs, or all jobs, have ended."""
+        """Wait until a number of further jobs, or all jobs, have ended; postponed jobs do not wait."""
         enough = self.count_events("end") + ends
-        self.wait_until(lambda: self.count_events("end") >= enough or self.count() == 0)
+        self.wait_until(lambda: self.is_drained() or self.count_events("end") >= enough)
 
     def is_drained(self) -> bool:
         """Make postponed jobs due, and return whether no job is left.
@@ -203,9 +203,13 @@ class World:
         self.expire_lease(worker)
 
     def expire_lease(self, worker: WorkerProcess) -> None:
-        """Set the last heartbeat of a dead worker back: its lease is long, for slow machines."""
+        """Set the last heartbeat of a dead worker back: its lease is long, for slow machines.
+
+        Others watch it for two of its heartbeat intervals before they declare it dead.
+        """
         self.query(
-            "update {schema}._private_workers set last_heartbeat_at = now() - interval '1 hour' where id = any (%s)",
+            "update {schema}._private_workers set last_heartbeat_at = now() - interval '1 hour',"
+            " heartbeat_seconds = 0.1 where id = any (%s)",
             worker.worker_ids(),
         )
 
@@ -292,6 +296,3 @@ def _execution(
     ended_at = ended.at if ended is not None else deaths.get(pid)
     outcome = ended.kind if ended is not None else None
     return Execution(job_id, attempt, pid, start.worker_id, start.note, start.at, ended_at, outcome)
-
-
-__all__ = ["Execution", "Fleet", "World", "overlapping"]

@@ -1,12 +1,18 @@
 from __future__ import annotations
 
+import json
 import os
+from importlib import import_module
 
 from django.apps import AppConfig
 
 
 class WorkerAppConfig(AppConfig):
-    """The tasks of the fault tests. FAULT_MUTANT names a deliberate mistake to make in the package."""
+    """The tasks of the fault tests.
+
+    FAULT_MUTANT names a deliberate mistake to make in the package. FAULT_CONSTANTS has other values
+    for constants of it.
+    """
 
     name = "tests.worker_app"
 
@@ -16,7 +22,6 @@ class WorkerAppConfig(AppConfig):
             from tests.faults import mutants
 
             mutants.apply(mutant)
-        if "FAULT_WAITING_TIMEOUT" in os.environ:
-            from django_graphile_worker.worker.fetching import fetcher
-
-            fetcher.WAITING_TIMEOUT = float(os.environ["FAULT_WAITING_TIMEOUT"])
+        for path, value in json.loads(os.environ.get("FAULT_CONSTANTS", "{}")).items():
+            module, _, name = path.rpartition(".")
+            setattr(import_module(f"django_graphile_worker.{module}"), name, value)
