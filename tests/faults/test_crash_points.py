@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import cycle
+
 import pytest
 
 from tests.faults.processes import Fleet
@@ -32,20 +34,20 @@ RUNNING_TAGS = [
 ]
 # Statements of the first recovery, and then of every twentieth.
 CLEANUP_TAGS = ["stale-jobs", "stale-queues", "forget-ended", "prune-statistics"]
-STARTING_TAGS = ["worker_tables", "register-tasks", "register-worker"]
 STOPPING_TAGS = ["return", "deregister-worker"]
 
 
+@pytest.mark.parametrize("is_in_turn", [False, pytest.param(True, marks=pytest.mark.chaos)], ids=["all", "in turn"])
 def test_running_worker__survives_a_cut_before_and_after_each_statement(
-    world: World, proxied_fleet: Fleet, proxy: Proxy
+    world: World, proxied_fleet: Fleet, proxy: Proxy, is_in_turn: bool
 ) -> None:
-    """Cut each statement of one worker in turn, then check the whole history."""
+    """Cut each statement of one worker, all in the same moments or each in turn, then check the whole history."""
     options = ("--no-prepared-statements", "--poll-interval", "0.2", "-j", "4")
     worker = proxied_fleet.start(*options, settings={"WORKER_TIMEOUT": 4.0, "HEARTBEAT_INTERVAL": 0.3})
-    for tag in RUNNING_TAGS:
+    for tags in [[tag] for tag in RUNNING_TAGS] if is_in_turn else [RUNNING_TAGS]:
         for mode in MODES:
-            print(f"{tag}: {mode}")  # noqa: T201 - pytest shows it with the failure
-            provoke(world, proxy, tag, mode)
+            print(f"{tags}: {mode}")  # noqa: T201 - pytest shows it with the failure
+            provoke(world, proxy, tags, mode)
             assert worker.is_alive
     world.wait_until_empty()
     world.check()
@@ -58,15 +60,12 @@ def test_running_worker__survives_a_cut_before_and_after_each_statement(
     assert len(effects) == len(set(effects))
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_fast_claim__survives_a_cut_before_and_after(
-    world: World, proxied_fleet: Fleet, proxy: Proxy, mode: str
-) -> None:
+def test_fast_claim__survives_a_cut_before_and_after(world: World, proxied_fleet: Fleet, proxy: Proxy) -> None:
     """An idle worker claims a single job with the fast claim, a statement of its own."""
     worker = proxied_fleet.start()
     world.add("quick")
     world.wait_until_empty()
-    for _ in range(2):
+    for mode in MODES:
         rule = proxy.on("fast_claim", mode)
         world.wait_until(lambda: world.add("quick") and rule.fired.wait(0.2))  # noqa: B023 - used at once
         world.wait_until_empty()
@@ -77,15 +76,15 @@ def test_fast_claim__survives_a_cut_before_and_after(
     assert {run.attempt for run in world.executions()} == {1}
 
 
-def provoke(world: World, proxy: Proxy, tag: str, mode: str) -> None:
-    """Add jobs until the worker sends the statement."""
-    if tag == "claims-of":
+def provoke(world: World, proxy: Proxy, tags: list[str], mode: str) -> None:
+    """Add jobs until the worker has sent the statements."""
+    rules = [proxy.on(tag, mode) for tag in tags]
+    if "claims-of" in tags:
         # The statement is sent only after the answer to a claim was lost.
         proxy.on("claim", "cut after")
-    rule = proxy.on(tag, mode)
-    if tag in {"listen", "set-up-session"}:
+    if not {"listen", "set-up-session"}.isdisjoint(tags):
         proxy.cut("fetcher")
-    world.wait_until(lambda: _busy(world) and rule.fired.wait(0.05))
+    world.wait_until(lambda: _busy(world) and all(rule.fired.wait(0.05) for rule in rules))
     world.wait_until(lambda: world.count() <= 5)
 
 
@@ -137,19 +136,20 @@ def _hold_a_row_for_a_moment(world: World) -> None:
         )
 
 
-@pytest.mark.parametrize("tag", CLEANUP_TAGS)
-def test_cleanup_that_is_cut__is_repeated(world: World, proxied_fleet: Fleet, proxy: Proxy, tag: str) -> None:
-    rules = [proxy.on(tag, mode) for mode in MODES]
+def test_cleanup_that_is_cut__is_repeated(world: World, proxied_fleet: Fleet, proxy: Proxy) -> None:
+    rules = [proxy.on(tag, mode) for tag, mode in zip(CLEANUP_TAGS, cycle(MODES), strict=False)]
     worker = proxied_fleet.start("--no-prepared-statements")
     world.wait_until(lambda: all(rule.fired.is_set() for rule in rules))
-    world.wait_until(lambda: proxy.seen[tag] == 3)
+    world.wait_until(lambda: proxy.seen[CLEANUP_TAGS[-1]] == 2)
     world.add("quick")
     world.wait_until_empty()
     assert worker.stop() == 0
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("tag", STARTING_TAGS)
+@pytest.mark.parametrize(
+    ("tag", "mode"),
+    [("worker_tables", "cut before"), ("register-tasks", "cut after"), ("register-worker", "cut after")],
+)
 def test_cut_while_starting__ends_the_process_and_leaves_nothing(
     world: World, proxied_fleet: Fleet, proxy: Proxy, tag: str, mode: str
 ) -> None:
@@ -167,12 +167,9 @@ def test_cut_while_starting__ends_the_process_and_leaves_nothing(
     assert worker.stop() == 0
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_worker_that_waits_for_its_database__registers_once(
-    world: World, proxied_fleet: Fleet, proxy: Proxy, mode: str
-) -> None:
+def test_worker_that_waits_for_its_database__registers_once(world: World, proxied_fleet: Fleet, proxy: Proxy) -> None:
     """After a lost answer the worker tries again, and finds the row that it has inserted."""
-    rule = proxy.on("register-worker", mode)
+    rule = proxy.on("register-worker", "cut after")
     worker = proxied_fleet.start("--no-prepared-statements")
     assert rule.fired.is_set()
     world.add("quick")

@@ -55,15 +55,6 @@ def test_worker_that_does_not_listen__detects_a_breaking_migration(world: World,
     assert worker.wait() == REFUSED
 
 
-def test_worker__continues_after_a_migration_that_breaks_nothing(world: World, fleet: Fleet) -> None:
-    worker = fleet.start()
-    migrate(world, breaking=False)
-    world.add("quick")
-    world.wait_for("end", 1)
-    assert worker.stop() == 0
-    assert fleet.start().stop() == 0
-
-
 def test_worker__ignores_a_notification_that_the_ledger_does_not_confirm(world: World, fleet: Fleet) -> None:
     """Any role that can connect may send the notification."""
     worker = fleet.start()
@@ -73,20 +64,11 @@ def test_worker__ignores_a_notification_that_the_ledger_does_not_confirm(world: 
     assert worker.stop() == 0
 
 
-def test_worker__does_not_start_after_a_breaking_migration(world: World, fleet: Fleet) -> None:
-    migrate(world, breaking=True)
-    for options in ((), ("--once",)):
-        worker = fleet.start(*options, is_ready=False)
-        assert worker.wait() == REFUSED
-        assert worker.has_written(rf"CommandError: .*{SENTENCE}")
-
-
-def test_supervisor__stops_with_all_its_children_and_starts_none(world: World, fleet: Fleet, wait_until: Wait) -> None:
-    supervisor = fleet.start("--processes", "2", is_forked=False, is_ready=False)
+def test_supervisor__stops_with_all_its_children_and_replaces_none(
+    world: World, fleet: Fleet, wait_until: Wait
+) -> None:
+    supervisor = fleet.start("--processes", "2", is_ready=False)
     wait_until(lambda: supervisor.count_in_output("worker django-worker-.* started") == 2)
     migrate(world, breaking=True)
     assert supervisor.wait() == REFUSED
     assert not supervisor.has_written("replacing it")
-    refused = fleet.start("--processes", "2", is_forked=False, is_ready=False)
-    assert refused.wait() == REFUSED
-    assert refused.has_written(SENTENCE)

@@ -272,10 +272,6 @@ def forbidden_in_history() -> list[str]:
         return [note for (note,) in cursor.fetchall()]
 
 
-async def forbidden_async() -> list[str]:
-    return ["red"]
-
-
 def forbidden_raising() -> list[str]:
     raise SystemExit("a callable that wants to end the worker")
 
