@@ -29,9 +29,9 @@ RawConnection = psycopg.Connection[tuple[Any, ...]]
 # Seconds to wait for an event that must happen, on a slow machine. A deadline: a test that passes never waits so long.
 WAIT_TIMEOUT = 60.0
 
-# On a slow machine an example of Hypothesis may take any time.
-hypothesis.settings.register_profile("no deadline", deadline=None)
-hypothesis.settings.load_profile("no deadline")
+# On a slow machine an example of Hypothesis may take any time. Each run has other examples.
+hypothesis.settings.register_profile("few examples", max_examples=25, deadline=None)
+hypothesis.settings.load_profile("few examples")
 
 # A test that uses a fixture of these may leave committed rows behind.
 COMMITTING_FIXTURES = {"transactional_db", "live_server", "raw_connection", "database_url"}

@@ -11,6 +11,8 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connections, transaction
 from django.test import Client
+from django.test.utils import override_settings
+from pytest_django import DjangoDbBlocker
 
 from django_graphile_worker import (
     ConfigurationError,
@@ -38,6 +40,7 @@ from django_graphile_worker.routing import place_of, places_to_serve
 from django_graphile_worker.worker.execution.helpers import Helpers
 from django_graphile_worker.worker.process.worker_process import build_runners
 from tests.conftest import RawConnection
+from tests.support.emptying import empty_tables
 from tests.support.operating import operate
 from tests.support.stepped_worker import own_tasks
 
@@ -46,21 +49,32 @@ pytestmark = pytest.mark.django_db(transaction=True, databases=["default", "othe
 REPORTS = "Reports_worker"
 
 
-@pytest.fixture
-def named(
-    settings: Any, worker_schema: str, transactional_db: None, raw_connection: Callable[..., RawConnection]
-) -> Iterator[None]:
+@pytest.fixture(scope="module")
+def installations(
+    worker_schema: str, connect_to_clean: Callable[[str], RawConnection], django_db_blocker: DjangoDbBlocker
+) -> Iterator[dict[str, dict[str, Any]]]:
     """Three installations: two schemas of one database, and another database; the second is named after the migrate."""
-    settings.GRAPHILE_WORKER = {
+    named: dict[str, dict[str, Any]] = {
         "default": {"SCHEMA": worker_schema, "LOG_SUCCESS": True},
         "reports": {"SCHEMA": REPORTS, "CONCURRENCY": 2, "MAX_PAYLOAD_SIZE": 100, "CRONTAB": "0 4 * * * note"},
         "far": {"SCHEMA": worker_schema, "DATABASE": "other"},
     }
-    admin = raw_connection()
-    admin.execute(f'drop schema if exists "{REPORTS}" cascade'.encode())
-    call_command("migrate", "graphile_worker", database="default", stdout=StringIO())
+    with django_db_blocker.unblock(), override_settings(GRAPHILE_WORKER=named):
+        call_command("migrate", "graphile_worker", database="default", stdout=StringIO())
+    yield named
+    connect_to_clean("default").execute(f'drop schema "{REPORTS}" cascade'.encode())
+
+
+@pytest.fixture
+def named(
+    settings: Any,
+    installations: dict[str, dict[str, Any]],
+    transactional_db: None,
+    connect_to_clean: Callable[[str], RawConnection],
+) -> Iterator[None]:
+    settings.GRAPHILE_WORKER = installations
     yield
-    admin.execute(f'drop schema if exists "{REPORTS}" cascade'.encode())
+    empty_tables(connect_to_clean("default"), [REPORTS])
 
 
 def note(payload: Any, helpers: Helpers) -> None:

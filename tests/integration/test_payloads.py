@@ -20,9 +20,7 @@ anything = st.recursive(
     lambda children: st.lists(children, max_size=4) | st.dictionaries(st.text(st.characters(), max_size=5), children),
     max_leaves=12,
 )
-in_one_transaction = settings(
-    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+in_one_transaction = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def is_storable(value: Any) -> bool:

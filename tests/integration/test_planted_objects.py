@@ -9,9 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from django.core.checks import run_checks
 from django.db import ProgrammingError, connection, connections, transaction
-from django.test import Client
 from pytest_django import DjangoDbBlocker
 
 from django_graphile_worker import (
@@ -32,9 +30,8 @@ from django_graphile_worker.sql.schedules import runs
 from django_graphile_worker.testing import clear_queue
 from django_graphile_worker.worker.database.connection import Database
 from testproject import databases
-from tests.support import admin_pages as pages
 from tests.support.factories import make_failed_job, make_job, minutes_ago
-from tests.support.operating import make_worker, operate
+from tests.support.operating import make_worker
 from tests.support.pgbouncer import BINARY, REASON, pgbouncer
 from tests.support.planted import PLANTED, Planted, PlantedSearchPath
 from tests.support.stepped_worker import own_tasks
@@ -115,68 +112,6 @@ def test_the_python_api(planted_path: PlantedSearchPath) -> None:
     assert cleanup(failed_jobs_older_than=timedelta(0)).is_complete
     clear_queue()
     assert {text.split()[1] for text in planted_path.texts} >= {"gw:add_job", "gw:add_jobs", "gw:watermark", "gw:names"}
-
-
-VERBS = (
-    ("status",),
-    ("jobs", "--state", "all"),
-    ("jobs", "--task", "a", "--state", "ready"),
-    ("show", "{id}"),
-    ("add", "a", "--key", "other"),
-    ("reschedule", "{id}", "--run-at", "now", "--attempts", "0"),
-    ("fail", "{id}"),
-    ("delete", "{id}"),
-    ("workers",),
-    ("queues",),
-    ("schedules",),
-    ("unlock", "node"),
-    ("sweep",),
-    ("delete", "--key", "other"),
-    ("cleanup", "--queues", "--tasks", "--permanently-failed-older-than", "1d"),
-)
-
-
-def test_the_operators_command(planted_path: PlantedSearchPath) -> None:
-    job_id = a_bit_of_everything()
-    for arguments in VERBS:
-        planted_path.texts.clear()
-        operate(*(argument.format(id=job_id) for argument in arguments))
-        assert planted_path.texts, arguments
-
-
-def a_bit_of_everything() -> int:
-    """A job in each state, queues, workers; the id of a job that waits."""
-    make_worker("alive", tasks=["a"])
-    make_job("a", locked_by="alive", attempts=1, queue_name="held")
-    make_job("a", locked_by="node", attempts=1, locked_at=minutes_ago(60 * 5))
-    make_job("a", run_at=minutes_ago(-5))
-    make_job("a", run_at=minutes_ago(-5), attempts=3, last_error="ValueError: 1")
-    make_failed_job("a", last_error="ValueError: 2")
-    return make_job("a", key="key", queue_name="queue", payload={"n": 1}, flags={"flag": True}, run_at=minutes_ago(1))
-
-
-QUERIES = ("state=all", "q=task:a", "q=queue:queue", "q=flag:flag", "q=error:Value", "q=payload.n:1", "q=key:key")
-
-
-def test_pages_of_the_admin(planted_path: PlantedSearchPath, admin_client: Client) -> None:
-    job_id = a_bit_of_everything()
-    searches = (f"{pages.JOBS}?{query}" for query in QUERIES)
-    for url in (*pages.ALL_PAGES, *searches, pages.job_url(job_id)):
-        assert admin_client.get(url).status_code == 200, url
-        assert planted_path.texts, url
-
-
-def test_actions_of_the_admin(planted_path: PlantedSearchPath, admin_client: Client) -> None:
-    a_bit_of_everything()
-    for action in ("run_now", "run_next", "retry", "reschedule", "fail", "delete"):
-        fields = {"action": action, "all": "1", "q": "task:a", "confirmed": "1", "priority": "1"}
-        assert admin_client.post(pages.ACT, fields, follow=True).status_code == 200
-        assert planted_path.texts
-
-
-def test_checks(planted_path: PlantedSearchPath) -> None:
-    run_checks(databases=["default"])
-    assert planted_path.texts
 
 
 @pytest.fixture

@@ -52,3 +52,26 @@ def empty_tables(connection: psycopg.Connection[Any], schemas: Sequence[str]) ->
             psycopg.ClientCursor(connection).execute(EMPTY, parameters)
             return
     psycopg.ClientCursor(connection).execute(EMPTY, parameters)
+
+
+# The planner knows again as little of the tables as after the migration.
+FORGET = """
+do $$
+declare
+    used text;
+begin
+    select string_agg(oid::regclass::text, ', ') into used
+    from pg_class
+    where relnamespace = %(schema)s::regnamespace and relkind = 'r' and not relname = any (%(kept)s)
+        and (reltuples <> -1 or pg_relation_size(oid) > 0);
+    if used is not null then
+        execute 'truncate ' || used || ' restart identity cascade';
+        delete from pg_statistic using pg_class
+        where starelid = pg_class.oid and relnamespace = %(schema)s::regnamespace;
+    end if;
+end $$"""
+
+
+def forget_everything(connection: psycopg.Connection[Any], schema: str) -> None:
+    """Empty the tables of the schema, and delete what the planner knows of them."""
+    psycopg.ClientCursor(connection).execute(FORGET, {"schema": f'"{schema}"', "kept": KEPT})

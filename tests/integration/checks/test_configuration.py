@@ -93,7 +93,9 @@ class TestSettings:
 
     def test_a_project_with_a_bad_schema_name_starts_far_enough_to_report_it(self, tmp_path: Path) -> None:
         (tmp_path / "bad_settings.py").write_text(
-            "from testproject.settings import *\nGRAPHILE_WORKER = {'SCHEMA': 'x; drop'}\n"
+            "from testproject.settings import DATABASES, SECRET_KEY\n"
+            "INSTALLED_APPS = ['django_graphile_worker']\n"
+            "GRAPHILE_WORKER = {'SCHEMA': 'x; drop'}\n"
         )
         finished = subprocess.run(
             [sys.executable, "-m", "django", "check", "--settings=bad_settings"],

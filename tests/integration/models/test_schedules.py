@@ -129,7 +129,6 @@ CHANGES: dict[str, Callable[[Schedule], object]] = {
     "update": lambda schedule: Schedule.objects.update(time_zone="Europe/Berlin"),
     "pause": lambda schedule: schedule.pause(),
     "disable": lambda schedule: Schedule.objects.update(is_enabled=False),
-    "command": lambda schedule: operate("schedules", "set", schedule.name, "cron=0 5 * * *"),
     "command pauses": lambda schedule: operate("schedules", "pause", schedule.name, "--until", "+1h"),
 }
 

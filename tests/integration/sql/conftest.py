@@ -8,7 +8,25 @@ import pytest
 from django.db import connections
 
 from testproject import databases
+from tests.support.emptying import forget_everything
+from tests.support.versioned_servers import VersionedServer
 from tests.support.worker_sql import WorkerSql
+
+
+@pytest.fixture(scope="module")
+def shared_database(versioned_server: VersionedServer) -> Iterator[str]:
+    """The address of a migrated database for the tests of a module, on each supported version of PostgreSQL."""
+    url = versioned_server.create_database()
+    yield url
+    versioned_server.drop_database(url)
+
+
+@pytest.fixture
+def shared_connection(shared_database: str, worker_schema: str) -> Iterator[psycopg.Connection[Any]]:
+    """An autocommit connection to `shared_database`, without the rows and the statistics of earlier tests."""
+    with psycopg.connect(shared_database, autocommit=True) as connection:
+        forget_everything(connection, worker_schema)
+        yield connection
 
 
 @pytest.fixture(scope="session")

@@ -68,8 +68,8 @@ class Queue:
 
 
 @pytest.fixture
-def queue(versioned_connection: RawConnection, worker_schema: str) -> Queue:
-    return Queue(versioned_connection, worker_schema)
+def queue(shared_connection: RawConnection, worker_schema: str) -> Queue:
+    return Queue(shared_connection, worker_schema)
 
 
 def test_every_statement_that_ends_claims_ends_cancelled_jobs(queue: Queue) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,6 @@ from django_graphile_worker.sql import claims
 from django_graphile_worker.sql.claims import Claimed
 from tests.support.buffers import MeasuringCursor
 from tests.support.index_descents import IndexDescents
-from tests.support.versioned_servers import VersionedServer
 
 SCHEMA: str = settings.GRAPHILE_WORKER["SCHEMA"]
 JOBS, QUEUES, TASKS = (f'"{SCHEMA}"._private_{name}' for name in ("jobs", "job_queues", "tasks"))
@@ -61,18 +60,9 @@ Connection = psycopg.Connection[Any]
 Measure = Callable[..., tuple[int, Claimed]]
 
 
-@pytest.fixture(scope="module")
-def database(versioned_server: VersionedServer) -> Iterator[Connection]:
-    """One migrated database of each version for all these tests, which empty its tables."""
-    url = versioned_server.create_database()
-    with psycopg.connect(url, autocommit=True) as connection:
-        yield connection
-    versioned_server.drop_database(url)
-
-
 @pytest.fixture
-def connection(database: Connection) -> Connection:
-    database.execute(f"truncate {JOBS}, {QUEUES}, {TASKS} restart identity".encode())
+def connection(shared_connection: Connection) -> Connection:
+    database = shared_connection
     database.execute(f"insert into {TASKS} (identifier) values ('task'), ('unknown')".encode())
     database.execute(f"insert into {QUEUES} (queue_name) select 'q' || n from generate_series(1, {HELD}) as n".encode())
     database.execute(f"update {QUEUES} set locked_at = now(), locked_by = 'other' where id = {HELD}".encode())

@@ -141,10 +141,10 @@ where index.indrelid in (select tableoid from {s}._private_history)"""
 
 
 def test_success_without_key_and_queue__writes_no_entry_of_a_b_tree(
-    versioned_connection: RawConnection, worker_schema: str
+    shared_connection: RawConnection, worker_schema: str
 ) -> None:
     """An entry costs the statement half as much as the row."""
-    jobs = Jobs(versioned_connection, worker_schema)
+    jobs = Jobs(shared_connection, worker_schema)
     jobs.query("select {s}._private_make_history_partitions(1)")
     plain = [claim for claim in jobs.claimed(2 * MANY) if claim.key is None]
     assert jobs.complete(plain, has_results=False) == ids(plain)
@@ -155,8 +155,8 @@ def test_success_without_key_and_queue__writes_no_entry_of_a_b_tree(
     assert set(b_trees.values()) == {1}, b_trees
 
 
-def test_each_job__has_its_own_record_on_every_version(versioned_connection: RawConnection, worker_schema: str) -> None:
-    jobs = Jobs(versioned_connection, worker_schema)
+def test_each_job__has_its_own_record_on_every_version(shared_connection: RawConnection, worker_schema: str) -> None:
+    jobs = Jobs(shared_connection, worker_schema)
     for has_results in RECORDED.values():
         first, second = jobs.claimed(), jobs.claimed()
         # Two of the ids of the first claim are missing, and the order is another.
@@ -170,10 +170,10 @@ def test_each_job__has_its_own_record_on_every_version(versioned_connection: Raw
 
 @pytest.mark.parametrize("rewrite", ["vacuum full {s}._private_jobs", "cluster {s}._private_jobs using jobs_pkey1"])
 def test_rows_that_a_rewrite_has_moved__are_completed_and_no_others(
-    versioned_connection: RawConnection, worker_schema: str, rewrite: str
+    shared_connection: RawConnection, worker_schema: str, rewrite: str
 ) -> None:
     """All rows of a claim have the same xmin and token, and the rewrite gives each the place of another."""
-    jobs = Jobs(versioned_connection, worker_schema)
+    jobs = Jobs(shared_connection, worker_schema)
     jobs.query("alter table {s}._private_jobs set (fillfactor = 100)")
     ways: list[Callable[[list[Claim]], set[int]]] = [
         lambda ended: releases.complete_jobs(jobs.cursor, ended, schema=worker_schema),

@@ -62,7 +62,7 @@ def pids(*workers: WorkerSql) -> list[int]:
 
 
 SESSIONS = 5
-CALLS = 250
+CALLS = 100
 KEYS = [f"key {number}" for number in range(12)]
 
 

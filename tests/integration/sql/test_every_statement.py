@@ -23,10 +23,9 @@ from django_graphile_worker.sql.inspection import error_groups, overview
 from django_graphile_worker.sql.schedules import listing
 from django_graphile_worker.sql.statements import statement
 from django_graphile_worker.testing import clear_queue
-from tests.integration.test_planted_objects import QUERIES, VERBS, a_bit_of_everything
 from tests.support import admin_pages as pages
-from tests.support.factories import minutes_ago
-from tests.support.operating import operate
+from tests.support.factories import make_failed_job, make_job, minutes_ago
+from tests.support.operating import make_worker, operate
 from tests.support.planted_catalog import BEFORE_CATALOG, SEARCH_PATH, Parser, plant
 
 SCHEMA = "graphile_worker"
@@ -41,10 +40,16 @@ WITHOUT_EXPRESSIONS = ("begin", "call", "copy", "create", "discard", "do", "drop
 OF_CELERY_BEAT = "celery-beat-"
 
 
-@pytest.fixture
-def parser(versioned_connection: psycopg.Connection[Any]) -> Parser:
-    plant(versioned_connection)
-    return Parser(versioned_connection)
+@pytest.fixture(scope="module")
+def planted_connection(shared_database: str) -> Iterator[psycopg.Connection[Any]]:
+    with psycopg.connect(shared_database, autocommit=True) as connection:
+        plant(connection)
+        yield connection
+
+
+@pytest.fixture(scope="module")
+def parser(planted_connection: psycopg.Connection[Any]) -> Parser:
+    return Parser(planted_connection)
 
 
 def constants() -> Iterator[str]:
@@ -142,12 +147,12 @@ def sent(db: None) -> Iterator[dict[str, Any]]:
 
 
 def test_statements_that_are_built(
-    parser: Parser, sent: dict[str, Any], admin_client: Client, versioned_connection: psycopg.Connection[Any]
+    parser: Parser, sent: dict[str, Any], admin_client: Client, planted_connection: psycopg.Connection[Any]
 ) -> None:
     """Each tag in the source is that of a constant, or of a statement that is sent here."""
     use_everything(admin_client)
 
-    writer = psycopg.ClientCursor(versioned_connection)
+    writer = psycopg.ClientCursor(planted_connection)
     texts = [writer.mogrify(text, parameters) for text, parameters in sent.items() if has_expressions(text)]
     # The driver names the types of arrays and times without their schema.
     texts = [re.sub(r"'::(int2|int4|int8|float8|timestamptz|uuid)\b", r"'::pg_catalog.\1", text) for text in texts]
@@ -168,6 +173,39 @@ def look_alikes(parser: Parser, text: str) -> str:
     except psycopg.Error as error:
         return f"{text}: {error}"
     return f"{text}: {found}" if found else ""
+
+
+VERBS = (
+    ("status",),
+    ("jobs", "--state", "all"),
+    ("jobs", "--task", "a", "--state", "ready"),
+    ("show", "{id}"),
+    ("add", "a", "--key", "other"),
+    ("reschedule", "{id}", "--run-at", "now", "--attempts", "0"),
+    ("fail", "{id}"),
+    ("delete", "{id}"),
+    ("workers",),
+    ("queues",),
+    ("schedules",),
+    ("unlock", "node"),
+    ("sweep",),
+    ("delete", "--key", "other"),
+    ("cleanup", "--queues", "--tasks", "--permanently-failed-older-than", "1d"),
+)
+
+
+QUERIES = ("state=all", "q=task:a", "q=queue:queue", "q=flag:flag", "q=error:Value", "q=payload.n:1", "q=key:key")
+
+
+def a_bit_of_everything() -> int:
+    """A job in each state, queues, workers; the id of a job that waits."""
+    make_worker("alive", tasks=["a"])
+    make_job("a", locked_by="alive", attempts=1, queue_name="held")
+    make_job("a", locked_by="node", attempts=1, locked_at=minutes_ago(60 * 5))
+    make_job("a", run_at=minutes_ago(-5))
+    make_job("a", run_at=minutes_ago(-5), attempts=3, last_error="ValueError: 1")
+    make_failed_job("a", last_error="ValueError: 2")
+    return make_job("a", key="key", queue_name="queue", payload={"n": 1}, flags={"flag": True}, run_at=minutes_ago(1))
 
 
 def use_everything(client: Client) -> None:

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 KEYS = ("a", "b", "c")
 ADDERS = 6
-REQUESTS = 60
+REQUESTS = 30
 
 
 def test_every_request_ends_in_a_job(database_url: str, worker_schema: str) -> None:

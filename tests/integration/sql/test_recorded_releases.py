@@ -58,8 +58,8 @@ class Queue:
 
 
 @pytest.fixture
-def queue(versioned_connection: RawConnection, worker_schema: str) -> Queue:
-    return Queue(versioned_connection, worker_schema)
+def queue(shared_connection: RawConnection, worker_schema: str) -> Queue:
+    return Queue(shared_connection, worker_schema)
 
 
 def test_statements__end_what_is_claimed_and_record_it(queue: Queue) -> None:

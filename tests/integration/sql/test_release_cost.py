@@ -61,8 +61,8 @@ class Meter:
 
 
 @pytest.fixture
-def meter(versioned_connection: psycopg.Connection[Any], worker_schema: str) -> Meter:
-    meter = Meter(versioned_connection, worker_schema)
+def meter(shared_connection: psycopg.Connection[Any], worker_schema: str) -> Meter:
+    meter = Meter(shared_connection, worker_schema)
     for statement in FILL.split(";\n"):
         meter.query(statement)
     return meter

@@ -247,9 +247,8 @@ def test_any_history_leaves_what_the_model_says(worker_connection: psycopg.Conne
     run_state_machine_as_test(
         Histories,
         settings=settings(
-            max_examples=40,
+            max_examples=12,
             stateful_step_count=25,
-            deadline=None,
             suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
         ),
     )

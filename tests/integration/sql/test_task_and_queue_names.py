@@ -12,7 +12,7 @@ from tests.support.worker_sql import WorkerSql
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-NAMES = 3_000
+NAMES = 1_000
 READ = """
 select coalesce(sum(seq_tup_read), 0)::bigint from pg_stat_xact_user_tables
 where schemaname = %s and relname in ('_private_tasks', '_private_job_queues')
@@ -68,7 +68,7 @@ def test_keys__are_not_compared_with_each_row(committing_worker: Callable[..., W
 def test_next_name__after_a_great_many__reads_none_of_them(planned: WorkerSql) -> None:
     for table, column in (("_private_tasks", "identifier"), ("_private_job_queues", "queue_name")):
         planned.query(
-            f"insert into {{schema}}.{table} ({column}) select 'n' || number from generate_series(1, 50000) as number"
+            f"insert into {{schema}}.{table} ({column}) select 'n' || number from generate_series(1, 10000) as number"
         )
     with planned.connection.transaction():
         for number in range(3):

@@ -24,6 +24,7 @@ def test_runner_of_django__in_parallel_and_reversed(project: sample_project.Proj
     assert "Ran 24 tests" in done.stdout
 
 
+@pytest.mark.chaos
 def test_pytest__in_processes_of_xdist_without_migrations_and_with_databases_that_are_used_again(
     project: sample_project.Project,
 ) -> None:

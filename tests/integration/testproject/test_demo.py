@@ -62,6 +62,7 @@ def _read_until(demo: subprocess.Popen[str], pattern: str) -> str:
     pytest.fail(f"Expected the demo to say {pattern!r}, got:\n{said}")
 
 
+@pytest.mark.chaos
 def test_once__runs_every_kind_of_job_and_shows_what_became_of_it(environment: dict[str, str]) -> None:
     shown = subprocess.run(
         [sys.executable, str(MANAGE), "demo", "--once"], env=environment, capture_output=True, text=True, check=False

@@ -76,6 +76,7 @@ second = subprocess.run([sys.executable, "-c", {PROBE!r}], check=True)
     assert _run(checkout, first) == (0, "(42,)")
 
 
+@pytest.mark.chaos
 def test_cluster__is_found_again__when_its_user_was_killed(checkout: Path) -> None:
     _run(checkout, "os.kill(os.getpid(), signal.SIGKILL)")
     assert _server_is_running(checkout)
@@ -83,6 +84,7 @@ def test_cluster__is_found_again__when_its_user_was_killed(checkout: Path) -> No
     assert not _server_is_running(checkout)
 
 
+@pytest.mark.chaos
 def test_cluster__recovers__when_the_server_was_killed(checkout: Path) -> None:
     _run(checkout, "connection.execute('create database kept'); os.kill(server, signal.SIGKILL); os._exit(1)")
     assert _run(checkout, KEPT) == (0, "(1,)")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from django_graphile_worker.celery_beat.translation import (
@@ -201,7 +201,6 @@ def parts(draw: st.DrawFn, kind: Field) -> str:
     return draw(st.sampled_from(forms))
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.data(), st.sampled_from(sorted(COLUMNS)))
 def test_field__means_what_it_means_in_celery(data: st.DataObject, column: str) -> None:
     text = ",".join(data.draw(st.lists(parts(COLUMNS[column]), min_size=1, max_size=3)))

@@ -51,6 +51,6 @@ def test_the_message_about_one_line_grows_with_its_mistakes__not_with_their_squa
             parse_crontab("* * * * * task ?" + "&".join([option] * count))
         return str(caught.value)
 
-    begun = time.perf_counter()
-    assert len(message(20_000)) < 25_000_000
-    assert time.perf_counter() - begun < 10
+    begun = time.process_time()
+    assert len(message(5_000)) < 6_250_000
+    assert time.process_time() - begun < 10

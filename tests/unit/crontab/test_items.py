@@ -6,7 +6,7 @@ import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from django_graphile_worker.crontab import CronItem, occurrences, upcoming
 from django_graphile_worker.crontab.items import flags_of_run
@@ -23,7 +23,6 @@ def test_an_item_in_a_log_is_its_name_and_pattern() -> None:
 MINUTE = timedelta(minutes=1)
 
 
-@settings(max_examples=40, deadline=None)
 @given(crontabs.patterns(), minutes)
 def test_occurrences_are_the_matching_minutes_and_no_others(text: str, moment: datetime) -> None:
     until = moment + timedelta(days=2)
@@ -33,7 +32,6 @@ def test_occurrences_are_the_matching_minutes_and_no_others(text: str, moment: d
     assert list(occurrences(CronItem("task", text), moment, until)) == expected
 
 
-@settings(deadline=None)
 @given(crontabs.patterns(), minutes)
 def test_the_next_time_matches_and_nothing_between_does(text: str, moment: datetime) -> None:
     [following] = upcoming(CronItem("task", text), moment)

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from django_graphile_worker.crontab import CronItem, CrontabMistake, Draft, format_item, parse_cron_items, parse_crontab
@@ -93,10 +93,10 @@ def test_a_mistake_in_a_schedule_beside_a_task_names_the_task(schedule: str, exp
 
 
 def test_mistakes_in_many_sources_are_sorted_by_source() -> None:
-    items = [CronItem("a", "61 * * * *", identifier=f"item{number}") for number in range(5_000)]
+    items = [CronItem("a", "61 * * * *", identifier=f"item{number}") for number in range(1_000)]
     with pytest.raises(CrontabError) as caught:
         parse_cron_items(items)
-    assert [mistake.source for mistake in caught.value.mistakes] == [f"CronItem {n} (a)" for n in range(1, 5_001)]
+    assert [mistake.source for mistake in caught.value.mistakes] == [f"CronItem {n} (a)" for n in range(1, 1_001)]
 
 
 def test_unknown_tasks_are_refused__with_the_name_that_is_closest() -> None:
@@ -306,12 +306,12 @@ def test_a_large_payload_of_json_is_read() -> None:
 )
 def test_a_large_payload_of_json5_is_refused_at_once(text: str) -> None:
     """The parser would need seconds or minutes for each of these."""
-    began = time.monotonic()
+    began = time.process_time()
     with pytest.raises(
         CrontabError, match=f"line 1, column 17: expected JSON, or JSON5 of at most {MAX_JSON5_LENGTH:,}"
     ):
         parse_crontab(f"* * * * * task {text}")
-    assert time.monotonic() - began < 1
+    assert time.process_time() - began < 1
 
 
 @pytest.mark.parametrize("text", ["{a:" + "[" * 4000 + "]" * 4000 + "}", '{"a":' + "[" * 100_000 + "]" * 100_000 + "}"])
@@ -320,7 +320,6 @@ def test_a_payload_that_is_nested_too_deeply_is_refused(text: str) -> None:
         parse_crontab(f"* * * * * task {text}")
 
 
-@settings(deadline=None)
 @given(crontabs.items())
 @example(CronItem("task", "* * * * *", {"?": "{&"}, "task", timedelta(0), job_key="a&b=c+d %?#é {", flags=("&", "=")))
 def test_reading_what_was_written_gives_the_item_back(item: CronItem) -> None:
@@ -332,7 +331,6 @@ def test_a_callable_cannot_be_written() -> None:
         format_item(CronItem("task", lambda moment: True))
 
 
-@settings(deadline=None)
 @given(st.text(max_size=60) | st.lists(st.sampled_from("*/-,0159 \t?{}:='\"aZ@&%\n"), max_size=40).map("".join))
 def test_any_text_is_read_or_refused_and_never_crashes(text: str) -> None:
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from django_graphile_worker.crontab import parse_crontab
 from django_graphile_worker.crontab.errors import MistakeCollector, Position
@@ -55,13 +55,11 @@ def test_a_field_stands_for_its_values(kind: Field, text: str, values: tuple[int
     assert not collector.mistakes
 
 
-@settings(deadline=None)
 @given(crontabs.patterns(), minutes)
 def test_a_pattern_matches_as_the_oracle_says(text: str, moment: datetime) -> None:
     assert parse_pattern(text).matches(moment) == oracle(text, moment)
 
 
-@settings(deadline=None)
 @given(crontabs.patterns())
 def test_a_pattern_survives_being_written(text: str) -> None:
     pattern = parse_pattern(text)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from django_graphile_worker.crontab import CronItem, occurrences, parse_crontab
@@ -17,7 +17,6 @@ from django_graphile_worker.crontab.times import format_time_phrase, parse_time_
 from tests.support import crontabs
 
 
-@settings(deadline=None)
 @given(st.integers(0, 36_500 * 86_400))
 def test_a_period_survives_being_written(seconds: int) -> None:
     period = timedelta(seconds=seconds)
@@ -88,14 +87,17 @@ def transitions(zone: ZoneInfo, start: datetime, end: datetime) -> Iterator[date
         early = late
 
 
-@pytest.mark.parametrize("initial", sorted({key[0] for key in ALL_ZONES}))
-def test_every_zone_fires_each_local_minute_once_around_every_transition(initial: str) -> None:
+def test_every_zone_fires_each_local_minute_once_around_every_transition() -> None:
     start, end = datetime(2025, 6, 1, tzinfo=UTC), datetime(2026, 6, 1, tzinfo=UTC)
-    for key in ALL_ZONES:
-        if key.startswith(initial):
-            zone = ZoneInfo(key)
-            for transition in transitions(zone, start, end):
+    # Zones with the same offsets around the same transition differ in nothing else.
+    checked = set()
+    for zone in map(ZoneInfo, ALL_ZONES):
+        for transition in transitions(zone, start, end):
+            offsets = [moment.astimezone(zone).utcoffset() for moment in (transition - MINUTE, transition)]
+            if (transition, *offsets) not in checked:
+                checked.add((transition, *offsets))
                 check(zone, PATTERNS, transition - 2 * HOUR, transition + 3 * HOUR, lead=4 * HOUR)
+    assert len(checked) > 30
 
 
 @pytest.mark.parametrize(
@@ -120,7 +122,6 @@ def test_unusual_transitions_follow_the_same_rule(key: str, year: int, expected:
         check(zone, PATTERNS, transition - 26 * HOUR, transition + 26 * HOUR, lead=4 * HOUR)
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.sampled_from(ALL_ZONES),
     crontabs.patterns(),
@@ -131,7 +132,6 @@ def test_any_pattern_in_any_zone_at_any_time_follows_the_same_rule(key: str, pat
     check(ZoneInfo(key), (pattern,), start, start + 30 * HOUR, lead=26 * HOUR)
 
 
-@settings(max_examples=30, deadline=None)
 @given(crontabs.patterns(), st.sampled_from(["Europe/Paris", "America/New_York", "Australia/Lord_Howe"]))
 def test_asking_minute_by_minute_finds_the_same_times_as_looking_ahead(pattern: str, key: str) -> None:
     item = CronItem("pattern", pattern, time_zone=key)

@@ -5,7 +5,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from django_graphile_worker.crontab import CronItem, parse_cron_items
 from django_graphile_worker.exceptions import CrontabError
@@ -85,7 +85,6 @@ def test_a_mistake_names_the_item_the_attribute_and_what_was_expected(
     assert mistake.source.startswith("CronItem 2")
 
 
-@settings(deadline=None)
 @given(crontabs.items())
 def test_checking_a_checked_item_changes_nothing(item: CronItem) -> None:
     assert parse_cron_items([item]) == (item,)

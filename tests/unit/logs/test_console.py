@@ -287,8 +287,18 @@ threading.excepthook = lambda *_: None
     [
         ("1 / 0", 1, []),
         ("leave(4)", 4, []),
-        ("import logging.config; logging.config.dictConfig({'version': 1, 'disable_existing_loggers': False})", 0, []),
-        ("__import__('atexit')._run_exitfuncs(); logger.info('third'); os._exit(5)", 5, ["third"]),
+        pytest.param(
+            "import logging.config; logging.config.dictConfig({'version': 1, 'disable_existing_loggers': False})",
+            0,
+            [],
+            marks=pytest.mark.chaos,
+        ),
+        pytest.param(
+            "__import__('atexit')._run_exitfuncs(); logger.info('third'); os._exit(5)",
+            5,
+            ["third"],
+            marks=pytest.mark.chaos,
+        ),
     ],
     ids=["error", "leave", "other configuration", "after exit handlers"],
 )

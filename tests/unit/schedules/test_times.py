@@ -9,7 +9,7 @@ from itertools import takewhile
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from django_graphile_worker.schedules.times import (
@@ -38,7 +38,6 @@ def at(text: str) -> datetime:
     return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_cron__is_due_at_the_minutes_of_a_clock_on_the_wall(data: st.DataObject) -> None:
     after = data.draw(schedules.near_changes())
@@ -48,7 +47,6 @@ def test_cron__is_due_at_the_minutes_of_a_clock_on_the_wall(data: st.DataObject)
     assert found == schedules.slow_ticks(definition, after, until)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_interval__is_due_at_the_seconds_of_a_stopwatch(data: st.DataObject) -> None:
     after = data.draw(schedules.near_changes())
@@ -58,7 +56,6 @@ def test_interval__is_due_at_the_seconds_of_a_stopwatch(data: st.DataObject) -> 
     assert found == schedules.slow_ticks(definition, after, until)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_latest_time__is_the_last_of_all_times(data: st.DataObject) -> None:
     after = data.draw(schedules.near_changes())
@@ -253,7 +250,6 @@ def test_long_outages__are_decided_about_at_once() -> None:
         assert time.thread_time() - started < 0.5
 
 
-@settings(max_examples=80, deadline=None)
 @given(st.data())
 def test_every_tick__is_fired_or_given_up_or_left(data: st.DataObject) -> None:
     start = data.draw(schedules.near_changes())

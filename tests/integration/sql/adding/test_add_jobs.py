@@ -4,7 +4,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.worker_sql import WorkerSql
@@ -54,7 +54,6 @@ def test_returns_rows_in_the_order_of_the_specs(worker: WorkerSql, keyed: str) -
 
 class TestAKeyGivenTwice:
     @pytest.mark.parametrize("waiting", [None, "[0]", '{"n": 0}'])
-    @settings(max_examples=25, deadline=None)
     @given(
         payloads=st.lists(st.sampled_from(["[]", "[1]", " [2, 3] ", '{"n": 4}', "null", None]), min_size=2, max_size=5)
     )

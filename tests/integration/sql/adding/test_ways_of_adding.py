@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from django.db import DatabaseError, connection, transaction
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from django_graphile_worker import JobSpec, add_job, add_jobs, conf
@@ -69,7 +69,6 @@ def comparable(rows: list[Any]) -> list[Any]:
 
 @pytest.mark.django_db
 class TestTheRows:
-    @settings(max_examples=25, deadline=None)
     @given(st.lists(specs, min_size=1, max_size=6))
     def test_are_those_of_the_public_function(self, given_specs: list[JobSpec]) -> None:
         with undone():
@@ -78,7 +77,6 @@ class TestTheRows:
             assert comparable(rows_after(lambda: add_jobs(given_specs, returning=False))) == expected
             assert comparable(rows_after(lambda: one_by_one(given_specs))) == expected
 
-    @settings(max_examples=15, deadline=None)
     @given(st.lists(specs, min_size=1, max_size=5))
     def test_are_the_jobs_that_are_returned(self, given_specs: list[JobSpec]) -> None:
         with undone():

@@ -11,9 +11,9 @@ from tests.support.limited_jobs import LimitedJobs, field_of
 
 
 @pytest.fixture
-def parked(versioned_connection: psycopg.Connection[Any], worker_schema: str) -> LimitedJobs:
+def parked(shared_connection: psycopg.Connection[Any], worker_schema: str) -> LimitedJobs:
     """A job with the key 'k' of a key that is full."""
-    jobs = LimitedJobs(versioned_connection, worker_schema, account={"concurrency": 1})
+    jobs = LimitedJobs(shared_connection, worker_schema, account={"concurrency": 1})
     jobs.add(1, account=1)
     jobs.add(1, account=1, options="job_key => 'k', run_at => '2024-05-06 07:08+00'")
     jobs.sort_all()

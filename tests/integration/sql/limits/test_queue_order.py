@@ -16,8 +16,8 @@ IN_QUEUE = "queue_name => 'q'"
 
 
 @pytest.fixture
-def jobs(versioned_connection: psycopg.Connection[Any], worker_schema: str) -> LimitedJobs:
-    return LimitedJobs(versioned_connection, worker_schema, account={"concurrency": 1})
+def jobs(shared_connection: psycopg.Connection[Any], worker_schema: str) -> LimitedJobs:
+    return LimitedJobs(shared_connection, worker_schema, account={"concurrency": 1})
 
 
 def add_ordinary(jobs: LimitedJobs, options: str = "priority => 0") -> int:
@@ -123,10 +123,10 @@ def test_a_job_that_waits_for_its_key__is_passed(jobs: LimitedJobs) -> None:
     assert field_of([after], "account") == [1]
 
 
-def test_a_job_that_another_session_has_locked__stops_the_queue(jobs: LimitedJobs, versioned_database: str) -> None:
+def test_a_job_that_another_session_has_locked__stops_the_queue(jobs: LimitedJobs, shared_database: str) -> None:
     jobs.add(2, account=1, options=IN_QUEUE)
     jobs.sort_all()
-    with psycopg.connect(versioned_database) as other:
+    with psycopg.connect(shared_database) as other:
         other.execute(f'select from "{jobs.schema}"._private_jobs order by id limit 1 for update'.encode())
         assert claim_next(jobs) is None
     jobs.execute("update {schema}._private_limit_lanes set ready_at = now()")

@@ -23,8 +23,8 @@ from tests.support.cron_world import CronWorld
 from tests.support.schedule_world import MINUTE, NOON, SECOND, ScheduleWorld
 
 
-def test_reading_what_is_due__walks_the_index(versioned_connection: RawConnection, worker_schema: str) -> None:
-    world = ScheduleWorld(lambda **options: versioned_connection, worker_schema, NOON)
+def test_reading_what_is_due__walks_the_index(shared_connection: RawConnection, worker_schema: str) -> None:
+    world = ScheduleWorld(lambda **options: shared_connection, worker_schema, NOON)
     world.execute(
         "insert into :S._private_schedules (name, task, cron, is_enabled)"
         " select 'tenant ' || number, 'report', '0 4 * * *', number %% 2 = 0 from generate_series(1, 10000) as number"
@@ -36,7 +36,7 @@ def test_reading_what_is_due__walks_the_index(versioned_connection: RawConnectio
     )
     # Without the rows as they were before the update: until they are removed, the first read passes them in the index.
     world.execute("vacuum (analyze) :S._private_schedules")
-    cursor = MeasuringCursor(versioned_connection)
+    cursor = MeasuringCursor(shared_connection)
     due = read_due(cursor, schema=worker_schema, max_schedules=2000, now=NOON)
     assert (due.schedules, due.next_at is not None) == ((), True)
     assert cursor.buffers < 20
@@ -361,10 +361,10 @@ def check(connection: RawConnection, before: dict[str, int]) -> None:
 
 
 def test_schedules__are_fired_without_plans_for_empty_tables(
-    versioned_connection: RawConnection, worker_schema: str
+    shared_connection: RawConnection, worker_schema: str
 ) -> None:
-    prepare(versioned_connection)
-    world = ScheduleWorld(lambda **options: versioned_connection, worker_schema, NOON + 30 * SECOND)
+    prepare(shared_connection)
+    world = ScheduleWorld(lambda **options: shared_connection, worker_schema, NOON + 30 * SECOND)
     for number in range(FIRED):
         world.add(f"often {number}", cron="* * * * *", overlap="skip" if number % 2 else "allow")
     scheduler, _ = world.worker(clock=lambda: 0.0)
@@ -372,30 +372,30 @@ def test_schedules__are_fired_without_plans_for_empty_tables(
     for minute in range(10):
         world.now = NOON + minute * MINUTE
         world.settle(scheduler)
-    grow(versioned_connection, worker_schema)
-    before = rows_read(versioned_connection)
+    grow(shared_connection, worker_schema)
+    before = rows_read(shared_connection)
     world.now = NOON + 10 * MINUTE
     world.settle(scheduler)
-    check(versioned_connection, before)
+    check(shared_connection, before)
     assert world.runs("often 0")[-1] == ("on_time", "12:10:00", 1)
     assert world.runs("often 1")[-1] == ("overlap", "12:10:00", 9)
 
 
 def test_items_of_the_crontab__are_fired_without_plans_for_empty_tables(
-    versioned_connection: RawConnection, worker_schema: str
+    shared_connection: RawConnection, worker_schema: str
 ) -> None:
-    prepare(versioned_connection)
-    world = CronWorld(lambda **options: versioned_connection, worker_schema, NOON - 30 * SECOND)
+    prepare(shared_connection)
+    world = CronWorld(lambda **options: shared_connection, worker_schema, NOON - 30 * SECOND)
     cron, _ = world.worker([CronItem(f"often{number}", "* * * * *") for number in range(FIRED)])
     world.settle(cron)
     for minute in range(10):
         world.now = NOON + minute * MINUTE
         world.settle(cron)
-    grow(versioned_connection, worker_schema)
-    before = rows_read(versioned_connection)
+    grow(shared_connection, worker_schema)
+    before = rows_read(shared_connection)
     world.now = NOON + 10 * MINUTE
     world.settle(cron)
-    check(versioned_connection, before)
+    check(shared_connection, before)
     fired = "select count(*) from {}._private_schedule_runs where tick = %s"
     text = sql.SQL(fired).format(sql.Identifier(worker_schema))
-    assert versioned_connection.execute(text, [world.now]).fetchone() == (FIRED,)
+    assert shared_connection.execute(text, [world.now]).fetchone() == (FIRED,)

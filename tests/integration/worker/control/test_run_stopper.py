@@ -228,7 +228,7 @@ def test_the_commit_of_an_atomic_task__is_not_interrupted(wait_until: Wait, monk
     monkeypatch.setattr(run_stops, "stack_text", slow_stack_text)
     monkeypatch.setattr(ActiveRunStop, "raise_in", raise_in)
     # The task has inserted its row by then.
-    with own_tasks(late, timeout=10 * LIMIT, atomic=True), Worker(concurrency=1):
+    with own_tasks(late, timeout=5 * LIMIT, atomic=True), Worker(concurrency=1):
         add_job("late", {})
         wait_until(lambda: is_stepped.is_set() and not Job.objects.filter(locked_at__isnull=False).exists())
         wait_until(lambda: Job.objects.filter(last_error__isnull=False).exists() or ran)

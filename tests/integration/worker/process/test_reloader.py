@@ -112,18 +112,23 @@ def reloader(
     reloader.process.wait(60)
 
 
-def test_new_code_is_picked_up_and_the_old_worker_leaves_nothing(
+def test_new_code__is_picked_up_and_code_with_an_error_is_told_and_waited_for(
     reloader: Reloader, wait_until: Callable[..., None]
 ) -> None:
     reloader.start(TASK.format(name="old"))
     add_job("tell")
     reloader.wait_for("I am old")
+    reloader.change(BROKEN, until="It starts again when a file changes.", times=1)
+    assert reloader.output().count("SyntaxError") == 1
     reloader.change(TASK.format(name="new"), until=" started on ", times=2)
     add_job("tell")
     reloader.wait_for("I am new")
     wait_until(lambda: Worker.objects.count() == 1)
+    os.killpg(reloader.process.pid, signal.SIGINT)
+    assert reloader.process.wait(60) == 0
 
 
+@pytest.mark.chaos
 def test_new_code__waits_for_no_thread_of_a_pool_whose_job_was_given_back(reloader: Reloader) -> None:
     reloader.start(TASK.format(name="old"), "--grace-period", "0.1")
     add_job("lend_a_thread")
@@ -131,19 +136,7 @@ def test_new_code__waits_for_no_thread_of_a_pool_whose_job_was_given_back(reload
     reloader.change(TASK.format(name="new"), until=" started on ", times=2)
 
 
-def test_code_with_an_error_is_told_and_waited_for(reloader: Reloader) -> None:
-    reloader.start(BROKEN)
-    reloader.wait_for("It starts again when a file changes.")
-    assert reloader.output().count("SyntaxError") == 1
-    reloader.change(TASK.format(name="whole"), until=" started on ", times=1)
-    reloader.change(BROKEN, until="It starts again when a file changes.", times=2)
-    reloader.change(TASK.format(name="whole again"), until=" started on ", times=2)
-    add_job("tell")
-    reloader.wait_for("I am whole again")
-    os.killpg(reloader.process.pid, signal.SIGINT)
-    assert reloader.process.wait(60) == 0
-
-
+@pytest.mark.chaos
 def test_reloader_that_waits_for_code_can_be_stopped(reloader: Reloader) -> None:
     reloader.start(BROKEN)
     reloader.wait_for("It starts again when a file changes.")
@@ -153,7 +146,9 @@ def test_reloader_that_waits_for_code_can_be_stopped(reloader: Reloader) -> None
 
 # As a terminal does, and as a service manager does.
 @pytest.mark.parametrize(
-    ("number", "send"), [(signal.SIGINT, os.killpg), (signal.SIGTERM, os.kill)], ids=["group", "process"]
+    ("number", "send"),
+    [(signal.SIGINT, os.killpg), pytest.param(signal.SIGTERM, os.kill, marks=pytest.mark.chaos)],
+    ids=["group", "process"],
 )
 def test_one_signal__lets_running_jobs_finish(
     reloader: Reloader, tmp_path: Path, number: signal.Signals, send: Callable[[int, int], None]
@@ -170,6 +165,7 @@ def test_one_signal__lets_running_jobs_finish(
     assert Job.objects.count() == Worker.objects.count() == 0
 
 
+@pytest.mark.chaos
 @pytest.mark.parametrize("send", [os.killpg, os.kill], ids=["group", "process"])
 def test_two_signals__stop_at_once_and_leave_nothing_locked(
     reloader: Reloader, tmp_path: Path, send: Callable[[int, int], None]
@@ -185,6 +181,7 @@ def test_two_signals__stop_at_once_and_leave_nothing_locked(
     assert (left.locked_by, left.attempts) == (None, 0)
 
 
+@pytest.mark.chaos
 def test_reloader_that_is_killed_takes_the_worker_along(reloader: Reloader, wait_until: Callable[..., None]) -> None:
     reloader.start(TASK.format(name="old"))
     reloader.wait_for(" started on ")
@@ -194,6 +191,7 @@ def test_reloader_that_is_killed_takes_the_worker_along(reloader: Reloader, wait
     assert Worker.objects.count() == 0
 
 
+@pytest.mark.chaos
 def test_signal_while_the_worker_loads__ends_it_without_a_word(
     reloader: Reloader, wait_until: Callable[..., None]
 ) -> None:

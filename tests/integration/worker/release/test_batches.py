@@ -100,11 +100,11 @@ def left() -> list[int]:
 def test_more_than_fits_into_the_deadline__goes_in_parts(
     runner: Build, on_row: OnRow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Sixty rows take six seconds here, and a statement may take two."""
-    worker = hurried(runner(), 2.0)
+    """Sixteen rows take 1.6 seconds here, and a statement may take one."""
+    worker = hurried(runner(), 1.0)
     troubles: list[BaseException] = []
     monkeypatch.setattr(worker.reports, "database_trouble", lambda name, error, delay: troubles.append(error))
-    finish(worker, claim(worker, 60))
+    finish(worker, claim(worker, 16))
     with on_row("delete", "perform pg_sleep(0.1);"):
         worker.releaser.step()
     assert left() == []
@@ -122,9 +122,9 @@ def test_batches__grow_again(runner: Build) -> None:
 
 
 def test_result_that_cannot_be_stored_in_time__delays_no_other(runner: Build, on_row: OnRow) -> None:
-    worker = hurried(runner(), 2.0)
-    claims = claim(worker, 20)
-    stubborn = claims[7].id
+    worker = hurried(runner(), 1.0)
+    claims = claim(worker, 8)
+    stubborn = claims[3].id
     with on_row("delete", f"if old.id = {stubborn} then perform pg_sleep(300); end if;"):
         finish(worker, claims)
         delay = worker.releaser.step()
@@ -148,7 +148,7 @@ def test_result_that_cannot_be_stored_in_time__delays_no_other(runner: Build, on
 def test_results__are_written_within_seconds_after_the_table_was_locked(
     runner: Build, raw_connection: Callable[..., Any], worker_schema: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    worker = hurried(runner(), 0.5)
+    worker = hurried(runner(), 0.2)
     rejected, now = worker.releaser._rejected, 1000.0
     rejected._clock = lambda: now
     delays: list[float] = []
@@ -246,7 +246,7 @@ def test_queue__is_released_only_with_the_last_of_its_jobs(runner: Build, on_row
 
 
 def test_shutdown__sends_rejected_results_again_soon(runner: Build, on_row: OnRow) -> None:
-    worker = hurried(runner(), 1.0)
+    worker = hurried(runner(), 0.2)
     (job,) = claim(worker, 1)
     finish(worker, [job])
     with on_row("delete", "perform pg_sleep(300);"):

@@ -129,7 +129,7 @@ def test_forty_items_in_opposite_orders_fire_once_without_a_deadlock(
 ) -> None:
     names = [f"item{number:02}" for number in range(40)]
     from_code.register(world.connection.cursor(), names, schema=worker_schema, since=TICK - MINUTE)
-    ticks = [TICK + count * MINUTE for count in range(60)]
+    ticks = [TICK + count * MINUTE for count in range(20)]
     rivals = Rivals(raw_connection, worker_schema, names)
 
     threads = [threading.Thread(target=fire, args=[ticks]) for fire in (rivals.node, rivals.django)]
@@ -172,7 +172,7 @@ def test_a_row_that_is_held_for_hours_is_given_up(
     cron.step()
     holder = raw_connection(autocommit=False)
     node_fires(holder, worker_schema, ["held"], TICK - MINUTE)
-    for count in range(90):
+    for count in range(0, 90, 3):
         world.now = TICK + count * MINUTE
         cron.step()
     holder.rollback()

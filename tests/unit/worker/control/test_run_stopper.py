@@ -352,7 +352,7 @@ def test_import_that_does_not_end__is_interrupted_before_the_end_of_the_grace(
     task = Importing(tmp_path, monkeypatch)
     future = slot.start(task)
     worker = Stopping(slot)
-    worker.stop(begun(slot, task.has_begun), grace=8.0)
+    worker.stop(begun(slot, task.has_begun), grace=4.0)
     assert isinstance(future.result(WAIT_TIMEOUT), Failed)
     assert worker.left == []
     assert not task.has_imported.is_set()
@@ -487,7 +487,7 @@ def test_exceptions__never_reach_the_next_job_of_the_thread(slot: Slot, monkeypa
         return sum(range(2000))
 
     with ThreadPoolExecutor(1) as stoppers:
-        for _ in range(300):
+        for _ in range(100):
             # Some runs end only if they are stopped, most at about the same time as they are stopped.
             seconds = chance.choice([WAIT_TIMEOUT, *[chance.uniform(0.0, 0.002)] * 9])
             future = slot.start(spins, f'{{"seconds": {seconds}}}')

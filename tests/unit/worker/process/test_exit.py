@@ -21,7 +21,7 @@ worker_process.{function}(7)
 """
 
 
-def _leave(function: str, handler: str, seconds: float = 2.0) -> subprocess.CompletedProcess[str]:
+def _leave(function: str, handler: str, seconds: float = 1.0) -> subprocess.CompletedProcess[str]:
     code = LEAVING.format(function=function, handler=handler, seconds=seconds)
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
 
