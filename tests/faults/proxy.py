@@ -40,8 +40,7 @@ class Rule:
     ``cut before``: the connection is cut, and the statement does not reach the server. ``cut after``: the server has
     executed the statement, and the connection is cut before the answer. ``blackhole`` and ``blackhole after``: the
     same, but the connection stays open, so the client gets no error. ``hold``: the statement waits until
-    ``release()``. ``deliver late``: the client loses the connection, and the server gets the statement nevertheless,
-    at ``release()``; then ``delivered`` is set.
+    ``release()``.
     """
 
     tag: str
@@ -49,7 +48,6 @@ class Rule:
     times: int = 1
     part: str | None = None
     fired: threading.Event = field(default_factory=threading.Event)
-    delivered: threading.Event = field(default_factory=threading.Event)
     _is_released: threading.Event = field(default_factory=threading.Event)
 
     def release(self) -> None:
@@ -72,7 +70,6 @@ class Link:
         # Set while the server executes a statement whose answer the client must not get.
         self.is_swallowing = False
         self.is_blackholed = False
-        self.is_delivering_for: Rule | None = None
 
     async def serve(self) -> None:
         try:
@@ -124,11 +121,7 @@ class Link:
             kind, message = await _message(self.client[0])
             if self.is_blackholed:
                 continue
-            rule = self._rule_for(self._text_of(kind, message))
-            if rule is not None and rule.mode == "deliver late":
-                await self._deliver_late(rule, kind, message)
-                return
-            if not await self._apply(rule):
+            if not await self._apply(self._rule_for(self._text_of(kind, message))):
                 return
             if not self.is_blackholed:
                 writer.write(kind + message)
@@ -151,22 +144,6 @@ class Link:
             return None
         self.proxy.seen[tag] += 1
         return self.proxy.rule_for(tag, self.part)
-
-    async def _deliver_late(self, rule: Rule, kind: bytes, message: bytes) -> None:
-        """Read the whole statement, cut the client's connection, and send it to the server at ``release()``."""
-        assert self.server is not None
-        statement = kind + message
-        # A simple query is a single message; any other statement ends with a Sync.
-        while kind not in (b"Q", b"S"):
-            kind, message = await _message(self.client[0])
-            statement += kind + message
-        self.is_delivering_for = rule
-        self.client[1].transport.abort()
-        rule.fired.set()
-        await rule.wait()
-        self.server[1].write(statement)
-        await self.server[1].drain()
-        await asyncio.get_running_loop().run_in_executor(None, rule.delivered.wait, 60)
 
     async def _apply(self, rule: Rule | None) -> bool:
         """Apply a rule to a statement. Return False if the connection has to be cut."""
@@ -191,10 +168,6 @@ class Link:
         writer = self.client[1]
         while True:
             kind, message = await _message(self.server[0])
-            if self.is_delivering_for is not None:
-                if kind == READY:
-                    self.is_delivering_for.delivered.set()
-                continue
             if self.is_swallowing:
                 if kind == READY:
                     self._swallowing_for.fired.set()

@@ -14,8 +14,6 @@ from tests.faults.cluster import Cluster
 from tests.faults.processes import Fleet
 from tests.faults.world import World
 
-SHORT_LEASE = {"HEARTBEAT_INTERVAL": 0.5, "WORKER_TIMEOUT": 3.0}
-
 
 def cancel(world: World, job_ids: Sequence[int]) -> None:
     """Cancel jobs that a worker runs or has claimed, as an operator does."""
@@ -59,14 +57,13 @@ def test_job_that_is_cancelled_between_claim_and_start__never_begins(world: Worl
 
 
 def test_job_whose_worker_is_killed_before_it_is_stopped__is_not_revived(world: World, fleet: Fleet) -> None:
-    victim = fleet.start(settings=SHORT_LEASE)
+    victim = fleet.start()
     job_id = world.add("until", {"word": "go"}, queue_name="q")
     world.wait_for("start")
     victim.signal(signal.SIGSTOP)
     cancel(world, [job_id])
-    successor = fleet.start(settings=SHORT_LEASE)
-    victim.kill()
-    world.record("death", pid=victim.pid)
+    successor = fleet.start()
+    world.kill(victim)
     behind = world.add("quick", queue_name="q")
     world.wait_until_empty()
     assert [run.job_id for run in world.executions()] == [job_id, behind]

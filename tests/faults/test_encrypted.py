@@ -36,9 +36,12 @@ def _has_tls(programs: Path) -> bool:
 
 
 PROGRAMS = find_programs() if OPENSSL and shutil.which("ldd") else None
-pytestmark = pytest.mark.skipif(
-    PROGRAMS is None, reason="needs openssl and a PostgreSQL built with it (Debian: apt-get install postgresql-15)"
-)
+pytestmark = [
+    pytest.mark.chaos,
+    pytest.mark.skipif(
+        PROGRAMS is None, reason="needs openssl and a PostgreSQL built with it (Debian: apt-get install postgresql-15)"
+    ),
+]
 
 
 def make_certificate(directory: Path) -> None:

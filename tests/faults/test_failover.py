@@ -130,6 +130,7 @@ def test_failover__lets_workers_continue_on_the_standby_and_loses_nothing_commit
     world.check_nothing_is_held()
 
 
+@pytest.mark.chaos
 def test_address_that_leads_to_the_standby__is_disconnected_from_or_waited_for(
     pair: Pair, pair_world: World, start_fleet: Callable[..., Fleet], start_proxy: Callable[[str], Proxy]
 ) -> None:

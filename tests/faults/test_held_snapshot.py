@@ -147,27 +147,30 @@ def place_now(queue: JobsOfOneTask) -> claims.Continuation:
     return claims.Continuation([{**place, "run_at": row[0], "queued_run_at": row[0]}])
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        "_private_fail_claims(%s, %s, array['error'], array[1], array[false], array[null::text])",
-        "_private_return_claims(%s, %s)",
-        "_private_complete_claims(%s, %s, array[1])",
-    ],
-)
-def test_held_snapshot__does_not_raise_the_cost_of_releases(jobs_under_a_snapshot: JobsOfOneTask, call: str) -> None:
+RELEASES = [
+    "_private_fail_claims(%s, %s, array['error'], array[1], array[false], array[null::text])",
+    "_private_return_claims(%s, %s)",
+    "_private_complete_claims(%s, %s, array[1])",
+]
+
+
+def test_held_snapshot__does_not_raise_the_cost_of_releases(jobs_under_a_snapshot: JobsOfOneTask) -> None:
     """According to its statistics the table is empty, and then a scan of the whole primary key looks cheap."""
     queue = jobs_under_a_snapshot
     queue.drain(JOBS)
     queue.connection.execute("vacuum analyze")
+    pages = {}
     with queue.connection.cursor() as cursor:
-        cursor.execute(f"select id from \"{queue.schema}\".add_job('a_task')".encode())
-        (claim,) = queue.claim(cursor, 10).claims
-        # The first call is planned, which reads the catalog.
-        CountingCursor(cursor).execute(f'select "{queue.schema}".{call}', [[0], [claim.token]])
-        counting = CountingCursor(cursor)
-        counting.execute(f'select "{queue.schema}".{call}', [[claim.id], [claim.token]])
-    assert counting.pages < NOISE
+        for call in RELEASES:
+            cursor.execute(f"select id from \"{queue.schema}\".add_job('a_task')".encode())
+            (claim,) = queue.claim(cursor, 10).claims
+            # The first call is planned, which reads the catalog.
+            CountingCursor(cursor).execute(f'select "{queue.schema}".{call}', [[0], [claim.token]])
+            counting = CountingCursor(cursor)
+            counting.execute(f'select "{queue.schema}".{call}', [[claim.id], [claim.token]])
+            pages[call] = counting.pages
+            cursor.execute(f'delete from "{queue.schema}"._private_jobs'.encode())
+    assert max(pages.values()) < NOISE, pages
 
 
 def test_job_before_the_place__is_found_by_the_next_claim_from_the_start(jobs_under_a_snapshot: JobsOfOneTask) -> None:

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
 
-from tests.faults.processes import CHECKOUT, MANAGE, Fleet, Wait
+from tests.faults.processes import Fleet, Wait
 from tests.faults.world import World
 
 NAMED = {"FAULT_INSTALLATIONS": json.dumps({"reports": {"SCHEMA": "reports_worker"}})}
 
 
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.chaos)])
 def test_one_command__serves_several_installations(
     world: World, fleet: Fleet, wait_until: Wait, processes: int
 ) -> None:
-    migrate = [sys.executable, MANAGE, "migrate", "-v0"]
-    subprocess.run(migrate, cwd=CHECKOUT, env=fleet.environment | NAMED, check=True, timeout=100)
+    assert fleet.start(command=("migrate",), environment=NAMED, is_ready=False).wait() == 0
     try:
         worker = fleet.start(
             "--installation", "default", "--installation", "reports", "--processes", str(processes), environment=NAMED

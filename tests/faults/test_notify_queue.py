@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -17,7 +14,7 @@ import pytest
 
 from tests.faults.cluster import Cluster
 from tests.faults.conftest import environment_for, migrate
-from tests.faults.processes import CHECKOUT, MANAGE, Fleet, Wait, Zygote
+from tests.faults.processes import Fleet, Wait, WorkerProcess, Zygote
 from tests.faults.world import World
 from tests.support import postgres_versions
 
@@ -67,19 +64,6 @@ def fill(world: World) -> None:
             world.query("select pg_notify('something_else', repeat('x', 7000) || random())")
 
 
-def add_without_notification(world: World) -> subprocess.CompletedProcess[str]:
-    """Add a job with the setting NOTIFY switched off."""
-    settings = {"FAULT_WORKER_SETTINGS": json.dumps({"NOTIFY": False})}
-    return subprocess.run(
-        [sys.executable, MANAGE, "graphile_worker", "add", "quick", "{}"],
-        cwd=CHECKOUT,
-        env=environment_for(world.url) | settings,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
 def test_full_notify_queue__ends_no_lease_and_loses_no_result(
     full_world: World, full_fleet: Fleet, foreign_listener: psycopg.Connection[tuple[object, ...]]
 ) -> None:
@@ -91,10 +75,10 @@ def test_full_notify_queue__ends_no_lease_and_loses_no_result(
     world.wait_for("start", 3)
     fill(world)
     began = world.value("select max(last_heartbeat_at) from {schema}._private_workers")
-    # Twice the lease, in which no worker may be declared dead.
+    # More than the lease. No worker may be declared dead.
     world.wait_until(
         lambda: (
-            world.value("select min(last_heartbeat_at) - %s > interval '6 s' from {schema}._private_workers", began)
+            world.value("select min(last_heartbeat_at) - %s > interval '4 s' from {schema}._private_workers", began)
             or any(worker.has_written("lost its lease") for worker in workers)
         )
     )
@@ -107,64 +91,37 @@ def test_full_notify_queue__ends_no_lease_and_loses_no_result(
     assert [worker.stop() for worker in workers] == [0, 0]
 
 
-def test_full_notify_queue__lets_jobs_be_added_and_run_without_notifications(
+def test_full_notify_queue__lets_jobs_be_recovered_added_and_run_without_notifications(
     full_world: World, full_fleet: Fleet, foreign_listener: psycopg.Connection[tuple[object, ...]]
 ) -> None:
     world = full_world
-    worker = full_fleet.start("--poll-interval", "0.5", settings={"NOTIFY": False})
+    world.add("quick")
+    world.query(
+        "update {schema}._private_jobs set locked_by = 'django-worker-dead/1', locked_at = now() - interval '1 hour',"
+        " attempts = 1"
+    )
     fill(world)
-    added = add_without_notification(world)
-    assert added.returncode == 0, added.stderr
-    world.wait_for("end")
+
+    def operate(*arguments: str, **settings: bool) -> WorkerProcess:
+        process = full_fleet.start(*arguments, command=("graphile_worker",), settings=settings, is_ready=False)
+        process.wait()
+        return process
+
+    status = operate("status", "--check", "--min-workers", "0")
+    assert (status.exit_code, status.has_written("the server's NOTIFY queue is")) == (1, True)
+    assert operate("sweep").exit_code == 0
+    assert world.locked() == 0
+    assert operate("add", "quick", "{}", NOTIFY=False).exit_code == 0
+    worker = full_fleet.start("--poll-interval", "0.5", settings={"NOTIFY": False})
+    world.wait_for("end", 2)
     world.wait_until(lambda: world.count() == 0)
     # With notifications on, the functions leave them out as long as the queue is nearly full.
     world.add("quick")
     world.add("quick", job_key="key")
     world.wait_until(lambda: world.count() == 0)
-    assert world.count_events("end") == 3
+    assert world.count_events("end") == 4
     foreign_listener.rollback()
     assert worker.stop() == 0
-
-
-def test_full_notify_queue__is_reported_by_status(
-    full_world: World, foreign_listener: psycopg.Connection[tuple[object, ...]]
-) -> None:
-    fill(full_world)
-    status = subprocess.run(
-        [sys.executable, MANAGE, "graphile_worker", "status", "--check", "--min-workers", "0"],
-        cwd=CHECKOUT,
-        env=environment_for(full_world.url),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert status.returncode == 1
-    assert "the server's NOTIFY queue is" in status.stderr
-    foreign_listener.rollback()
-
-
-def test_full_notify_queue__lets_an_operator_recover_the_jobs_of_a_dead_worker(
-    full_world: World, foreign_listener: psycopg.Connection[tuple[object, ...]]
-) -> None:
-    world = full_world
-    job_id = world.add("quick")
-    world.query(
-        "update {schema}._private_jobs set locked_by = 'django-worker-dead/1', locked_at = now() - interval '1 hour',"
-        " attempts = 1 where id = %s",
-        job_id,
-    )
-    fill(world)
-    swept = subprocess.run(
-        [sys.executable, MANAGE, "graphile_worker", "sweep"],
-        cwd=CHECKOUT,
-        env=environment_for(world.url),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert swept.returncode == 0, swept.stderr
-    assert world.value("select locked_by from {schema}._private_jobs") is None
-    foreign_listener.rollback()
 
 
 def test_notifications__are_sent_by_functions_and_never_by_triggers(full_world: World) -> None:

@@ -64,14 +64,14 @@ def test_once__recovers_the_jobs_of_an_earlier_run_that_was_killed(world: World,
     world.check()
 
 
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.chaos)])
 def test_no_log_success__keeps_successes_out_of_the_output_and_failures_in(
     world: World, fleet: Fleet, processes: int
 ) -> None:
     world.add("quick")
     world.add("failing")
     # Spawned children start with a command line of their own.
-    worker = fleet.start("--once", "--no-log-success", "--processes", str(processes), is_forked=processes == 1)
+    worker = fleet.start("--once", "--no-log-success", "--processes", str(processes))
     assert worker.wait() == 0
     assert worker.has_written(r"failing #\d+ failed after")
     assert not worker.has_written("succeeded after")

@@ -24,7 +24,6 @@ from testproject import databases
 from tests.faults.conftest import environment_for
 from tests.faults.operators import pause, resume
 from tests.faults.processes import Fleet, Wait, Zygote
-from tests.faults.test_schedules import add_schedule, check_ticks, runs, wait_for_runs
 from tests.faults.world import World
 from tests.support.pgbouncer import BINARY, POOL_SIZE, REASON, pgbouncer
 
@@ -115,19 +114,7 @@ def test_transaction_mode__neither_obeys_nor_changes_a_time_limit_of_the_databas
         world.query("drop function fault_history.be_slow() cascade")
 
 
-@pytest.mark.parametrize("pooled_fleet", ["transaction"], indirect=True)
-def test_transaction_mode__fires_a_new_schedule_long_before_the_next_heartbeat(
-    world: World, pooled_fleet: Fleet
-) -> None:
-    worker = pooled_fleet.start(settings={"HEARTBEAT_INTERVAL": 30.0, "WORKER_TIMEOUT": 100.0})
-    schedule = add_schedule(world, "often")
-    wait_for_runs(world, schedule, 2)
-    first = runs(world, schedule)[0]
-    assert (first.kind, first.added_at - first.tick < timedelta(seconds=20)) == ("on_time", True)
-    check_ticks(world, schedule)
-    assert worker.stop() == 0
-
-
+@pytest.mark.chaos
 @pytest.mark.parametrize("pooled_fleet", ["transaction"], indirect=True)
 def test_transaction_mode__pauses_and_resumes_with_the_heartbeat(world: World, pooled_fleet: Fleet) -> None:
     """No notification of a pause arrives. The queue is locked at once; the task waits for the next heartbeat."""

@@ -114,7 +114,7 @@ def test_jobs_whose_return_got_no_answer__are_not_returned_again_after_their_nex
     world: World, proxied_fleet: Fleet, proxy: Proxy, fleet: Fleet
 ) -> None:
     """The answer to the return is lost, and the worker has claimed the jobs again when it repeats the return."""
-    proxied_fleet.start("--no-prepared-statements", "-j", "2", settings={"STATEMENT_TIMEOUT": 2.0})
+    proxied_fleet.start("--no-prepared-statements", "-j", "2", settings={"STATEMENT_TIMEOUT": 1.0})
     rule = proxy.on("return", "blackhole after", part="releaser")
     with world.in_one_transaction():
         world.add_many(1500, "quiet")

@@ -7,7 +7,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from itertools import cycle
+from itertools import cycle, product
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -56,8 +56,15 @@ def check_each_is_recorded_once(world: World) -> None:
         assert Counter(row.job_id for row in rows) == Counter(world.job_ids), table
 
 
-@pytest.mark.parametrize("statement", [f"vacuum full {TABLE}", f"cluster {TABLE} using jobs_pkey1"])
-@pytest.mark.parametrize("kind", COMPLETIONS)
+VACUUM, CLUSTER = f"vacuum full {TABLE}", f"cluster {TABLE} using jobs_pkey1"
+USUAL = dict(zip(COMPLETIONS, cycle([VACUUM, CLUSTER])))
+REWRITES = [
+    pytest.param(kind, statement, marks=[] if USUAL[kind] == statement else pytest.mark.chaos)
+    for kind, statement in product(COMPLETIONS, (VACUUM, CLUSTER))
+]
+
+
+@pytest.mark.parametrize(("kind", "statement"), REWRITES)
 def test_jobs_in_hand__run_once_and_are_completed(
     world: World, fleet: Fleet, tmp_path: Path, kind: str, statement: str
 ) -> None:
@@ -96,13 +103,14 @@ def test_fleet__works_through_its_jobs_while_the_table_is_rewritten(world: World
         world,
         fleet,
         [
-            lambda: rewrite(world, f"vacuum full {TABLE}"),
-            lambda: rewrite(world, f"cluster {TABLE} using jobs_pkey1"),
+            lambda: rewrite(world, VACUUM),
+            lambda: rewrite(world, CLUSTER),
             lambda: rewrite(world, "vacuum full {schema}._private_job_queues"),
         ],
     )
 
 
+@pytest.mark.chaos
 def test_fleet__works_through_its_jobs_while_pg_repack_swaps_the_table(
     world: World, fleet: Fleet, server_version: int
 ) -> None:

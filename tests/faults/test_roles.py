@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
 
 from django_graphile_worker.sql.install import privileges
-from tests.faults.conftest import environment_for
-from tests.faults.processes import CHECKOUT, MANAGE, Fleet
+from tests.faults.processes import Fleet
 from tests.faults.world import World
 
 
@@ -29,19 +26,8 @@ def as_role(role: str) -> dict[str, str]:
     return {"FAULT_DATABASE_OPTIONS": json.dumps({"OPTIONS": {"assume_role": role}})}
 
 
-def operate(world: World, role: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, MANAGE, "graphile_worker", *arguments],
-        cwd=CHECKOUT,
-        env=environment_for(world.url) | as_role(role),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
 def test_worker_role__has_all_rights_that_a_worker_needs(world: World, fleet: Fleet, role: str) -> None:
-    """From the start to the end: tasks, queues, failures, keys, statistics, a dead worker."""
+    """From the start to the end: tasks, queues, failures, statistics, a dead worker."""
     world.query(privileges.grants_script("worker", role, schema=world.schema))
     # A dead worker, whose job is recovered.
     world.query(
@@ -54,30 +40,5 @@ def test_worker_role__has_all_rights_that_a_worker_needs(world: World, fleet: Fl
     world.wait_until_empty()
     world.wait_until(lambda: len(world.workers()) == 1)
     world.wait_until(lambda: world.value("select count(*) from {schema}._private_statistics") > 0)
-    assert operate(world, role, "add", "quick", "--key", "a key").returncode == 0
-    world.wait_until_empty()
     assert worker.stop() == 0
     assert not worker.has_written("permission denied|row-level security"), worker.output()
-
-
-def test_adder_role__adds_jobs_through_django_and_nothing_else(world: World, fleet: Fleet, role: str) -> None:
-    world.query(privileges.grants_script("adder", role, schema=world.schema))
-    added = operate(world, role, "add", "quick", "{}")
-    assert added.returncode == 0, added.stderr
-    (job,) = world.jobs()
-    assert str(job.id) not in operate(world, role, "jobs", "--json").stdout
-    assert operate(world, role, "delete", str(job.id)).returncode == 1
-    assert world.count() == 1
-    world.job_ids.append(job.id)
-    fleet.start()
-    world.wait_until_empty()
-
-
-def test_viewer_role__sees_the_queue_and_changes_nothing(world: World, role: str) -> None:
-    world.query(privileges.grants_script("viewer", role, schema=world.schema))
-    job = world.add("quick")
-    seen = operate(world, role, "jobs", "--json")
-    assert seen.returncode == 0, seen.stderr
-    assert f'"id": {job}' in seen.stdout
-    assert operate(world, role, "delete", "--key", str(job)).returncode == 1
-    assert world.count() == 1

@@ -11,10 +11,10 @@ import pytest
 from tests.faults.simulation import BEAT, TIMEOUT, SimulatedWorker, Simulation
 from tests.faults.world import World
 
-SEEDS = 60
+SEEDS = 20
 STEPS = 150
 # Faults in addition to lost and late statements, deaths and pauses.
-OTHER_FAULTS = [{}, {"sets_clock": True}, {"suspends_machines": True}, {"mixes_settings": True}]
+OTHER_FAULTS = [{"sets_clock": True}, {"suspends_machines": True}, {"mixes_settings": True}]
 
 
 @pytest.fixture
@@ -28,11 +28,10 @@ def play(connection: psycopg.Connection[object], schema: str, seeds: range, **fa
         Simulation(connection, schema, seed, **fault).run(STEPS)
 
 
-@pytest.mark.parametrize("part", range(2))
 def test_simulation__loses_no_job_and_runs_none_twice_at_once(
-    connection: psycopg.Connection[object], world: World, part: int
+    connection: psycopg.Connection[object], world: World
 ) -> None:
-    play(connection, world.schema, range(part * SEEDS // 2, (part + 1) * SEEDS // 2))
+    play(connection, world.schema, range(SEEDS))
 
 
 def test_outage__makes_the_first_worker_that_reconnects_declare_no_other_dead(
@@ -81,7 +80,7 @@ def simulate_outage(
     return [worker.generation for worker in simulation.workers]
 
 
-@pytest.mark.parametrize("phase", range(0, int(BEAT), 2))
+@pytest.mark.parametrize("phase", [0, 4])
 def test_outage_shorter_than_the_lease_by_a_heartbeat__ends_no_lease(
     connection: psycopg.Connection[object], world: World, phase: int
 ) -> None:
@@ -91,7 +90,7 @@ def test_outage_shorter_than_the_lease_by_a_heartbeat__ends_no_lease(
     assert simulate_outage(simulation, simulation.workers, begins=30.0 + phase, seconds=outage) == [0, 0, 0]
 
 
-@pytest.mark.parametrize("phase", range(0, int(BEAT), 3))
+@pytest.mark.parametrize("phase", [0, 6])
 def test_outage_of_one_worker__leaves_it_time_to_reconnect(
     connection: psycopg.Connection[object], world: World, phase: int
 ) -> None:
@@ -103,11 +102,11 @@ def test_outage_of_one_worker__leaves_it_time_to_reconnect(
     assert simulate_outage(simulation, simulation.workers[:1], begins=30.0, seconds=2 * TIMEOUT) == [1, 0, 0]
 
 
-@pytest.mark.parametrize("fault", OTHER_FAULTS[1:], ids=lambda fault: " ".join(fault))
+@pytest.mark.parametrize("fault", OTHER_FAULTS, ids=lambda fault: " ".join(fault))
 def test_simulation_with_another_fault__loses_no_job_and_runs_none_twice_at_once(
     connection: psycopg.Connection[object], world: World, fault: dict[str, bool]
 ) -> None:
-    play(connection, world.schema, range(20), **fault)
+    play(connection, world.schema, range(SEEDS // 2), **fault)
 
 
 @pytest.mark.chaos
@@ -121,7 +120,7 @@ def test_simulation_of_ten_thousand_seeds__loses_no_job_and_runs_none_twice_at_o
 
 @pytest.mark.chaos
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("fault", OTHER_FAULTS[1:], ids=lambda fault: " ".join(fault))
+@pytest.mark.parametrize("fault", OTHER_FAULTS, ids=lambda fault: " ".join(fault))
 @pytest.mark.parametrize("part", range(2))
 def test_simulation_of_a_thousand_seeds_with_another_fault__loses_no_job_and_runs_none_twice_at_once(
     connection: psycopg.Connection[object], world: World, fault: dict[str, bool], part: int

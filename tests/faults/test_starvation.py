@@ -57,7 +57,7 @@ def test_role_without_free_connections__runs_jobs_again_when_connections_are_fre
 
 def test_django_pool_without_free_connections__fails_only_jobs_that_need_one(world: World, fleet: Fleet) -> None:
     """A task keeps the only connection of the pool. The worker's own connections are not in the pool."""
-    pool = {"OPTIONS": {"pool": {"min_size": 0, "max_size": 1, "timeout": 3.0}}}
+    pool = {"OPTIONS": {"pool": {"min_size": 0, "max_size": 1, "timeout": 2.0}}}
     options = {"FAULT_DATABASE_OPTIONS": json.dumps(pool)}
     worker = fleet.start("-j", "4", environment=options)
     world.add("keeps_its_connection", {"word": "go"})

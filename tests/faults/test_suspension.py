@@ -15,7 +15,7 @@ from tests.faults.world import World
 
 LEASE = {"HEARTBEAT_INTERVAL": 0.5, "WORKER_TIMEOUT": 3.0}
 # The worker keeps its prefetched jobs.
-KEEPS_PREFETCHED = {"FAULT_WAITING_TIMEOUT": "600"}
+KEEPS_PREFETCHED = {"worker.fetching.fetcher.WAITING_TIMEOUT": 600.0}
 OPTIONS = ("-j", "1", "--no-prepared-statements")
 
 
@@ -56,7 +56,7 @@ def test_prefetched_jobs__do_not_start_after_the_lease_has_expired(
     world: World, proxied_fleet: Fleet, proxy: Proxy, fleet: Fleet
 ) -> None:
     """The first job ends when the process continues, before a statement shows that the lease is lost."""
-    suspended = proxied_fleet.start(*OPTIONS, environment=KEEPS_PREFETCHED, settings=LEASE)
+    suspended = proxied_fleet.start(*OPTIONS, constants=KEEPS_PREFETCHED, settings=LEASE)
     first, rest = fill(world)
     suspend(world, suspended)
     other = fleet.start("-j", "4", settings=LEASE)
@@ -64,13 +64,15 @@ def test_prefetched_jobs__do_not_start_after_the_lease_has_expired(
     check_continuation(world, proxy, suspended, other, rest)
 
 
+@pytest.mark.chaos
 @pytest.mark.skipif(not IS_POSSIBLE, reason="needs Linux and a C compiler")
 def test_prefetched_jobs__do_not_start_after_a_suspension_that_stopped_the_clock(
     world: World, proxied_fleet: Fleet, proxy: Proxy, fleet: Fleet, clock: ShiftedClock
 ) -> None:
     """A machine is suspended to memory: by its monotonic clock no time has passed."""
-    environment = KEEPS_PREFETCHED | clock.environment
-    suspended = proxied_fleet.start(*OPTIONS, environment=environment, settings=LEASE, is_forked=False)
+    suspended = proxied_fleet.start(
+        *OPTIONS, constants=KEEPS_PREFETCHED, environment=clock.environment, settings=LEASE, is_forked=False
+    )
     first, rest = fill(world)
     stopped_at = time.monotonic()
     suspend(world, suspended)

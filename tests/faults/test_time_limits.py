@@ -7,12 +7,12 @@ import pytest
 from tests.faults.processes import Fleet, Wait
 from tests.faults.world import World
 
-LIMITS = {"TIMEOUT": 1.5, "STOP_GRACE": 0.5}
+LIMITS = {"TIMEOUT": 1.0, "STOP_GRACE": 0.2}
 
 
 def test_thread_that_does_not_stop__has_its_process_replaced(world: World, fleet: Fleet, wait_until: Wait) -> None:
     # One process, which has a supervisor because of the time limit.
-    supervisor = fleet.start("-j", "2", settings=LIMITS, is_forked=False)
+    supervisor = fleet.start("-j", "2", settings=LIMITS)
     (first,) = world.workers()
     neighbour = world.add("unlimited_until", {"word": "go"})
     world.wait_for("start")
