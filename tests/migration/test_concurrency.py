@@ -36,6 +36,7 @@ def holder(site: Site) -> Iterator[psycopg.Connection[Any]]:
         yield connection
 
 
+@pytest.mark.chaos
 def test_two_migrates_at_once__both_succeed(site: Site, worker: WorkerSql) -> None:
     environment = os.environ | {"DATABASE_URL": site.url, "GRAPHILE_WORKER_SCHEMA": site.schema}
     # Two processes cannot create the table of Django's migrations at once.
@@ -115,18 +116,13 @@ class TestLockOfAnotherSession:
         )
         assert 'GRAPHILE_WORKER["MIGRATION_LOCK_TIMEOUT"]' in message
 
-    @pytest.mark.parametrize(
-        "statement", ["select 1 from {schema}._private_jobs", "insert into {schema}._private_jobs (task_id) values (1)"]
-    )
-    def test_migrate_to_zero__gives_up_and_changes_nothing(
-        self, site: Site, holder: psycopg.Connection[Any], statement: str
-    ) -> None:
+    def test_migrate_to_zero__gives_up_and_changes_nothing(self, site: Site, holder: psycopg.Connection[Any]) -> None:
         site.migrate()
         site.migrate("0001")
         before = site.dump()
-        WorkerSql(holder, site.schema).query(statement)
+        WorkerSql(holder, site.schema).query("select 1 from {schema}._private_jobs")
 
-        with pytest.raises(SchemaError, match=rf"pid {holder.info.backend_pid} .*{statement[:6]}"):
+        with pytest.raises(SchemaError, match=rf"pid {holder.info.backend_pid} .*select"):
             site.migrate("zero")
         assert site.dump() == before
 

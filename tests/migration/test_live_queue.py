@@ -194,7 +194,9 @@ def test_sessions_that_add_jobs__have_no_error_while_the_queue_is_migrated_back(
     assert [str(error) for each in adders for error in each.errors] == []
 
 
-@pytest.mark.parametrize("first", ["add_job('task')", "remove_job('no such key')"])
+@pytest.mark.parametrize(
+    "first", ["add_job('task')", pytest.param("remove_job('no such key')", marks=pytest.mark.chaos)]
+)
 def test_transaction_that_has_called_a_function__adds_jobs_while_the_queue_is_migrated_back(
     site: Site, foreign: WorkerSql, wait_until: Wait, first: str
 ) -> None:

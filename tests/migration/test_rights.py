@@ -24,10 +24,6 @@ where c.relnamespace = %s::regnamespace and c.relkind in ('r', 'v', 'S')
         or c.relkind = 'S' and has_sequence_privilege(%s, c.oid, 'usage, select, update'))"""
 
 
-def install(site: Site, worker: WorkerSql) -> None:
-    site.migrate()
-
-
 def adopt(site: Site, worker: WorkerSql) -> None:
     make_foreign_schema(worker)
     site.migrate()
@@ -49,7 +45,7 @@ def stranger(worker: WorkerSql) -> Iterator[str]:
     worker.query(f"drop role {name}")
 
 
-@pytest.mark.parametrize("way", [install, adopt, install_again])
+@pytest.mark.parametrize("way", [adopt, install_again])
 def test_role_without_rights__can_neither_call_nor_read_anything(
     site: Site, worker: WorkerSql, stranger: str, way: Callable[[Site, WorkerSql], None]
 ) -> None:
@@ -70,40 +66,37 @@ def test_role_without_rights__can_neither_call_nor_read_anything(
 
 def test_role_without_rights__is_refused_by_each_function(site: Site, worker: WorkerSql, stranger: str) -> None:
     site.migrate()
-    for function in worker.query(FUNCTIONS, stranger, f'"{site.schema}"'):
-        name = str(function["name"]).split("(")[0]
-        with site.connect(autocommit=True) as connection:
-            connection.execute(f"set role {stranger}".encode())
+    functions = worker.query(FUNCTIONS, stranger, f'"{site.schema}"')
+    with site.connect(autocommit=True) as connection:
+        connection.execute(f"set role {stranger}".encode())
+        for function in functions:
+            name = str(function["name"]).split("(")[0]
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 connection.execute(f"select {name}()".encode())
 
 
-@pytest.mark.parametrize("more", ["select 1", "grant all on all tables in schema {schema} to {role}"])
-@pytest.mark.parametrize(
-    "change",
-    [
-        'update {schema}._private_installation set is_adopted = true, found_functions = \'{{"add_job": "x"}}\'',
-        "insert into {schema}._private_installation (part) values ('planted')",
-        "delete from {schema}._private_installation",
-    ],
-)
-def test_worker_role__cannot_write_what_migrating_to_zero_runs(
-    site: Site, worker: WorkerSql, stranger: str, more: str, change: str
-) -> None:
+CHANGES = [
+    'update {schema}._private_installation set is_adopted = true, found_functions = \'{"add_job": "x"}\'',
+    "insert into {schema}._private_installation (part) values ('planted')",
+    "delete from {schema}._private_installation",
+]
+
+
+def test_worker_role__cannot_write_what_migrating_to_zero_runs(site: Site, worker: WorkerSql, stranger: str) -> None:
     """Stored texts of functions run with the rights of the migrating role. The second grant is an example of a site."""
     site.migrate()
     before = worker.query("select * from {schema}._private_installation order by part")
-    names = {"schema": f'"{site.schema}"', "role": stranger}
-    with site.connect(autocommit=True) as connection:
-        connection.execute(privileges.grants_script("worker", stranger, schema=site.schema).encode())
-        connection.execute(more.format(**names).encode())
-        connection.execute(f"set role {stranger}".encode())
-        with contextlib.suppress(psycopg.errors.InsufficientPrivilege):
-            connection.execute(change.format(**names).encode())
-        rows = connection.execute("select * from {schema}._private_installation".format(**names).encode()).fetchall()
-
-    assert len(rows) == len(before)
-    assert worker.query("select * from {schema}._private_installation order by part") == before
+    grants = privileges.grants_script("worker", stranger, schema=site.schema)
+    for grant in (grants, f"grant all on all tables in schema {{schema}} to {stranger}"):
+        worker.query(grant)
+        with site.connect(autocommit=True) as connection:
+            theirs = WorkerSql(connection, site.schema)
+            theirs.query(f"set role {stranger}")
+            for change in CHANGES:
+                with contextlib.suppress(psycopg.errors.InsufficientPrivilege):
+                    theirs.query(change)
+                assert len(theirs.query("select * from {schema}._private_installation")) == len(before)
+        assert worker.query("select * from {schema}._private_installation order by part") == before
 
 
 @pytest.mark.parametrize(("kind", "rights"), [("viewer", "select"), ("worker", "select, update")])

@@ -41,15 +41,6 @@ def test_router__decides_where_the_schema_is(make_site: Callable[[], Site]) -> N
     assert not is_installed(queue)
 
 
-def test_without_a_router__each_database_has_a_schema(make_site: Callable[[], Site]) -> None:
-    first, second = make_site(), make_site()
-
-    for site in (first, second):
-        site.migrate()
-
-    assert (is_installed(first), is_installed(second)) == (True, True)
-
-
 @pytest.fixture
 def sqlite(tmp_path: Path, make_site: Callable[[], Site]) -> Iterator[str]:
     entry = {"ENGINE": "django.db.backends.sqlite3", "NAME": str(tmp_path / "side.sqlite3")}

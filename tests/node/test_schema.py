@@ -9,19 +9,15 @@ from tests.node.conftest import NodeWorker
 from tests.support.worker_sql import WorkerSql
 
 
-def test_stored_snapshot__equals_a_schema_that_node_makes(node_worker: NodeWorker, worker: WorkerSql) -> None:
-    node_worker.migrate()
-
-    assert catalog(worker.connection, worker.schema) == SNAPSHOT.read_text(encoding="utf-8")
-
-
-def test_our_schema__equals_that_of_node_including_the_names_of_constraints(
+def test_our_schema_and_the_stored_snapshot__equal_that_of_node(
     node_worker: NodeWorker, worker: WorkerSql, make_site: Callable[[], Site]
 ) -> None:
+    """The names of constraints are equal, too."""
     ours = make_site()
     node_worker.migrate()
     ours.migrate()
 
+    assert catalog(worker.connection, worker.schema) == SNAPSHOT.read_text(encoding="utf-8")
     with ours.connect() as connection:
         assert catalog(connection, ours.schema, with_not_null=True) == catalog(
             worker.connection, worker.schema, with_not_null=True

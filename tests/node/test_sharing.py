@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.migration.conftest import Site
 from tests.node.conftest import NodeWorker
 from tests.support.worker_sql import WorkerSql
@@ -132,6 +134,7 @@ def test_both_workers__run_their_own_tasks_in_one_schema(
     assert ours.returncode in {0, 143, -15}, stderr
 
 
+@pytest.mark.chaos
 def test_queue_that_node_works_on__is_adopted_and_migrated_back_without_a_deadlock(
     site: Site, node_worker: NodeWorker, worker: WorkerSql, wait_until: Callable[..., None]
 ) -> None:
