@@ -117,10 +117,10 @@ class ErrorGroupAdmin(PageAdmin):
         return [pair for pair in pairs if redact_text(pair.name) == pair.name]
 
     def _actions(self, request: HttpRequest) -> list[Action]:
-        jobs = self.admin_site._registry.get(Job)
+        jobs: Any = self.admin_site._registry.get(Job)
         if jobs is None or not jobs.has_view_permission(request):
             return []
-        return [ACTIONS[name] for name in GROUP_ACTIONS if ACTIONS[name].is_allowed(jobs, request)]
+        return [ACTIONS[name] for name in GROUP_ACTIONS if jobs.may_take(request, ACTIONS[name])]
 
     def _row(self, request: HttpRequest, group: NamedErrors, actions: Sequence[Action]) -> dict[str, Any]:
         row, retrying = error_row(self, request, group), group.number - group.failed

@@ -7,6 +7,8 @@ from typing import Any, ClassVar
 
 from django.contrib import admin
 from django.contrib.admin import SimpleListFilter, helpers
+from django.contrib.admin.checks import ModelAdminChecks
+from django.core import checks
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 
@@ -34,8 +36,30 @@ class SelectFilter(SimpleListFilter):
         return True
 
 
+class ListPageChecks(ModelAdminChecks):
+    """The checks of Django, and one for options of a project's subclass that these pages do not have."""
+
+    def check(self, admin_obj: Any, **options: Any) -> list[checks.CheckMessage]:
+        ours = ("django_graphile_worker.", "django.")
+        of_the_project = [each for each in type(admin_obj).__mro__ if not each.__module__.startswith(ours)]
+        names = {name for name in admin_obj.without_effect if any(name in vars(each) for each in of_the_project)}
+        return super().check(admin_obj, **options) + [
+            checks.Warning(
+                f"{type(admin_obj).__name__}.{name} has no effect.",
+                hint="The guide of the admin says what a subclass can change.",
+                obj=type(admin_obj),
+                id="graphile_worker.W014",
+            )
+            for name in sorted(names)
+        ]
+
+
 class ListPageAdmin(PageAdmin):
     """A list with columns, filters, a search and actions, which a project extends as Django's documentation says."""
+
+    checks_class = ListPageChecks
+    # The options of ModelAdmin that change nothing here.
+    without_effect: frozenset[str] = frozenset({"date_hierarchy", "list_editable"})
 
     list_display_links: Any = None
     list_per_page = 50

@@ -7,6 +7,7 @@ from functools import wraps
 from typing import Any
 from urllib.parse import urlencode
 
+from django import forms
 from django.apps import apps
 from django.contrib.admin import ModelAdmin
 from django.core.exceptions import PermissionDenied
@@ -19,7 +20,7 @@ from django_graphile_worker import models
 from django_graphile_worker.admin import databases, pause_notice, refreshed_regions
 from django_graphile_worker.admin.page_order import PAGES, page_name
 from django_graphile_worker.admin.visible_jobs import ids_subquery
-from django_graphile_worker.exceptions import GraphileWorkerError
+from django_graphile_worker.exceptions import GraphileWorkerError, ReadOnlyModelError
 from django_graphile_worker.sql.control import Pause
 from django_graphile_worker.sql.inspection.job_list import Subquery
 
@@ -44,6 +45,9 @@ def explain_database_errors(view: View) -> View:
                 "Narrow the search by task, queue or state, or raise GRAPHILE_WORKER[“ADMIN_STATEMENT_TIMEOUT”]."
             )
             return self.render_unavailable(request, _("The query took too long"), explanation)
+        except ReadOnlyModelError:
+            # An error of the project's own code.
+            raise
         except GraphileWorkerError as error:
             return self.render_unavailable(request, _("This page cannot be shown"), str(error))
 
@@ -69,6 +73,11 @@ class PageAdmin(ModelAdmin):  # type: ignore[type-arg]
     """
 
     actions: Any = None
+
+    @property
+    def media(self) -> forms.Media:
+        """The scripts and styles of a subclass (``class Media``): the pages need none of those of ModelAdmin."""
+        return forms.Media()
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
@@ -103,12 +112,15 @@ class PageAdmin(ModelAdmin):  # type: ignore[type-arg]
             raise PermissionDenied
 
     def render(
-        self, request: HttpRequest, template: str, context: dict[str, Any], *, status: int = 200
+        self, request: HttpRequest, template: Any, context: dict[str, Any], *, status: int = 200
     ) -> HttpResponse:
+        """Return a page: with one of our templates, by its file name, or with what a project gives as template."""
         # The explanation of a database error must not wait for the database again.
         pauses = {} if status >= 500 or "pauses" in context else self.pauses_context(request)
-        context = self.page_context(request) | pauses | context
-        response = TemplateResponse(request, f"{TEMPLATES}/{template}", context, status=status)
+        context = self.page_context(request) | pauses | {"media": self.media} | context
+        is_ours = isinstance(template, str) and "/" not in template
+        path = f"{TEMPLATES}/{template}" if is_ours else template
+        response = TemplateResponse(request, path, context, status=status)
         if refreshed_regions.is_refresh(request):
             refreshed_regions.send_changes_only(request, response)
         return response

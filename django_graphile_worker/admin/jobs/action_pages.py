@@ -12,8 +12,11 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib import admin, messages
+from django.contrib.admin.actions import delete_selected
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http.response import HttpResponseBase
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext as _
 
@@ -91,18 +94,34 @@ class JobActionsAdmin(JobPageAdmin):
         offered = offered_actions(self, request, State(state) if state in State._value2member_map_ else State.ANY)
         names = [each.name for each in offered]
         found = super().get_actions(request)
+        of_django: Any = found.get("delete_selected")
+        if of_django and of_django[0] is delete_selected:
+            # It deletes rows; "delete" stands in its place.
+            del found["delete_selected"]
         kept = {name: found[name] for name in names if name in found}
         return kept | {name: each for name, each in found.items() if name not in ACTIONS}
+
+    def may_take(self, request: HttpRequest, action: Action) -> bool:
+        """Return whether the user may take an action: a project may have removed it in ``get_actions``."""
+        return action.is_allowed(self, request) and action.name in self.get_actions(request)
+
+    def actions_of_job(self, request: HttpRequest, state: State) -> list[Action]:
+        """Return the actions for a job in a state, for the buttons of its page."""
+        return [each for each in offered_actions(self, request, state) if self.may_take(request, each)]
 
     @explain_database_errors
     def act_view(self, request: HttpRequest) -> HttpResponse:
         """Begin an action from another page: on a job, or on the jobs that match a search."""
         self.require(self.has_view_permission(request))
-        action = ACTIONS.get(request.POST.get("action", ""))
+        name = request.POST.get("action", "")
+        if name not in ACTIONS and name in self.get_actions(request):
+            own: HttpResponse = self._perform_own(request, name)
+            return own
+        action = ACTIONS.get(name)
         if action is None:
             messages.info(request, _("Nothing was changed. Select the jobs and the action again."))
             return HttpResponseRedirect(self.url(request, "job"))
-        self.require(action.is_allowed(self, request))
+        self.require(self.may_take(request, action))
         back = self._back_url(request)
         jobs: QuerySet[Job] = self.get_queryset(request)
         if "all" not in request.POST:
@@ -118,6 +137,18 @@ class JobActionsAdmin(JobPageAdmin):
         if state in State._value2member_map_ and criteria.state is State.ANY:
             criteria = replace(criteria, state=State(state))
         return self.begin(request, action, jobs.filter(condition_of(criteria)), search=text, back=back)
+
+    def own_actions(self, request: HttpRequest) -> list[tuple[str, str]]:
+        """Return the names and labels of the actions of the project."""
+        found = self.get_actions(request)
+        return [(name, str(label)) for name, (_function, _name, label) in found.items() if name not in ACTIONS]
+
+    def _perform_own(self, request: HttpRequest, name: str) -> Any:
+        """Take an action of the project for the job of a page."""
+        perform, _name, _label = self.get_actions(request)[name]
+        ids = selected_ids([*request.POST.getlist("id"), *request.POST.getlist(ACTION_CHECKBOX_NAME)])
+        response = perform(self, request, self.get_queryset(request).filter(pk__in=ids))
+        return response if isinstance(response, HttpResponseBase) else HttpResponseRedirect(self._back_url(request))
 
     def begin(
         self, request: HttpRequest, action: Action, jobs: QuerySet[Job], *, search: str = "",
@@ -143,7 +174,7 @@ class JobActionsAdmin(JobPageAdmin):
         alias = databases.selected_alias(request)
         progress = bulk_action.load(alias, action_id, str(request.user.pk))
         action = ACTIONS[progress.action]
-        self.require(action.is_allowed(self, request))
+        self.require(self.may_take(request, action))
         if request.method != "POST":
             if progress.is_confirmed:
                 return self._render_progress(request, action, progress)

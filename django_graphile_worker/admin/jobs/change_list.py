@@ -165,6 +165,7 @@ class JobChangeList(ChangeList):
         return (
             is_unfiltered
             and not self.params.get("o")
+            and not self.model_admin.ordering
             and ids_subquery(self.root_queryset, self.alias) is None
             and (not is_of_errors or self.criteria.state in OF_ERRORS)
         )
@@ -348,6 +349,20 @@ class JobChangeList(ChangeList):
         found += [
             (f"{name}:{self.params[name]}", self.get_query_string({CONTINUED: None}, remove=[name])) for name in filters
         ]
+        return found + self.chosen_filters()
+
+    def chosen_filters(self) -> list[tuple[str, str]]:
+        """Return the chosen filters of the project, each with the list without it."""
+        found = []
+        for spec in self.filter_specs:
+            names = [name for name in spec.expected_parameters() if name]
+            if isinstance(spec, StateFilter | TaskFilter | QueueFilter) or not any(
+                self.params.get(each) for each in names
+            ):
+                continue
+            chosen = [str(choice["display"]) for choice in spec.choices(self) if choice["selected"]]
+            text = f"{spec.title}: {', '.join(chosen)}" if chosen else str(spec.title)
+            found.append((text, self.get_query_string({CONTINUED: None}, remove=names)))
         return found
 
     def next_url(self) -> str:
@@ -374,4 +389,5 @@ class JobChangeList(ChangeList):
         """Return what the list has, for the log: "Failed task:send_email"; "" for all jobs."""
         state = "" if self.criteria.state is State.ANY else state_name(self.criteria.state)
         filters = [f"{name}:{self.params[name]}" for name in ("task", "queue") if self.params.get(name)]
+        filters += [text for text, _url in self.chosen_filters()]
         return " ".join(filter(None, [state, *filters, join_terms(self.search.terms)])) or pgettext("page", "All")

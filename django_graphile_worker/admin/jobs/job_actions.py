@@ -220,7 +220,7 @@ DELETE = Action(
         "count",
     ),
     ngettext_lazy("%(number)s job was deleted.", "%(number)s jobs were deleted.", "count"),
-    "complete",
+    "delete",
     _delete,
     is_destructive=True,
     log_flag=audit.DELETION,

@@ -21,7 +21,6 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_graphile_worker.admin import databases, error_summary, formatting
-from django_graphile_worker.admin.jobs.action_pages import JobActionsAdmin
 from django_graphile_worker.admin.jobs.add_page import JobAddAdmin
 from django_graphile_worker.admin.jobs.change_list import JobChangeList, QueueFilter, StateFilter, TaskFilter
 from django_graphile_worker.admin.jobs.exporting import JobExportAdmin
@@ -51,7 +50,17 @@ ORDERS = {
 }
 
 
-class JobAdmin(ListPageAdmin, JobActionsAdmin, JobEditAdmin, JobAddAdmin, JobExportAdmin):
+# The page of a job has no form of Django: rows of jobs are read-only.
+OF_FORMS = frozenset(
+    {
+        "autocomplete_fields", "exclude", "fields", "fieldsets", "filter_horizontal", "filter_vertical", "form",
+        "formfield_overrides", "inlines", "prepopulated_fields", "radio_fields", "raw_id_fields", "save_as",
+        "save_on_top", "view_on_site",
+    }
+)  # fmt: skip
+
+
+class JobAdmin(ListPageAdmin, JobEditAdmin, JobAddAdmin, JobExportAdmin):
     """The admin of jobs. A subclass whose ``get_queryset`` returns fewer jobs restricts every page and every action."""
 
     change_list_template = f"{TEMPLATES}/jobs.html"
@@ -77,11 +86,12 @@ class JobAdmin(ListPageAdmin, JobActionsAdmin, JobEditAdmin, JobAddAdmin, JobExp
         "tries": "gw-num",
     }
     list_filter: ClassVar[tuple[Any, ...]] = (StateFilter, TaskFilter, QueueFilter)
-    # Of the search, get_search_results() decides what it means.
-    search_fields = ("pk",)
+    # get_search_results() decides what the search means. A word is also searched in the fields that a project adds.
+    search_fields: ClassVar[tuple[str, ...]] = ("pk",)
     # By another column, a page would have to read all jobs.
     sortable_by = ("number",)
     actions: Any = ("run_now", "run_next", "retry", "reschedule", "fail", "cancel", "delete")
+    without_effect = frozenset({*ListPageAdmin.without_effect, *OF_FORMS})
 
     def get_urls(self) -> list[URLResolver | URLPattern]:  # type: ignore[override]
         def view(name: str, url: str, *, has_steps: bool = False) -> URLPattern:
@@ -109,6 +119,8 @@ class JobAdmin(ListPageAdmin, JobActionsAdmin, JobEditAdmin, JobAddAdmin, JobExp
         return JobChangeList
 
     def get_ordering(self, request: HttpRequest) -> tuple[str, ...]:
+        if self.ordering:
+            return tuple(self.ordering)  # type: ignore[arg-type]
         state = request.GET.get("state", "")
         return ORDERS.get(State(state), ("-pk",)) if state in State._value2member_map_ else ("-pk",)
 
@@ -116,8 +128,10 @@ class JobAdmin(ListPageAdmin, JobActionsAdmin, JobEditAdmin, JobAddAdmin, JobExp
         """Leave out the columns that the user may not see, and those that are empty in this state."""
         hidden = set() if request.GET.get("state") == State.RUNNING else {"worker"}
         if not self.has_view_payload_permission(request):
-            hidden.add("payload_text")
-        return [name for name in super().get_list_display(request) if name not in hidden]
+            hidden |= {"payload", "payload_text", "last_error"}
+        names = [name for name in super().get_list_display(request) if name not in hidden]
+        # The column of the model would show the values of secret keys.
+        return ["payload_text" if name == "payload" else name for name in names]
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
@@ -135,6 +149,7 @@ class JobAdmin(ListPageAdmin, JobActionsAdmin, JobEditAdmin, JobAddAdmin, JobExp
                 alias,
                 sees_payloads=self.has_view_payload_permission(request),
                 is_restricted=self.visible_ids(request, alias) is not None,
+                search_fields=[name for name in self.get_search_fields(request) if name not in JobAdmin.search_fields],
             )
             request.job_names = names  # type: ignore[attr-defined]
         return names

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
 from django.contrib import messages
 from django.contrib.admin.models import LogEntry
+from django.contrib.admin.utils import display_for_field, display_for_value, label_for_field, lookup_field
 from django.contrib.contenttypes.models import ContentType
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils import timezone
+from django.utils.text import capfirst
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
 from django_graphile_worker import conf, registry
 from django_graphile_worker.admin import audit, databases, formatting, pause_notice, refreshed_regions
+from django_graphile_worker.admin.jobs.action_pages import JobActionsAdmin
 from django_graphile_worker.admin.jobs.forms import EditForm
-from django_graphile_worker.admin.jobs.job_actions import offered_actions
 from django_graphile_worker.admin.jobs.job_contents import (
     ParsedError,
     PayloadTree,
@@ -28,7 +30,6 @@ from django_graphile_worker.admin.jobs.job_contents import (
     result_context,
 )
 from django_graphile_worker.admin.jobs.job_facts import Fact, JobFacts, ending_of, timeline, why_waiting
-from django_graphile_worker.admin.jobs.job_pages import JobPageAdmin
 from django_graphile_worker.admin.jobs.states import flag_names, state_name
 from django_graphile_worker.admin.pages import PageAdmin, explain_database_errors
 from django_graphile_worker.admin.search_terms import SearchTerm
@@ -45,19 +46,27 @@ from django_graphile_worker.sql.job_actions import changes
 from django_graphile_worker.sql.job_actions.changes import Change
 
 
-class JobDetailAdmin(JobPageAdmin):
+class JobDetailAdmin(JobActionsAdmin):
     """The page of a job: details, timeline, error, payload, and buttons for the actions."""
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Job | None:
+        """Return a job that the user may see; None if there is none."""
+        if not (object_id.isascii() and object_id.isdigit() and len(object_id) <= 19 and int(object_id) < 2**63):
+            raise Http404
+        with databases.reading(databases.selected_alias(request)):
+            # Not joined: a job may name a task that is gone.
+            jobs = self.get_queryset(request).select_related(None)
+            found: Job | None = jobs.filter(pk=object_id).first()
+        self.require(found is None or self.has_view_permission(request, found))
+        return found
 
     def read_job(
         self, request: HttpRequest, object_id: str, longest_payload: int | None = job_detail.MAX_PAYLOAD
     ) -> job_detail.JobDetail | None:
-        """Read a job; None when it does not exist or the user may not see it."""
-        if not (object_id.isascii() and object_id.isdigit() and len(object_id) <= 19 and int(object_id) < 2**63):
-            raise Http404
-        alias = databases.selected_alias(request)
-        if int(object_id) not in self.visible_among(request, [int(object_id)]):
+        """Read all about a job; None if it does not exist or the user may not see it."""
+        if self.get_object(request, object_id) is None:
             return None
-        with databases.reading(alias) as (cursor, schema):
+        with databases.reading(databases.selected_alias(request)) as (cursor, schema):
             timeout = conf.current().worker_timeout
             return job_detail.job_detail(
                 cursor, int(object_id), schema=schema, timeout=timeout, longest=longest_payload
@@ -68,8 +77,8 @@ class JobDetailAdmin(JobPageAdmin):
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
     ) -> HttpResponse:
         self.require(self.has_view_permission(request))
-        job = self.read_job(request, object_id)
-        if job is None:
+        row, job = self.get_object(request, object_id), self.read_job(request, object_id)
+        if row is None or job is None:
             return self._render_missing(request, object_id)
         sees_payload = self.has_view_payload_permission(request)
         task = job.task_identifier or _("unknown task")
@@ -85,7 +94,7 @@ class JobDetailAdmin(JobPageAdmin):
             "is_known_task": job.task_identifier in registry.tasks,
             "is_running": job.state is State.RUNNING,
             "is_stopping": job.stop_reason is not None,
-            "facts": JobFacts(self, request, job, pauses).all(),
+            "facts": [*JobFacts(self, request, job, pauses).all(), *self._own_facts(request, row)],
             "waiting": why_waiting(self, request, job, all_pauses, pauses),
             **self.pauses_context(request, all_pauses),
             "timeline": timeline(job, _log_entries(object_id), timezone.now(), _recorded_failure(request, job, kept)),
@@ -95,15 +104,28 @@ class JobDetailAdmin(JobPageAdmin):
             **_payload(job, sees_payload),
             **add_job_code(job, sees_payload=sees_payload),
             **self._actions_and_urls(request, job, object_id),
+            **(extra_context or {}),
         }
-        return self.render(request, "job.html", context)
+        return self.render(request, self.change_form_template or "job.html", context)
+
+    def _own_facts(self, request: HttpRequest, row: Job) -> Iterator[Fact]:
+        """Yield what the project has added with ``readonly_fields``."""
+        empty = self.get_empty_value_display()
+        for name in self.get_readonly_fields(request, row):
+            # The page shows these two, to those who may see them.
+            if name not in ("payload", "last_error"):
+                field, _attribute, value = lookup_field(name, row, self)
+                shown = display_for_value(value, empty) if field is None else display_for_field(value, field, empty)
+                label: Any = label_for_field(name, Job, self)
+                yield Fact(capfirst(label), shown)
 
     def _actions_and_urls(self, request: HttpRequest, job: job_detail.JobDetail, object_id: str) -> dict[str, Any]:
-        actions = offered_actions(self, request, job.state)
+        actions = self.actions_of_job(request, job.state)
         edits = job.state is State.FAILED and self.may_edit(request)
         may_download, may_add = self.has_view_payload_permission(request), self.has_add_permission(request)
         return {
             "actions": [] if job.stop_reason is not None else actions,
+            "own_actions": self.own_actions(request),
             "act_url": self.url(request, "job", "act"),
             "back": self.url(request, "job", "change", object_id),
             "list_url": self.url(request, "job"),

@@ -24,5 +24,8 @@ class JobPageAdmin(PageAdmin):
     def has_complete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return self.has_app_permission(request, "complete_job")
 
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return self.has_complete_permission(request, obj)
+
     def has_cancel_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return self.has_app_permission(request, "cancel_job")

@@ -71,8 +71,12 @@ MAX_SUGGESTIONS = 5
 class Names:
     """The names that the terms of a search can mean, read from the database when a term needs them."""
 
-    def __init__(self, alias: str, *, sees_payloads: bool, is_restricted: bool) -> None:
+    def __init__(
+        self, alias: str, *, sees_payloads: bool, is_restricted: bool, search_fields: Sequence[str] = ()
+    ) -> None:
         self.alias = alias
+        # The fields of the project in which a word is searched, as Django's documentation of search_fields says.
+        self.search_fields = search_fields
         self.sees_payloads = sees_payloads
         # The user may see only some jobs: whether there is a task, a queue or a label is not said.
         self.is_restricted = is_restricted
@@ -284,6 +288,10 @@ def _any(conditions: Sequence[Q]) -> Q:
 def _word(value: str, names: Names) -> Q:
     """A word is a part of the name of a task, of a queue or of a key, or a flag."""
     found = Q(key__icontains=value) | Q(flags__has_key=value)
+    for name in names.search_fields:
+        field = name.lstrip("^=")
+        lookup = {"^": "istartswith", "=": "iexact"}.get(name[:1], "icontains")
+        found |= Q(**{f"{field}__{lookup}": value})
     if tasks := names.containing("task", value):
         found |= Q(task__identifier__in=tasks)
     if queues := names.containing("queue", value):

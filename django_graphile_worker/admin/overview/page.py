@@ -53,13 +53,15 @@ class OverviewAdmin(PageAdmin):
             found = figures.shared(
                 request, alias, (span.name, subject), lambda: figures.read_task(alias, span, subject, paused)
             )
-            return self.render(request, "task.html", pauses | self._task_context(request, found, span, subject))
+            context = self._task_context(request, found, span, subject)
+            return self.render(request, "task.html", pauses | context | (extra_context or {}))
         asked_tasks = requested_page(request)
         asked = (span.name, subject, asked_tasks)
         read = figures.shared(
             request, alias, asked, lambda: figures.read_overview(alias, span, subject, asked_tasks, paused)
         )
-        return self.render(request, "overview.html", pauses | self._overview_context(request, read, span, subject))
+        context = self._overview_context(request, read, span, subject) | (extra_context or {})
+        return self.render(request, self.change_list_template or "overview.html", pauses | context)
 
     def _restricted(self, request: HttpRequest) -> HttpResponse:
         """Show no figures to users that may not see every job, because the figures cover all jobs."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 from django.contrib import admin
 from django.http import HttpRequest
 from django.test import Client
+from django.urls import path
 
 from django_graphile_worker.admin import OverviewAdmin
 from django_graphile_worker.admin.charts import SPANS, Chart, ChartPeriods
@@ -28,12 +28,10 @@ class ShopOverviewAdmin(OverviewAdmin):
 
 
 @pytest.fixture
-def shop_overview() -> Iterator[None]:
-    admin.site.unregister(Overview)
-    admin.site.register(Overview, ShopOverviewAdmin)
-    yield
-    admin.site.unregister(Overview)
-    admin.site.register(Overview, OverviewAdmin)
+def shop_overview(settings: Any) -> None:
+    site = admin.AdminSite()
+    site.register(Overview, ShopOverviewAdmin)
+    settings.ROOT_URLCONF = (path("admin/", site.urls),)
 
 
 def charts(client: Client, **query: str) -> dict[str, Any]:
