@@ -19,6 +19,10 @@ from django_graphile_worker.admin.pages import TEMPLATES, PageAdmin
 NO_FILTERS = frozenset({databases.PARAMETER, "format"})
 
 
+def _is_id(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 19 and int(text) < 2**63
+
+
 class SelectFilter(SimpleListFilter):
     """A filter that is shown as a menu of values."""
 
@@ -69,6 +73,19 @@ class ListPageAdmin(PageAdmin):
     # The CSS classes of columns, by name.
     column_classes: ClassVar[Mapping[str, str]] = {}
 
+    def lookup_allowed(self, lookup: str, value: Any, request: Any = None) -> bool:
+        """Allow the parameters of the filters only: by other lookups, a user could find out what no page shows."""
+        if lookup.partition("__")[0] in ("payload", "last_error") and not self.sees_payloads(request):
+            return False
+        for each in self.get_list_filter(request):
+            spec: Any = each[0] if isinstance(each, list | tuple) else each
+            if lookup == getattr(spec, "parameter_name", spec) or lookup.startswith(f"{spec}__"):
+                return True
+        return lookup.partition("__")[0] in ("pk", "id")
+
+    def sees_payloads(self, request: HttpRequest) -> bool:
+        return self.has_app_permission(request, "view_payload")
+
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         found: QuerySet[Any] = super().get_queryset(request).using(databases.selected_alias(request))
         return found
@@ -79,11 +96,12 @@ class ListPageAdmin(PageAdmin):
     def show_list(self, request: HttpRequest, context: Mapping[str, Any]) -> HttpResponse:
         """Return the list, or the response of the action that was sent."""
         if request.method == "POST":
-            if request.POST.get("select_across") == "1" and helpers.ACTION_CHECKBOX_NAME not in request.POST:
-                # Without JavaScript, "all that match" selects no row of the page.
-                sent: Any = request.POST.copy()
-                sent[helpers.ACTION_CHECKBOX_NAME] = "0"
-                request.POST = sent
+            sent: Any = request.POST.copy()
+            selected = [each for each in sent.getlist(helpers.ACTION_CHECKBOX_NAME) if _is_id(each)]
+            # Without JavaScript, "all that match" selects no row of the page.
+            is_across = sent.get("select_across") == "1"
+            sent.setlist(helpers.ACTION_CHECKBOX_NAME, selected or (["0"] if is_across else []))
+            request.POST = sent
             return super().changelist_view(request)
         shown = {**self.page_context(request), **self.pauses_context(request), **context}
         response: Any = super().changelist_view(request, shown)

@@ -56,7 +56,7 @@ class UnlockAdmin(PageAdmin):
         context = {
             "title": _("Force-unlock %(worker)s?") % {"worker": holders[0].host if holders else worker_id},
             "worker": worker_id,
-            "held": [self._held_row(request, each) for each in held],
+            "held": self._held_rows(request, held),
             "workers_url": self.url(request, "worker"),
             "is_alive": any(map(_is_alive, holders)),
             "silence": formatting.duration(holders[0].silent_seconds if holders else None),
@@ -65,6 +65,11 @@ class UnlockAdmin(PageAdmin):
             "back_url": back_url,
         }
         return self.render(request, "unlock.html", context)
+
+    def _held_rows(self, request: HttpRequest, held: Sequence[Held]) -> list[dict[str, Any]]:
+        """Return what the worker holds, without the jobs that the user may not see."""
+        visible = self.visible_among(request, [int(each.id) for each in held if each.kind == "job"])
+        return [self._held_row(request, each) for each in held if each.kind != "job" or int(each.id) in visible]
 
     def _held_row(self, request: HttpRequest, held: Held) -> dict[str, Any]:
         is_job = held.kind == "job"

@@ -209,7 +209,7 @@ class PlantedSearchPath:
         self._is_path_kept = is_path_kept
 
     def __call__(self, execute: Callable[..., Any], sql: str, params: Any, many: bool, context: dict[str, Any]) -> Any:
-        is_ours = "/* gw:" in str(sql) or "._private_" in str(sql)
+        is_ours = "/* gw:" in str(sql) or "_private_" in str(sql)
         if is_ours:
             self.texts.add(sql)
         if is_ours is self._is_path_kept:

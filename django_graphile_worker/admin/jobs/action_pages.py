@@ -127,7 +127,7 @@ class JobActionsAdmin(JobPageAdmin):
         if "all" not in request.POST:
             ids = selected_ids(request.POST.getlist("id"))
             return self.begin(request, action, jobs.filter(pk__in=ids), selected=len(ids), back=back)
-        text = request.POST.get("q", "")
+        text = request.POST.get("q", "").replace("\x00", "")
         search = parse_search(text, self.names(request))  # type: ignore[attr-defined]
         if search.errors or search.condition:
             messages.error(request, " ".join([_("No jobs were changed: the search has an error."), *search.errors]))
@@ -165,7 +165,15 @@ class JobActionsAdmin(JobPageAdmin):
         )  # fmt: skip
         if action.needs_confirmation or search:
             return HttpResponseRedirect(self.url(request, "job", "action", progress.action_id))
-        return self._run(request, action, replace(progress, data={}))
+        return self._run(request, action, self._confirmed(request, progress, {}))
+
+    def _confirmed(self, request: HttpRequest, progress: BulkProgress, data: dict[str, str]) -> BulkProgress:
+        """Store that the action is confirmed. Another tab may have been first: then its form and its steps count."""
+        alias = databases.selected_alias(request)
+        with databases.writing(alias) as (cursor, schema):
+            stored = replace(progress, data=data).stored()
+            bulk_steps.confirm_action(cursor, progress.owner, stored, schema=schema)
+        return bulk_action.load(alias, progress.owner.action_id, progress.made_by)
 
     @explain_database_errors
     def action_view(self, request: HttpRequest, action_id: UUID) -> HttpResponse:
@@ -187,13 +195,10 @@ class JobActionsAdmin(JobPageAdmin):
                 return self._confirm(request, action, progress, form)
             if not is_number_typed(request, progress):
                 return self._confirm(request, action, progress, form, is_mistyped="typed" in request.POST)
-            progress = replace(progress, data=dict(fields_to_send_again(form)))
+            progress = self._confirmed(request, progress, dict(fields_to_send_again(form)))
         return self._run(request, action, progress)
 
     def _run(self, request: HttpRequest, action: Action, progress: BulkProgress) -> HttpResponse:
-        alias = databases.selected_alias(request)
-        with databases.writing(alias) as (cursor, schema):
-            bulk_steps.write_action(cursor, progress.owner, progress.stored(), schema=schema)
         try:
             progress = self._work(request, action, progress).run(progress)
         except NoLowerPriorityError:
@@ -232,6 +237,8 @@ class JobActionsAdmin(JobPageAdmin):
         with databases.reading(databases.selected_alias(request)) as (cursor, schema):
             ids = bulk_steps.examples(cursor, progress.owner.action_id, EXAMPLES, schema=schema)
             rows = job_list.rows(cursor, ids, schema=schema)
+        visible = self.visible_among(request, ids)
+        rows = [row for row in rows if row.id in visible]
         only = rows[0] if progress.selected == 1 and rows else None
         name = f"{only.task_identifier or _('unknown task')} #{only.id}" if only else ""
         is_typed = progress.selected is None and not is_number_typed(None, progress)
@@ -288,7 +295,7 @@ class JobActionsAdmin(JobPageAdmin):
         return self.render(request, "progress.html", context, status=503 if progress.has_timed_out else 200)
 
     def _back_url(self, request: HttpRequest) -> str:
-        back = request.POST.get("back", "")
+        back = request.POST.get("back", "").replace("\x00", "")
         hosts = {request.get_host()}
         if back.startswith("/") and url_has_allowed_host_and_scheme(back, hosts, require_https=request.is_secure()):
             return back
@@ -297,7 +304,8 @@ class JobActionsAdmin(JobPageAdmin):
 
 def selected_ids(values: Sequence[str]) -> list[int]:
     """Return the ids of a form, each once."""
-    ids = dict.fromkeys(int(value) for value in values[:MAX_SELECTED] if value.isascii() and value.isdigit())
+    texts = [value for value in values[:MAX_SELECTED] if value.isascii() and value.isdigit() and len(value) <= 19]
+    ids = dict.fromkeys(map(int, texts))
     return [each for each in ids if 0 < each <= LARGEST_ID]
 
 

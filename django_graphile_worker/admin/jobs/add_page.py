@@ -75,10 +75,14 @@ class JobAddAdmin(JobDetailAdmin):
 
     def _known_tasks(self, request: HttpRequest) -> dict[str, str]:
         """Return the tasks of this site, then the other tasks that workers or jobs have, each with a description."""
-        with databases.reading(databases.selected_alias(request)) as (cursor, schema):
+        here = registry.tasks.identifiers()
+        alias = databases.selected_alias(request)
+        if self.visible_ids(request, alias) is not None:
+            # The user may see only some jobs: which tasks there are elsewhere is not said.
+            return {name: short_description(name) for name in here}
+        with databases.reading(alias) as (cursor, schema):
             elsewhere = set(known_names.known_tasks(cursor, schema=schema))
             elsewhere |= {task for each in lock_holders.holders(cursor, schema=schema) for task in each.tasks}
-        here = registry.tasks.identifiers()
         return {name: short_description(name) for name in here} | dict.fromkeys(sorted(elsewhere - set(here)), "")
 
     def _may_replace(self, request: HttpRequest, source: job_detail.JobDetail) -> bool:

@@ -180,18 +180,24 @@ class JobChangeList(ChangeList):
         return int(text) if self.is_searched and text.isascii() and text.isdigit() and len(text) < 10 else 0
 
     def _search(self, jobs: QuerySet[Job], *, most: int | None = None) -> list[int]:
-        """Return the ids of the jobs that match, in the order of the list, of those at which the search continues.
+        """Return the ids of the jobs that match, in the order of the list.
 
         The rows are read by their ids, some at a time: the condition is evaluated for no other job. With ``most``, so
-        many are enough, and the search stops after a second.
+        many are enough, and the search stops after a second, or after 100,000 jobs. Else all jobs are searched, within
+        the time of a statement.
         """
-        began, longest = monotonic(), conf.current().admin_statement_timeout
+        began, longest = monotonic(), conf.current().statement_timeout
         matching: list[int] = []
         with databases.reading(self.alias) as (cursor, schema):
-            ids = job_list.job_ids(cursor, self.criteria, schema=schema, limit=MAX_SEARCHED + 1, offset=self.continued)
-            number = 0
-            while number < min(len(ids), MAX_SEARCHED):
-                part = ids[number : min(number + STEP, MAX_SEARCHED)]
+            if most is None:
+                ids = job_list.all_job_ids(cursor, self.criteria, schema=schema)
+            else:
+                ids = job_list.job_ids(
+                    cursor, self.criteria, schema=schema, limit=MAX_SEARCHED + 1, offset=self.continued
+                )
+            number, end = 0, len(ids) if most is None else min(len(ids), MAX_SEARCHED)
+            while number < end:
+                part = ids[number : min(number + STEP, end)]
                 found = set(jobs.order_by().filter(among(part)).values_list("pk", flat=True))
                 matching += [each for each in part if each in found]
                 number += len(part)
@@ -267,11 +273,7 @@ class JobChangeList(ChangeList):
     def all_ids(self) -> array[int]:
         """Return the ids of the jobs on all pages, in the order of the list, from one snapshot."""
         if self.is_searched and not self.params.get("o"):
-            ids = array("q", self._search(self.searched))
-            while self.has_more_to_search:
-                self.continued = self.searched_to
-                ids.extend(self._search(self.searched))
-            return ids
+            return array("q", self._search(self.searched))
         if not self.is_plain:
             with databases.reading(self.alias, has_fixed_plan=False):
                 return array("q", self.queryset.values_list("pk", flat=True).iterator())

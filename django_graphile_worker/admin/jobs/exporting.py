@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from django.contrib import messages
+from django.contrib.admin.options import IncorrectLookupParameters
 from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
 from django.utils.translation import gettext as _
 
@@ -30,6 +31,8 @@ COLUMNS = (
     "locked_at", "worker", "key", "flags", "error",
 )  # fmt: skip
 PAYLOAD_COLUMNS = ("payload", "payload_is_left_out")
+# Of an error that is redacted, the file has so many characters.
+MAX_ERROR = 500
 
 
 class JobExportAdmin(JobPageAdmin):
@@ -38,7 +41,10 @@ class JobExportAdmin(JobPageAdmin):
     @explain_database_errors
     def export_view(self, request: HttpRequest) -> HttpResponseBase:
         self.require(self.has_view_permission(request))
-        jobs: JobChangeList = self.get_changelist_instance(request)  # type: ignore[assignment]
+        try:
+            jobs: JobChangeList = self.get_changelist_instance(request)  # type: ignore[assignment]
+        except IncorrectLookupParameters:
+            return HttpResponseRedirect(self.url(request, "job"))
         if jobs.search.errors:
             messages.error(
                 request, " ".join([_("Nothing was exported: the search has an error."), *jobs.search.errors])
@@ -62,7 +68,14 @@ def read_jobs(alias: str, ids: array[int], *, sees_payloads: bool) -> Iterator[S
         with databases.reading(alias) as (cursor, schema):
             rows = job_list.rows(cursor, part, schema=schema)
             payloads = job_detail.whole_payloads(cursor, part, schema=schema) if sees_payloads else {}
+            errors = {} if sees_payloads else job_list.long_errors(cursor, part, schema=schema)
+        if not sees_payloads:
+            rows = [row._replace(error=_redacted_error(errors.get(row.id))) for row in rows]
         yield [_row(row, payloads, sees_payloads=sees_payloads) for row in rows]
+
+
+def _redacted_error(error: str | None) -> str | None:
+    return None if error is None else redact_text(error)[:MAX_ERROR]
 
 
 def _row(row: job_list.JobRow, payloads: dict[int, str | None], *, sees_payloads: bool) -> dict[str, Any]:
@@ -81,7 +94,7 @@ def _row(row: job_list.JobRow, payloads: dict[int, str | None], *, sees_payloads
         "worker": row.locked_by,
         "key": row.key,
         "flags": row.flags_text,
-        "error": row.error if sees_payloads or row.error is None else redact_text(row.error),
+        "error": row.error,
     }
     return exported | _payload(payloads.get(row.id)) if sees_payloads else exported
 

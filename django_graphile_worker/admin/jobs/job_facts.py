@@ -150,7 +150,9 @@ class JobFacts:
             "limit": job.limit_name,
             "time": formatting.exact_time(job.limited_since),
         }
-        yield Fact(_("Waiting for"), value, self.page.url(self.request, "limitkey", q=job.limit_key))
+        # The key contains values of the payload.
+        query = {"q": job.limit_key} if sees_payloads else {}
+        yield Fact(_("Waiting for"), value, self.page.url(self.request, "limitkey", **query))
 
     def _optional(self) -> Iterator[Fact]:
         job = self.job
@@ -176,7 +178,8 @@ class JobFacts:
         if job.stop_requested_by:
             yield Fact(_("Cancelled by"), job.stop_requested_by)
         if job.stop_reason:
-            yield Fact(_("Reason"), job.stop_reason)
+            sees_payloads = self.page.has_app_permission(self.request, "view_payload")
+            yield Fact(_("Reason"), job.stop_reason if sees_payloads else redact_text(job.stop_reason))
 
     def _worker(self) -> Iterator[Fact]:
         job, workers_url = self.job, self.page.url(self.request, "worker")

@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 from django.db.models import BooleanField, Case, DateTimeField, F, Field, Func, IntegerField, Q, TextField, Value, When
@@ -117,12 +118,13 @@ def parse_search(text: str, names: Names) -> JobSearch:
     errors = []
     if len(text) > MAX_LENGTH:
         errors.append(_("A search has at most %(most)s characters.") % {"most": MAX_LENGTH})
-    terms = tuple(parse_terms(text))
+    terms = tuple(islice(parse_terms(text), MAX_TERMS + 1))
     if len(terms) > MAX_TERMS:
         errors.append(_("A search has at most %(most)s conditions.") % {"most": MAX_TERMS})
+        terms = terms[:MAX_TERMS]
     search = JobSearch(terms=terms)
     by_name: dict[tuple[str, bool], list[SearchTerm]] = {}
-    for place, term in enumerate(terms[:MAX_TERMS]):
+    for place, term in enumerate(terms):
         is_one_of = term.name in ONE_OF and not term.is_negative
         by_name.setdefault((term.name if is_one_of else f"{place}", term.is_negative), []).append(term)
     for group in by_name.values():
@@ -278,6 +280,10 @@ def among(ids: Sequence[int]) -> Q:
     return Q(_Sql("pk", job_list.IS_AMONG, list(ids), output_field=BooleanField()))
 
 
+def _flag(value: str) -> Q:
+    return Q(_Sql("flags", job_list.HAS_FLAG, value, output_field=BooleanField()))
+
+
 def _any(conditions: Sequence[Q]) -> Q:
     found = conditions[0]
     for each in conditions[1:]:
@@ -287,7 +293,7 @@ def _any(conditions: Sequence[Q]) -> Q:
 
 def _word(value: str, names: Names) -> Q:
     """A word is a part of the name of a task, of a queue or of a key, or a flag."""
-    found = Q(key__icontains=value) | Q(flags__has_key=value)
+    found = Q(key__icontains=value) | _flag(value)
     for name in names.search_fields:
         field = name.lstrip("^=")
         lookup = {"^": "istartswith", "=": "iexact"}.get(name[:1], "icontains")
@@ -343,6 +349,8 @@ def _within(text: str, smallest: int, largest: int) -> int:
 
 def _period(column: str, value: str, direction: int) -> Q:
     low, high = time_range(value, direction)
+    if low is None and high is None:
+        raise ValueError(_("A value is missing."))
     condition = Q(**{f"{column}__gte": low}) if low else Q()
     return condition & Q(**{f"{column}__lte": high}) if high else condition
 
@@ -404,7 +412,7 @@ CONDITIONS: dict[str, Callable[[str, Names], Q]] = {
     "task": lambda value, names: Q(task__identifier__in=_tasks([value], names).tasks),
     "label": lambda value, names: Q(task__identifier__in=_labels([value], names).tasks),
     "queue": lambda value, names: Q(job_queue__queue_name__in=_queues([value], names).queues),
-    "flag": lambda value, names: Q(flags__has_key=value),
+    "flag": lambda value, names: _flag(value),
     "state": lambda value, names: _any([in_state(state) for state in _states([value])]),
     "priority": lambda value, names: _number("priority", value, SMALLEST_PRIORITY, LARGEST_PRIORITY),
     "attempts": lambda value, names: _number(ATTEMPTS_MADE, value, 0, LARGEST_MAX_ATTEMPTS),

@@ -343,6 +343,15 @@ begin
 end
 $$;
 
+-- Whether a worker holds a lock. As in remove_job(), a lock of four hours is that of a dead worker; but a registered
+-- worker is alive.
+create or replace function :SCHEMA._private_is_held(locked_at timestamptz, locked_by text)
+returns boolean language sql stable
+return locked_at is not null and (
+    locked_at >= pg_catalog.now() - interval '4 hours' or exists (
+        select from only :SCHEMA._private_workers as worker
+        where worker.id = :SCHEMA._private_worker_of(locked_by)));
+
 -- Cancels jobs, and says of each id what became of it:
 --   removed      the job waited, and is deleted;
 --   stopping     a worker of this package runs it, and is asked to stop it;
@@ -374,11 +383,7 @@ begin
             else 'removed' end order by each.ordinality)
     into fates
     from unnest(locked_jobs) with ordinality as each
-    -- As in remove_job(), a lock of four hours is that of a dead worker; but a registered worker is alive.
-    cross join lateral (select each.locked_at is not null and (
-        each.locked_at >= now() - interval '4 hours' or exists (
-            select from only :SCHEMA._private_workers as worker
-            where worker.id = :SCHEMA._private_worker_of(each.locked_by))) as value) as is_held
+    cross join lateral (select :SCHEMA._private_is_held(each.locked_at, each.locked_by) as value) as is_held
     left join :SCHEMA._private_cancellations as marker
         on marker.job_id = each.id and marker.locked_by = each.locked_by;
 

@@ -373,7 +373,7 @@ begin
     locked := array(
         select jobs.id from only :SCHEMA._private_jobs as jobs
         where jobs.id = any (_private_change_jobs.job_ids)
-            and (jobs.locked_at is null or jobs.locked_at < now() - interval '4 hours')
+            and not :SCHEMA._private_is_held(jobs.locked_at, jobs.locked_by)
             and (of_revision is null or jobs.revision = of_revision)
             and case action
                 when 'run_now' then jobs.attempts < jobs.max_attempts and jobs.run_at > this_moment

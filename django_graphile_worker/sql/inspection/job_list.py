@@ -279,8 +279,20 @@ def job_ids(cursor: Any, criteria: Criteria, *, schema: str, limit: int, offset:
 
 
 def all_job_ids(cursor: Any, criteria: Criteria, *, schema: str) -> list[int]:
-    """Return the ids of all jobs of a list, from one snapshot."""
+    """Return the ids of all jobs of a list, in its order, from one snapshot."""
     return job_ids(cursor, criteria, schema=schema, limit=2**62)
+
+
+# For readers to whom errors are redacted: in a part of an error, the name of a secret may be cut off.
+LONG_ERRORS = """/* gw:long-errors */
+select job.id, pg_catalog."left"(job.last_error, 20000)
+from only :SCHEMA._private_jobs as job where job.id = any (%(ids)s::bigint[])"""
+
+
+def long_errors(cursor: Any, ids: Sequence[int], *, schema: str) -> dict[int, str | None]:
+    """Return the errors of jobs, longer than they are shown."""
+    cursor.execute(statement(LONG_ERRORS, schema), {"ids": list(ids)})
+    return dict(cursor.fetchall())
 
 
 class Count(NamedTuple):
@@ -353,6 +365,7 @@ ENDS_OF_ERROR = r"""case when pg_catalog.length(job.last_error) <= 700 then job.
 
 # For conditions that Django composes: expressions over a column, for which COLUMN stands.
 IS_AMONG = "COLUMN = any (%s::bigint[])"
+HAS_FLAG = "coalesce(COLUMN ? %s::text, false)"
 IS_PARKED = "exists (select from :SCHEMA._private_limited_jobs as parked where parked.job_id = COLUMN)"
 NAME_OF_ERROR = ":SCHEMA._private_error_name(COLUMN)"
 # The number of attempts that a list shows: `attempts.attempts_made`. The first part is greedy: it is the last remark.

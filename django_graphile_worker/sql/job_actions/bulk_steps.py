@@ -33,6 +33,7 @@ READ_ACTION = """/* gw:read-action */
 select progress, stopped_at is not null from :SCHEMA._private_actions
 where id = %(action_id)s::pg_catalog.uuid and made_by = %(made_by)s::text"""
 WRITE_ACTION = f"/* gw:write-action */ update :SCHEMA._private_actions set progress = %(progress)s::jsonb {OWN}"
+CONFIRM_ACTION = f"{WRITE_ACTION.replace('write-action', 'confirm-action')} and progress ->> 'data' is null"
 STOP_ACTION = f"/* gw:stop-action */ update :SCHEMA._private_actions set stopped_at = coalesce(stopped_at, now()) {OWN}"
 # A step locks its row until it is committed.
 AWAIT_STEP = f"/* gw:await-step */ select from {STEPS} for update"
@@ -78,6 +79,11 @@ def write_action(cursor: Any, owner: Owner, progress: Mapping[str, Any], *, sche
     cursor.execute(statement(WRITE_ACTION, schema), {**owner._asdict(), "progress": json.dumps(progress)})
 
 
+def confirm_action(cursor: Any, owner: Owner, progress: Mapping[str, Any], *, schema: str) -> None:
+    """Store the form with which an action was confirmed, unless another request has confirmed it."""
+    cursor.execute(statement(CONFIRM_ACTION, schema), {**owner._asdict(), "progress": json.dumps(progress)})
+
+
 def stop_action(cursor: Any, owner: Owner, *, schema: str) -> None:
     """Let no further step begin, once the caller has committed."""
     cursor.execute(statement(STOP_ACTION, schema), owner._asdict())
@@ -107,9 +113,11 @@ NOW = "/* gw:now */ select now()"
 COLLECT = """/* gw:collect */
 with matched as materialized ({ids}),
 found as materialized (
-    select * from (
-        select job.id, {state} as state
-        from only :SCHEMA._private_jobs as job where job.id in (select * from matched)) as job
+    select job.id, job.state
+    from (select distinct * from matched) as wanted (id)
+    -- "offset 0": each job is read by its id. A join would compare each job with each id.
+    cross join lateral (
+        select job.id, {state} as state from only :SCHEMA._private_jobs as job where job.id = wanted.id offset 0) as job
     where job.state = any (%(states)s::text[])),
 numbered as (
     select found.id, (row_number() over (order by found.id) - 1) / %(size)s::int as number from found),
@@ -161,7 +169,10 @@ values (
 
 CALLS = {
     "change": f":SCHEMA.{FUNCTION}(%(ids)s::bigint[]{ARGUMENTS})",
-    "delete": ":SCHEMA.complete_jobs(%(ids)s::bigint[])",
+    # The function of graphile-worker takes any lock of four hours for that of a dead worker.
+    "delete": """:SCHEMA.complete_jobs(array(
+        select free.id from only :SCHEMA._private_jobs as free where free.id = any (%(ids)s::bigint[])
+            and not :SCHEMA._private_is_held(free.locked_at, free.locked_by)))""",
 }
 ACT = """/* gw:{tag}-all */
 with {called} as materialized (select job from {call} as job){recorded}
