@@ -28,7 +28,7 @@ def insert_help(app: Any, name: str, content: list[str]) -> None:
 
 def help_of_verbs() -> str:
     # Django must be set up before this import.
-    from django_graphile_worker.management.operator.verbs import VERBS
+    from django_graphile_worker.management.operator import VERBS
 
     parser: Any = load_command_class("django_graphile_worker", "graphile_worker").create_parser("manage.py", "any")
     return "\n".join(_sections(VERBS, parser, ""))
@@ -44,7 +44,7 @@ def _sections(verbs: Sequence[Any], parser: argparse.ArgumentParser, prefix: str
         text = _marked(f"{verb.summary} {verb.description}".strip())
         yield f"### graphile_worker {prefix}{verb.name}\n\n{text}\n\n```console\n{calls}\n```\n"
         rows = [_row(each) for each in choices[verb.name]._actions if _is_listed(each)]
-        if rows and verb.has_usual_options:
+        if rows:
             yield "\n".join(["| option | meaning |", "|---|---|", *rows, ""])
         yield from _sections(getattr(verb, "verbs", ()), choices[verb.name], f"{prefix}{verb.name} ")
 

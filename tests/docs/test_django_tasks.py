@@ -13,7 +13,7 @@ import django
 import pytest
 
 from django_graphile_worker import run_once
-from django_graphile_worker.management.worker_command import SETTINGS
+from django_graphile_worker.management.commands.runworker import SETTINGS
 from django_graphile_worker.models import Job, Schedule
 from tests.docs.pages import page, sections
 from tests.support.stepped_worker import own_tasks

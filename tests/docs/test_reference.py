@@ -15,7 +15,7 @@ from django.core.management.base import BaseCommand
 import django_graphile_worker
 from django_graphile_worker import Job, conf, exceptions, models, signals, testing
 from django_graphile_worker.job_options import JobOptions
-from django_graphile_worker.management.operator.verbs import VERBS
+from django_graphile_worker.management.operator import VERBS
 from tests.docs.pages import CHECKOUT, code_words, headings, page, sections
 
 TESTING = "django_graphile_worker.testing."

@@ -422,7 +422,7 @@ def test_thread_of_a_pool__does_not_keep_the_process_alive_after_a_second_signal
 
 
 def test_thread_of_a_pool__does_not_keep_the_process_alive_after_its_job_has_ended(world: World, fleet: Fleet) -> None:
-    worker = fleet.start(command=("graphile_worker", "run"), is_forked=False)
+    worker = fleet.start(is_forked=False)
     world.add("leaves_a_pool_thread")
     world.wait_for("end")
     assert worker.stop(timeout=ENDS) == 0

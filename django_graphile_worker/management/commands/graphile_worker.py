@@ -10,11 +10,11 @@ from django.db import OperationalError
 from django_graphile_worker import __version__
 from django_graphile_worker.checks.databases import check_psycopg, in_one_line
 from django_graphile_worker.exceptions import GraphileWorkerError
-from django_graphile_worker.management.operator.console import Console
-from django_graphile_worker.management.operator.verb import add_verbs
 
 try:
-    from django_graphile_worker.management.operator.verbs import BY_NAME, VERBS
+    from django_graphile_worker.management.operator import VERBS
+    from django_graphile_worker.management.operator.console import Console
+    from django_graphile_worker.management.operator.verb import add_verbs
 except ModuleNotFoundError as error:
     if error.name != "psycopg":
         raise
@@ -25,14 +25,12 @@ except ModuleNotFoundError as error:
 class Command(BaseCommand):
     help = "Inspect and change the queue. Each verb has its own --help."
     requires_system_checks = []
-    # Set by Django: False under call_command().
-    _called_from_command_line: bool
 
     def get_version(self) -> str:
         return __version__
 
     def add_arguments(self, parser: CommandParser) -> None:
-        add_verbs(parser, VERBS, dest="verb")
+        add_verbs(parser, VERBS)
 
     def handle(self, *args: Any, **options: Any) -> None:
         if problems := check_psycopg():
@@ -45,10 +43,9 @@ class Command(BaseCommand):
             using=options.get("database"),
             installation=options.get("installation"),
             is_json=options.get("json", False),
-            owns_process=self._called_from_command_line,
         )
         try:
-            BY_NAME[options["verb"]].run(console, options)
+            next(verb for verb in VERBS if verb.name == options["verb"]).run(console, options)
         except GraphileWorkerError as error:
             raise CommandError(str(error)) from error
         except OperationalError as error:

@@ -1,12 +1,11 @@
-"""``add``, and the actions on jobs that the admin has, too: ``retry``, ``cancel``, ``delete`` and others.
-
-``ACTIONS`` has the actions that change jobs by their ids, each with its function of the API.
-"""
+"""``add``, and the verbs that change jobs: ``ACTIONS`` has them, each with its function of the API."""
 
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from itertools import chain
 from typing import Any
 
@@ -16,18 +15,20 @@ from django_graphile_worker import api, registry
 from django_graphile_worker.api.add import logged_names
 from django_graphile_worker.api.change import CancelResult, cancel_by_key, cancel_jobs, retry_jobs, run_next, run_now
 from django_graphile_worker.api.connection import open_queue
+from django_graphile_worker.crontab.parser import Json5Error, parse_json5
 from django_graphile_worker.job_options import OPTIONS, JobOption, Kind
 from django_graphile_worker.jobs import Job
-from django_graphile_worker.management.operator import verb
+from django_graphile_worker.management.arguments import Argument, job_id, number, time
 from django_graphile_worker.management.operator.console import Console
-from django_graphile_worker.management.operator.formatting import counted, job_line
+from django_graphile_worker.management.operator.formatting import both, counted
 from django_graphile_worker.management.operator.jobs import chosen_criteria
-from django_graphile_worker.management.operator.verb import Options, Verb, did_you_mean
+from django_graphile_worker.management.operator.verb import BY, Options, Verb, did_you_mean, name_of_user
 from django_graphile_worker.sql.inspection import job_list
 from django_graphile_worker.sql.inspection.error_groups import error_groups
-from django_graphile_worker.sql.inspection.job_list import Criteria, State
+from django_graphile_worker.sql.inspection.job_list import State
 from django_graphile_worker.sql.install.catalog import refuse_breaking_migration
 from django_graphile_worker.sql.job_actions import changes
+from django_graphile_worker.text import quoted
 
 # What is said of a job that an action has left as it was.
 STATES = {
@@ -40,8 +41,19 @@ STATES = {
 }
 # The number of jobs that one transaction changes: small enough that no worker waits for it.
 BATCH = 1_000
+KEY = Argument("--key", "KEY", "The key of a job; may be given several times.", action="append", dest="job_keys")
+FAILURES: Any = {"choices": ("failed", "retrying"), "default": "failed"}
 
-Place = Mapping[str, Any]
+
+def _argument_of(option: JobOption) -> Argument:
+    more: dict[Kind, dict[str, Any]] = {
+        Kind.CHOICE: {"choices": [value for value, _ in option.choices]},
+        Kind.TEXTS: {"action": "append"},
+        Kind.NUMBER: {"kind": number()},
+        Kind.TIME: {"kind": time},
+    }
+    metavar = "" if option.kind is Kind.CHOICE else option.metavar
+    return Argument(f"--{option.argument}", metavar, option.help, dest=option.name, **more.get(option.kind, {}))
 
 
 class Add(Verb):
@@ -56,18 +68,11 @@ class Add(Verb):
         "send_receipt '{order: 1}' --run-at +5m --queue mail --priority 5",
         "rebuild_index - --key index --key-mode preserve_run_at < payload.json",
     )
-
-    def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("task", metavar="TASK", help="The identifier of the task.")
-        parser.add_argument(
-            "payload",
-            nargs="?",
-            metavar="PAYLOAD",
-            help="The payload as JSON or JSON5; - reads it from standard input (default: {}).",
-        )
-        for option in OPTIONS.values():
-            kind = _kind_of(option)
-            parser.add_argument(f"--{option.argument}", dest=option.name, help=option.help, **kind)
+    arguments = (
+        Argument("task", "TASK", "The identifier of the task."),
+        Argument("payload", "PAYLOAD", "The payload as JSON or JSON5; - reads it from standard input.", nargs="?"),
+        *(_argument_of(option) for option in OPTIONS.values()),
+    )
 
     def run(self, console: Console, options: Options) -> None:
         name = options["task"]
@@ -77,7 +82,7 @@ class Add(Verb):
         # add_job() does not log this name: the console shows the warning below.
         logged_names.add(name)
         values = {option: options[option] for option in OPTIONS}
-        job = api.add_job(known or name, verb.payload_from(options["payload"]), **values, **console.place)
+        job = api.add_job(known or name, _payload_from(options["payload"]), **values, **console.place)
         if known is None:
             hint = did_you_mean(name, registry.tasks.identifiers())
             console.warn(f"This project has no task {name!r}: the job waits for a worker that has it.{hint}")
@@ -86,26 +91,33 @@ class Add(Verb):
             return
         # A job that was replaced has a revision.
         what = "Already exists:" if job.existed else "Replaced" if job.revision else "Added"
-        console.done(f"{what} {job_line(job, console.now())}")
+        console.done(f"{what} {_line(job, console.now())}")
 
 
-def _kind_of(option: JobOption) -> dict[str, Any]:
-    """Return how argparse takes an option of a job."""
-    match option.kind:
-        case Kind.CHOICE:
-            return {"choices": [value for value, _ in option.choices]}
-        case Kind.TEXTS:
-            return {"metavar": option.metavar, "action": "append"}
-        case Kind.NUMBER:
-            return {"metavar": option.metavar, "type": verb.whole}
-        case Kind.TIME:
-            return {"metavar": option.metavar, "type": verb.run_at}
-        case Kind.TEXT:
-            return {"metavar": option.metavar}
+def _payload_from(text: str | None) -> Any:
+    """Parse a payload as JSON, or as JSON5 if it is not JSON; read it from standard input if the text is ``-``."""
+    if text is None:
+        return None
+    source = "payload" if text != "-" else "payload from standard input"
+    if text == "-":
+        text = sys.stdin.read()
+    try:
+        return parse_json5(text)
+    except RecursionError:
+        raise CommandError(f"{source}: the value is nested too deeply.") from None
+    except Json5Error as error:
+        raise CommandError(
+            f"{source}: expected JSON or JSON5 (quoted for the shell, like '{{\"order\": 1}}'), "
+            f"got {quoted(text)}: {error}."
+        ) from None
 
 
-def _add_ids(parser: CommandParser, nargs: str) -> None:
-    parser.add_argument("job_ids", nargs=nargs, type=verb.job_id, metavar="ID", help="The ids of the jobs.")
+def _line(job: Job, now: datetime) -> str:
+    """Return ``send_receipt #42: run at 2026-05-01 12:00:00 (in 5 m), 0 of 25 attempts used``."""
+    parts = [f"run at {both(job.run_at, now)}", f"{job.attempts} of {job.max_attempts} attempts used"]
+    parts += [f"queue {job.queue_name}"] if job.queue_name else []
+    parts += [f"key {job.key}"] if job.key else []
+    return f"{job.task_identifier} #{job.id}: {', '.join(parts)}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -117,133 +129,93 @@ class JobAction(Verb):
     description: str
     examples: Sequence[str] = ("42", "42 43 44")
     # What is said of each job that was changed.
-    done: str
+    done: str = ""
     # Why it may have left a job in one of its states.
     why_left: str = "was running a moment ago: try again"
-    # The function of the API.
-    change: Callable[..., list[Job]]
-    # The options that the function takes, as argparse does.
-    arguments: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
-
-    @property
-    def states(self) -> tuple[State, ...]:
-        """The states of the jobs that it changes."""
-        return changes.STATES[self.name.replace("-", "_")]
+    # The function of the API, and the one that takes the key of a job, if there is one.
+    change: Callable[..., Any]
+    change_by_key: Callable[..., Any] | None = None
+    # Their parameters.
+    arguments: Sequence[Argument] = ()
+    needs_ids: bool = True
 
     def add_arguments(self, parser: CommandParser) -> None:
-        _add_ids(parser, "+")
-        for flag, argument in self.arguments.items():
-            parser.add_argument(flag, **argument)
+        Argument("job_ids", "ID", "The ids of the jobs.", job_id, nargs="+" if self.needs_ids else "*").add_to(parser)
+        if self.change_by_key is not None:
+            KEY.add_to(parser)
+        super().add_arguments(parser)
 
     def values(self, options: Options) -> dict[str, Any]:
-        """Return the values of the options for the function."""
-        return {name: options[name] for name in (flag[2:].replace("-", "_") for flag in self.arguments)}
+        """Return the values of the options for the functions."""
+        return {argument.dest: options[argument.dest] for argument in self.arguments}
 
     def run(self, console: Console, options: Options) -> None:
-        ids = list(dict.fromkeys(options["job_ids"]))
-        jobs = self.change(ids, **self.values(options), **console.place)
-        self.report(console, jobs)
-        if complaint := self.complaint(console, ids, jobs):
-            raise CommandError(complaint)
+        ids, keys = list(dict.fromkeys(options["job_ids"])), list(dict.fromkeys(options.get("job_keys") or ()))
+        if not ids and not keys:
+            raise CommandError("Ids of jobs or --key are required.")
+        values = self.values(options) | console.place
+        by_key = {key: self.change_by_key(key, **values) for key in keys} if self.change_by_key else {}
+        self.report(console, ids, self.change(ids, **values), by_key)
 
-    def report(self, console: Console, jobs: Sequence[Job]) -> None:
+    def report(self, console: Console, ids: Sequence[int], changed: Any, by_key: Mapping[str, Any]) -> None:
+        found = [job for job in by_key.values() if job is not None]
+        jobs: list[Job] = [*changed, *found]
         if console.is_json:
             console.dump([dataclasses.asdict(job) for job in jobs])
-            return
-        now = console.now()
-        for job in jobs:
-            console.done(f"{self.done} {job_line(job, now)}")
-
-    def complaint(self, console: Console, ids: Sequence[int], changed: Sequence[Job]) -> str:
-        """Return why jobs were not changed; empty if all were."""
-        left = [each for each in ids if each not in {job.id for job in changed}]
-        if not left:
-            return ""
-        with console.reading() as (cursor, schema, _):
-            states = {row.id: row.state for row in job_list.rows(cursor, left, schema=schema)}
-        reasons = [f"#{each} {self._reason(states.get(each))}" for each in left]
-        were = "was" if len(left) == 1 else "were"
-        names = " or ".join(state.value for state in self.states)
-        return (
-            f"{len(left)} of {counted(len(ids), 'job')} {were} not changed: {'; '.join(reasons)}. {self.name} changes "
-            f"jobs that are {names}."
-        )
-
-    def _reason(self, state: State | None) -> str:
-        if state is None:
-            return "does not exist (completed and deleted jobs leave no row)"
-        return self.why_left if state in self.states else STATES[state]
-
-
-class Reschedule(JobAction):
-    """It also warns of jobs that will not run."""
-
-    def run(self, console: Console, options: Options) -> None:
-        if all(value is None for value in self.values(options).values()):
-            raise CommandError(f"One of {', '.join(self.arguments)} is required.")
-        super().run(console, options)
-
-    def report(self, console: Console, jobs: Sequence[Job]) -> None:
-        spent = [f"#{job.id}" for job in jobs if job.attempts >= job.max_attempts]
-        if spent:
-            console.warn(f"{', '.join(spent)} will still not run: no attempts left. Set --attempts 0, too.")
-        super().report(console, jobs)
-
-
-class Delete(JobAction):
-    """It also takes the keys of jobs."""
-
-    def add_arguments(self, parser: CommandParser) -> None:
-        _add_ids(parser, "*")
-        parser.add_argument(
-            "--key",
-            action="append",
-            dest="job_keys",
-            default=[],
-            metavar="KEY",
-            help="Delete the job with this key; may be given several times.",
-        )
-
-    def run(self, console: Console, options: Options) -> None:
-        ids = list(dict.fromkeys(options["job_ids"]))
-        if not ids and not options["job_keys"]:
-            raise CommandError("Ids of jobs or --key are required.")
-        by_key = {key: api.remove_job(key, **console.place) for key in options["job_keys"]}
-        removed = [job for job in by_key.values() if job is not None]
-        deleted = self.change(ids, **console.place)
-        self.report(console, [*deleted, *removed])
-        for job in removed:
+        else:
+            now = console.now()
+            for job in jobs:
+                console.done(f"{self.done} {_line(job, now)}")
+        for job in found:
             if job.was_running:
                 console.warn(f"#{job.id} is running and will finish; it has lost its key, and is not retried.")
         missing = [f"There is no job with the key {key!r}." for key, job in by_key.items() if job is None]
-        complaints = [*missing, self.complaint(console, ids, deleted)]
-        if any(complaints):
-            raise CommandError(" ".join(filter(None, complaints)))
+        left = [each for each in ids if each not in {job.id for job in changed}]
+        if missing or left:
+            raise CommandError(" ".join([*missing, *([self._complaint(console, left, len(ids))] if left else [])]))
+
+    def _complaint(self, console: Console, left: Sequence[int], number: int) -> str:
+        """Return why jobs were not changed."""
+        changed_states = changes.STATES[self.name.replace("-", "_")]
+        with console.reading() as (cursor, schema, _):
+            states = {row.id: row.state for row in job_list.rows(cursor, left, schema=schema)}
+        reasons = []
+        for each in left:
+            state = states.get(each)
+            if state is None:
+                reason = "does not exist (completed and deleted jobs leave no row)"
+            else:
+                reason = self.why_left if state in changed_states else STATES[state]
+            reasons.append(f"#{each} {reason}")
+        were = "was" if len(left) == 1 else "were"
+        names = " or ".join(state.value for state in changed_states)
+        return (
+            f"{len(left)} of {counted(number, 'job')} {were} not changed: {'; '.join(reasons)}. {self.name} changes "
+            f"jobs that are {names}."
+        )
+
+
+class Reschedule(JobAction):
+    """It needs an option, and warns of jobs that will not run."""
+
+    def values(self, options: Options) -> dict[str, Any]:
+        values = super().values(options)
+        if all(value is None for value in values.values()):
+            raise CommandError(f"One of {', '.join(each.names[0] for each in self.arguments)} is required.")
+        return values
+
+    def report(self, console: Console, ids: Sequence[int], changed: Any, by_key: Mapping[str, Any]) -> None:
+        spent = [f"#{job.id}" for job in changed if job.attempts >= job.max_attempts]
+        if spent:
+            console.warn(f"{', '.join(spent)} will still not run: no attempts left. Set --attempts 0, too.")
+        super().report(console, ids, changed, by_key)
 
 
 class Retry(JobAction):
     """It also chooses failed jobs by their task or their error."""
 
-    def add_arguments(self, parser: CommandParser) -> None:
-        _add_ids(parser, "*")
-        parser.add_argument("--task", metavar="TASK", help="Choose all failed jobs of this task identifier.")
-        parser.add_argument("--error", metavar="ERROR", help="Choose all jobs that failed with this class of error.")
-        parser.add_argument("--all", action="store_true", help="Choose all failed jobs.")
-        parser.add_argument(
-            "--state",
-            choices=["failed", "retrying"],
-            default="failed",
-            help="Choose jobs in this state (default: failed).",
-        )
-        parser.add_argument(
-            "--payload",
-            metavar="PAYLOAD",
-            help="Give the jobs this payload, as JSON or JSON5; - reads it from standard input. Only with ids.",
-        )
-        parser.add_argument("--dry-run", action="store_true", help="Only count the jobs that would be tried again.")
-
     def values(self, options: Options) -> dict[str, Any]:
-        return {} if options["payload"] is None else {"payload": verb.payload_from(options["payload"])}
+        return {} if options["payload"] is None else {"payload": _payload_from(options["payload"])}
 
     def run(self, console: Console, options: Options) -> None:
         is_choosing = bool(options["task"] or options["error"] or options["all"])
@@ -273,50 +245,28 @@ def _chosen_ids(console: Console, options: Options) -> Iterator[int]:
 
     Then none is missed because it changed its state meanwhile, and none that fails again is retried twice.
     """
+    error = options["error"]
     with console.reading() as (cursor, schema, _):
         chosen = chosen_criteria(cursor, console, options, schema=schema)
-        if chosen is not None and options["error"] is not None:
+        if chosen is not None and error is not None:
             names = {group.name for group in error_groups(cursor, schema=schema)}
-            chosen = _with_error(console, chosen, options["error"], names)
-        if chosen is None:
-            return
-        yield from job_list.all_job_ids(cursor, chosen, schema=schema)
+            meant = tuple(name for name in names if name == error or name.endswith(f".{error}"))
+            if not meant:
+                console.warn(f"No job has failed with {error!r}.")
+                return
+            chosen = dataclasses.replace(chosen, error_names=meant)
+        if chosen is not None:
+            yield from job_list.all_job_ids(cursor, chosen, schema=schema)
 
 
-def _with_error(console: Console, chosen: Criteria, error: str, names: set[str]) -> Criteria | None:
-    """Return the criteria with the names of the error; None, after a warning, if no job has failed with it."""
-    meant = tuple(name for name in names if name == error or name.endswith(f".{error}"))
-    if meant:
-        return dataclasses.replace(chosen, error_names=meant)
-    hint = did_you_mean(error, {name.rpartition(".")[2] for name in names} | names)
-    console.warn(f"No job has failed with {error!r}.{hint}")
-    return None
+class Cancel(JobAction):
+    """It says of each job what became of it, and also stops running jobs."""
 
+    def values(self, options: Options) -> dict[str, Any]:
+        return {"reason": options["reason"], "by": name_of_user(options)}
 
-class Cancel(Verb):
-    name = "cancel"
-    summary = "Remove jobs that wait, and stop jobs that run."
-    description = (
-        "Delete jobs that wait, and have workers stop jobs that run. A cancelled job is not retried. The results and "
-        "the history keep who cancelled it, and why. A job that a worker of Node.js runs cannot be stopped."
-    )
-    examples = ("42", '42 43 --reason "The customer is gone."', "--key report:7 --by maria")
-
-    def add_arguments(self, parser: CommandParser) -> None:
-        _add_ids(parser, "*")
-        parser.add_argument(
-            "--key", action="append", dest="job_keys", metavar="KEY", help="The key of a job. It can be repeated."
-        )
-        parser.add_argument("--reason", default="", metavar="TEXT", help="Why; kept in the results and the history.")
-        verb.add_by(parser)
-
-    def run(self, console: Console, options: Options) -> None:
-        ids, keys = options["job_ids"], list(dict.fromkeys(options["job_keys"] or ()))
-        if not ids and not keys:
-            raise CommandError("Ids of jobs or --key are required.")
-        why = {"reason": options["reason"], "by": verb.name_of_user(options), **console.place}
-        by_key = {key: cancel_by_key(key, **why) for key in keys}
-        results = [cancel_jobs(ids, **why), *by_key.values()]
+    def report(self, console: Console, ids: Sequence[int], changed: Any, by_key: Mapping[str, Any]) -> None:
+        results = [changed, *by_key.values()]
         found = {
             field.name: sorted(set(chain.from_iterable(getattr(each, field.name) for each in results)))
             for field in dataclasses.fields(CancelResult)
@@ -343,10 +293,6 @@ _FATES: dict[str, tuple[Callable[[Console, str], None], str]] = {
     "ended": (Console.warn, "Not cancelled, because it has ended: {}."),
     "unknown": (Console.warn, "Not cancelled, because there is no such job, or no more: {}."),
 }
-
-
-def _number(kind: Callable[[str], int], text: str) -> dict[str, Any]:
-    return {"type": kind, "metavar": "N", "help": text}
 
 
 ACTIONS = (
@@ -383,6 +329,15 @@ ACTIONS = (
         ),
         done="To be tried again:",
         change=retry_jobs,
+        needs_ids=False,
+        arguments=(
+            Argument("--task", "TASK", "Choose all failed jobs of this task identifier."),
+            Argument("--error", "ERROR", "Choose all jobs that failed with this class of error."),
+            Argument("--all", "", "Choose all failed jobs."),
+            Argument("--state", "", "Choose jobs in this state (default: failed).", **FAILURES),
+            Argument("--payload", "PAYLOAD", "With ids: give the jobs this payload; - reads it from standard input."),
+            Argument("--dry-run", "", "Only count the jobs that would be tried again."),
+        ),
     ),
     Reschedule(
         name="reschedule",
@@ -392,16 +347,12 @@ ACTIONS = (
         examples=("42 --run-at +1h", "42 43 --run-at +1h --priority 5", "42 --run-at 2027-01-01T08:00"),
         done="Rescheduled",
         change=api.reschedule_jobs,
-        arguments={
-            "--run-at": {
-                "type": verb.run_at,
-                "metavar": "TIME",
-                "help": "Run at this time: now, +5m, or a time like 2026-05-01T12:00.",
-            },
-            "--priority": _number(verb.whole, "Set the priority; lower numbers run first."),
-            "--attempts": _number(verb.not_negative, "Set the number of attempts made so far."),
-            "--max-attempts": _number(verb.positive, "Set the number of attempts allowed."),
-        },
+        arguments=(
+            Argument("--run-at", "TIME", "Run at this time: now, +5m, or a time like 2026-05-01T12:00.", time),
+            Argument("--priority", "N", "Set the priority; lower numbers run first.", number()),
+            Argument("--attempts", "N", "Set the number of attempts made so far.", number(0)),
+            Argument("--max-attempts", "N", "Set the number of attempts allowed.", number(1)),
+        ),
     ),
     JobAction(
         name="fail",
@@ -411,9 +362,9 @@ ACTIONS = (
         examples=("42", '42 43 --reason "The customer is gone."'),
         done="Permanently failed",
         change=lambda ids, reason, **place: api.permanently_fail_jobs(ids, reason, **place),
-        arguments={"--reason": {"metavar": "TEXT", "help": "Add this text to last_error."}},
+        arguments=(Argument("--reason", "TEXT", "Add this text to last_error."),),
     ),
-    Delete(
+    JobAction(
         name="delete",
         summary="Delete jobs as if they had succeeded.",
         description="Waiting and failed jobs are deleted without being run. Running jobs are not changed; one that is "
@@ -421,5 +372,19 @@ ACTIONS = (
         examples=("42", "42 43 44", "--key search-index"),
         done="Deleted",
         change=api.complete_jobs,
+        change_by_key=api.remove_job,
+        needs_ids=False,
+    ),
+    Cancel(
+        name="cancel",
+        summary="Remove jobs that wait, and stop jobs that run.",
+        description="Delete jobs that wait, and have workers stop jobs that run. A cancelled job is not retried. The "
+        "results and the history keep who cancelled it, and why. A job that a worker of Node.js runs cannot be "
+        "stopped.",
+        examples=("42", '42 43 --reason "The customer is gone."', "--key report:7 --by maria"),
+        change=cancel_jobs,
+        change_by_key=cancel_by_key,
+        needs_ids=False,
+        arguments=(Argument("--reason", "TEXT", "Why; kept in the results and the history.", default=""), BY),
     ),
 )

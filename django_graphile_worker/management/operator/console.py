@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,6 +17,7 @@ from django.db import OperationalError, transaction
 from django_graphile_worker import conf
 from django_graphile_worker.api.connection import open_queue
 from django_graphile_worker.management.operator import formatting
+from django_graphile_worker.management.operator.formatting import Columns, Values
 from django_graphile_worker.routing import place_of
 from django_graphile_worker.sql.errors import sqlstate
 from django_graphile_worker.sql.inspection import statement_limits
@@ -45,8 +46,6 @@ class Console:
     using: str | None
     installation: str | None = None
     is_json: bool = False
-    # True if the verb was called from the command line; False under call_command(), whose caller continues.
-    owns_process: bool = False
 
     @property
     def place(self) -> dict[str, Any]:
@@ -63,7 +62,7 @@ class Console:
 
     def done(self, text: str) -> None:
         """Write what was done, in the colour of success."""
-        self.out.write(self.style.SUCCESS(text))
+        self.out.write(self.style.SUCCESS(escaped(text)))
 
     def note(self, text: str) -> None:
         """Write a text that is not part of the result to standard error: pipes and ``--json`` get only the result."""
@@ -76,29 +75,34 @@ class Console:
     def dump(self, value: Any) -> None:
         self.out.write(json.dumps(value, indent=2, default=_as_json))
 
-    def table(self, rows: Sequence[formatting.Row]) -> None:
+    def table(self, rows: Sequence[Values], columns: Columns, now: datetime) -> None:
         # A file or a pipe has no limit.
-        self.say(formatting.table(rows, width=shutil.get_terminal_size().columns if self.out.isatty() else None))
+        width = shutil.get_terminal_size().columns if self.out.isatty() else None
+        self.say(formatting.table(rows, columns, now, self.style, width=width))
+
+    def facts(self, values: Values, now: datetime) -> None:
+        self.say(formatting.facts(values, now, self.style))
 
     def listing(
         self,
-        found: Sequence[Any],
-        as_dict: Callable[[Any], Any],
-        row: Callable[[Any], formatting.Row],
+        found: Iterable[Values],
+        columns: Columns,
+        now: datetime,
         *,
         nothing: str,
         limit: int | None = None,
         noun: str = "",
+        has_more: bool = False,
     ) -> None:
         """Write what was found as JSON or as a table; note if there is nothing, or more than the limit."""
-        listed = found if limit is None else found[:limit]
+        rows = list(found)
         if self.is_json:
-            self.dump([as_dict(each) for each in listed])
-        elif listed:
-            self.table([row(each) for each in listed])
+            self.dump(rows[:limit])
+        elif rows:
+            self.table(rows[:limit], columns, now)
         else:
             self.note(nothing)
-        if len(listed) < len(found):
+        if has_more or (limit is not None and len(rows) > limit):
             self.note(f"There are more {noun}; these are the first {limit}. Use --limit to list more.")
 
     def now(self) -> datetime:
@@ -120,14 +124,10 @@ class Console:
             except OperationalError as error:
                 if sqlstate(error) != QUERY_CANCELED:
                     raise
-                raise CommandError(_took_too_long(seconds)) from error
-
-
-def _took_too_long(seconds: float) -> str:
-    return (
-        f"The database did not answer within {seconds:g} seconds. Select fewer jobs (--state, --task, --limit), "
-        'or allow more time with GRAPHILE_WORKER["ADMIN_STATEMENT_TIMEOUT"].'
-    )
+                raise CommandError(
+                    f"The database did not answer within {seconds:g} seconds. Select fewer jobs (--state, --task, "
+                    '--limit), or allow more time with GRAPHILE_WORKER["ADMIN_STATEMENT_TIMEOUT"].'
+                ) from error
 
 
 def _as_json(value: Any) -> Any:

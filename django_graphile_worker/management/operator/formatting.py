@@ -1,145 +1,123 @@
-"""Formats jobs, times and tables: for operators in the current time zone, for programs as JSON."""
+"""Formats the values of ``--json`` for people: tables, facts, and times in the current time zone."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from operator import itemgetter
+from typing import Any
 
 from django.core.management.color import Style
 from django.utils import timezone
 
-from django_graphile_worker.jobs import Job
-from django_graphile_worker.registry import label_of
-from django_graphile_worker.sql.codecs import flags_from
-from django_graphile_worker.sql.inspection.job_detail import JobDetail
-from django_graphile_worker.sql.inspection.job_list import JobRow, State
-from django_graphile_worker.text import escaped, in_largest_unit, shown
+from django_graphile_worker.text import escaped, in_largest_unit, readable_duration, shown
 
 GAP = "  "
 EMPTY = "-"
 # On a terminal, longer cells are cut. Ids of jobs and workers are shorter.
 MAX_CELL = 40
-NUMBER = re.compile(r"-|[0-9][0-9+/]*")
 DAY = 86_400
+# The colours of states, by the names of Django's styles.
+STATE_STYLES = {
+    **dict.fromkeys(("ready", "alive", "enabled", "succeeded"), "SUCCESS"),
+    **dict.fromkeys(("running", "unregistered"), "MIGRATE_LABEL"),
+    **dict.fromkeys(("limited", "retrying", "stopping", "paused"), "WARNING"),
+    **dict.fromkeys(("failed", "silent", "failing", "unknown task"), "ERROR"),
+}
 
-Paint = Callable[[str], str]
-
-
-class Cell(NamedTuple):
-    """A text, and its colour."""
-
-    text: str
-    paint: Paint | None = None
-
-
-Value = Cell | str | int | None
-# A row of a table by the headings of its columns.
-Row = Mapping[str, Value]
+Values = Mapping[str, Any]
+# A column of a table: the name of a value, or a heading and a function of all values.
+Column = str | tuple[str, Callable[[Values], Any]]
+Columns = Sequence[Column]
 
 
-def _cell(value: Value) -> Cell:
-    cell = value if isinstance(value, Cell) else Cell("" if value is None else str(value))
-    return cell._replace(text=shown(cell.text) or EMPTY)
+def capped(name: str) -> Column:
+    """Return the column of a number that was counted up to a limit: ``42``, or ``1000+``."""
+    return name.upper(), lambda values: f"{values[name]}{'+' if values['is_capped'] else ''}"
 
 
-def table(rows: Sequence[Row], *, width: int | None = None) -> str:
-    """Return the rows below their headings, numbers to the right.
+def table(rows: Sequence[Values], columns: Columns, now: datetime, style: Style, *, width: int | None = None) -> str:
+    """Return the rows below the headings.
 
-    On a terminal with this ``width``, empty columns are left out and long lines are cut.
+    On a terminal with this ``width``, empty columns are left out, and long cells and lines are cut.
     """
-    columns = []
-    for name in rows[0]:
-        cells = [_cell(row[name]) for row in rows]
-        if width is not None:
-            cells = [_shortened(cell, MAX_CELL) for cell in cells] if name != list(rows[0])[-1] else cells
-            if all(cell.text == EMPTY for cell in cells):
-                continue
-        columns.append([Cell(name), *cells])
-    sizes = [max(len(cell.text) for cell in column) for column in columns]
-    to_the_right = [all(NUMBER.fullmatch(cell.text) for cell in column[1:]) for column in columns]
-    return "\n".join(_line(cells, sizes, to_the_right, width) for cells in zip(*columns, strict=True))
+    named = [_named(column) for column in columns]
+    found = [[heading, *(_text(get(row), now, brief) or EMPTY for row in rows)] for heading, get in named]
+    if width is not None:
+        found = [column for column in found if any(text != EMPTY for text in column[1:])]
+        found = [*([_cut(text) for text in column] for column in found[:-1]), found[-1]]
+    sizes = [max(map(len, column)) for column in found]
+    lines = [
+        GAP.join(f"{text:<{size}}" for text, size in zip(texts, sizes, strict=True))[:width].rstrip()
+        for texts in zip(*found, strict=True)
+    ]
+    place = next((place for place, (heading, *_) in enumerate(found) if heading == "STATE"), None)
+    if place is not None:
+        start = sum(sizes[:place]) + place * len(GAP)
+        end = start + sizes[place]
+        lines = [line[:start] + _painted(line[start:end], style) + line[end:] for line in lines]
+    return "\n".join(lines)
 
 
-def _line(cells: Sequence[Cell], sizes: Sequence[int], to_the_right: Sequence[bool], width: int | None) -> str:
-    parts, start = [], 0
-    for cell, size, is_right in zip(cells, sizes, to_the_right, strict=True):
-        space = " " * (size - len(cell.text))
-        if width is not None:
-            room = width - start - (len(space) if is_right else 0)
-            if room <= 0:
-                break
-            cell = _shortened(cell, room)
-        text = cell.paint(cell.text) if cell.paint else cell.text
-        parts.append(space + text if is_right else text + space)
-        start += size + len(GAP)
-    return GAP.join(parts).rstrip()
+def _named(column: Column) -> tuple[str, Callable[[Values], Any]]:
+    if not isinstance(column, str):
+        return column
+    if column.endswith("error"):
+        return _words(column).upper(), lambda values: brief_error(values[column])
+    return _words(column).upper(), itemgetter(column)
 
 
-def _shortened(cell: Cell, size: int) -> Cell:
-    return cell if len(cell.text) <= size else cell._replace(text=f"{cell.text[: size - 1]}…")
+def _words(name: str) -> str:
+    return name.removesuffix("_seconds").replace("_", " ")
 
 
-def facts(pairs: Sequence[tuple[str, Value]], *, indent: str = "") -> str:
-    """Return names and values, one pair for each line."""
-    names = max((len(name) for name, _ in pairs), default=0)
-    cells = [(name, _cell(value)) for name, value in pairs]
+def facts(values: Values, now: datetime, style: Style) -> str:
+    """Return the names and values that are not empty, one pair for each line; a list has a line for each item."""
+    pairs = [
+        (_words(name), text)
+        for name, value in values.items()
+        for each in (value if isinstance(value, list) else [value])
+        if (text := _text(each, now, both))
+    ]
+    size = max(len(name) for name, _ in pairs)
     return "\n".join(
-        f"{indent}{name:<{names}}{GAP}{cell.paint(cell.text) if cell.paint else cell.text}" for name, cell in cells
+        f"{name:<{size}}{GAP}{_painted(text, style) if name in ('state', 'status') else text}" for name, text in pairs
     )
+
+
+def _text(value: Any, now: datetime, time: Callable[[datetime, datetime], str]) -> str:
+    """Return a value for people. Each number with a fraction is one of seconds."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, datetime):
+        return time(value, now)
+    if isinstance(value, float):
+        return readable_duration(value)
+    if isinstance(value, list | tuple | frozenset):
+        return shown(", ".join(map(str, value)))
+    return shown(json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else value)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_CELL else f"{text[: MAX_CELL - 1]}…"
+
+
+def _painted(state: str, style: Style) -> str:
+    name = STATE_STYLES.get(state.rstrip())
+    return getattr(style, name)(state) if name else state
 
 
 def indented(text: str) -> str:
     return "\n".join(f"  {escaped(line)}" for line in text.splitlines())
 
 
-def job_line(job: Job, now: datetime) -> str:
-    """Return ``send_receipt #42: run at 2026-05-01 12:00:00 (in 5 m), 0 of 25 attempts used``."""
-    parts = [f"run at {both(job.run_at, now)}", f"{job.attempts} of {job.max_attempts} attempts used"]
-    parts += [f"queue {shown(job.queue_name)}"] if job.queue_name else []
-    parts += [f"key {shown(job.key)}"] if job.key else []
-    return f"{shown(job.task_identifier)} #{job.id}: {', '.join(parts)}"
-
-
-def job_row_as_dict(job: JobRow | JobDetail) -> dict[str, Any]:
-    """Return a job from ``sql.inspection`` as a dict for JSON, without the payload, which may be large."""
-    same = ("queue_name", "priority", "run_at", "attempts", "attempts_made", "max_attempts", "key")
-    return {
-        "id": job.id,
-        "state": job.state.value,
-        "task_identifier": job.task_identifier or "",
-        "label": label_of(job.task_identifier or ""),
-        **{name: getattr(job, name) for name in same},
-        "flags": flags_from(job.flags_text),
-        "locked_at": job.locked_at,
-        "locked_by": job.locked_by,
-        "last_error": job.error if isinstance(job, JobRow) else job.last_error,
-        "created_at": job.created_at,
-        "updated_at": job.updated_at,
-    }
-
-
-def state_cell(state: State, style: Style) -> Cell:
-    """Return the state of a job in its colour."""
-    paints = {
-        State.RUNNING: style.MIGRATE_LABEL,
-        State.READY: style.SUCCESS,
-        State.LIMITED: style.WARNING,
-        State.RETRYING: style.WARNING,
-        State.FAILED: style.ERROR,
-    }
-    return Cell(state.value, paints.get(state))
-
-
 def counted(number: int, noun: str) -> str:
     """Return ``1 job``, ``2 jobs``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def capped(number: int, most: int) -> str:
-    """Return ``42``, or ``10000+`` for a number above the one at which counting stopped."""
-    return str(number) if number <= most else f"{most}+"
 
 
 def brief_error(error: str | None) -> str:
@@ -158,19 +136,17 @@ def absolute(moment: datetime) -> str:
     return aware(moment).astimezone(timezone.get_current_timezone()).strftime("%Y-%m-%d %H:%M:%S")
 
 
-def relative(moment: datetime | None, now: datetime) -> str:
-    """Return the distance from now, ``in 5 m`` or ``3 h ago``, or a dash for never."""
-    if moment is None:
-        return EMPTY
+def relative(moment: datetime, now: datetime) -> str:
+    """Return the distance from now: ``in 5 m`` or ``3 h ago``."""
     seconds = (aware(moment) - aware(now)).total_seconds()
     if round(seconds) == 0:
         return "now"
     return f"in {in_largest_unit(seconds)}" if seconds > 0 else f"{in_largest_unit(seconds)} ago"
 
 
-def both(moment: datetime | None, now: datetime) -> str:
-    """Return ``2026-05-01 12:00:00 (in 5 m)``, or a dash for never."""
-    return EMPTY if moment is None else f"{absolute(moment)} ({relative(moment, now)})"
+def both(moment: datetime, now: datetime) -> str:
+    """Return ``2026-05-01 12:00:00 (in 5 m)``."""
+    return f"{absolute(moment)} ({relative(moment, now)})"
 
 
 def brief(moment: datetime, now: datetime) -> str:
@@ -179,6 +155,6 @@ def brief(moment: datetime, now: datetime) -> str:
     return relative(moment, now) if is_near else absolute(moment)[:-3]
 
 
-def iso(moment: datetime | None) -> str | None:
+def iso(moment: datetime) -> str:
     """Return the time for programs, always in UTC."""
-    return None if moment is None else aware(moment).astimezone(UTC).isoformat()
+    return aware(moment).astimezone(UTC).isoformat()

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 
-from django.core.management.base import CommandError, CommandParser
+from django.core.management.base import CommandError
 
 from django_graphile_worker import api
 from django_graphile_worker.api.connection import open_queue
-from django_graphile_worker.management.operator import verb
+from django_graphile_worker.management.arguments import Argument, period
 from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.formatting import counted
 from django_graphile_worker.management.operator.verb import Options, Verb
-from django_graphile_worker.operations.repair import Repaired, repair
+from django_graphile_worker.operations.repair import repair
 from django_graphile_worker.sql.install import privileges
+
+KINDS = list(privileges.GRANT_FILES)
 
 
 class Cleanup(Verb):
@@ -25,16 +27,13 @@ class Cleanup(Verb):
         "queue."
     )
     examples = ("--permanently-failed-older-than 7d", "--permanently-failed-older-than 30d --queues --tasks")
-
-    def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument(
-            "--permanently-failed-older-than",
-            type=verb.period,
-            metavar="AGE",
-            help="Delete jobs that failed permanently more than AGE ago: 7d, 12h, 4w.",
-        )
-        parser.add_argument("--queues", action="store_true", help="Delete the names of queues without jobs.")
-        parser.add_argument("--tasks", action="store_true", help="Delete the names of tasks without jobs.")
+    arguments = (
+        Argument(
+            "--permanently-failed-older-than", "AGE", "Delete jobs that failed AGE ago or earlier: 7d, 12h.", period
+        ),
+        Argument("--queues", "", "Delete the names of queues without jobs."),
+        Argument("--tasks", "", "Delete the names of tasks without jobs."),
+    )
 
     def run(self, console: Console, options: Options) -> None:
         age = options["permanently_failed_older_than"]
@@ -76,16 +75,9 @@ class Repair(Verb):
         if console.is_json:
             console.dump(dataclasses.asdict(repaired))
         else:
-            console.say("\n".join(_sentences(repaired)) or "Nothing to repair.")
-
-
-def _sentences(repaired: Repaired) -> list[str]:
-    changes = {
-        "Restored: ": repaired.restored,
-        "Dropped: ": repaired.dropped,
-        "Built: ": repaired.built,
-    }
-    return [f"{what}{', '.join(names)}." for what, names in changes.items() if names]
+            changes = {"Restored": repaired.restored, "Dropped": repaired.dropped, "Built": repaired.built}
+            lines = [f"{what}: {', '.join(names)}." for what, names in changes.items() if names]
+            console.say("\n".join(lines) or "Nothing to repair.")
 
 
 class Grants(Verb):
@@ -98,15 +90,10 @@ class Grants(Verb):
         "verb itself changes nothing. Run it again after an upgrade: the SQL may be run any number of times."
     )
     examples = ("web_app", "web_app --kind keyed-adder", "worker_app --kind worker")
-
-    def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("role", metavar="ROLE", help="The name of the role.")
-        parser.add_argument(
-            "--kind",
-            choices=list(privileges.GRANT_FILES),
-            default="adder",
-            help="Choose the purpose of the role (default: adder).",
-        )
+    arguments = (
+        Argument("role", "ROLE", "The name of the role."),
+        Argument("--kind", "", "The purpose of the role (default: adder).", choices=KINDS, default="adder"),
+    )
 
     def run(self, console: Console, options: Options) -> None:
         text = privileges.grants_script(options["kind"], options["role"], schema=console.settings.schema)

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from django.core.management.base import CommandError, CommandParser
+from django.core.management.base import CommandError
 
 from django_graphile_worker import api
 from django_graphile_worker.api.limits import LimitStatus, limit_statuses, override_limit, reset_limit
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError, UnknownQueueError, UnknownTaskError
 from django_graphile_worker.limits import NUMBERS, LimitNumbers
-from django_graphile_worker.management.operator import formatting, verb
+from django_graphile_worker.management.arguments import Argument, number, time
 from django_graphile_worker.management.operator.console import Console
-from django_graphile_worker.management.operator.formatting import Row, capped
-from django_graphile_worker.management.operator.verb import Options, Verb, did_you_mean
+from django_graphile_worker.management.operator.formatting import Columns, Values, both, capped
+from django_graphile_worker.management.operator.verb import BY, Options, Verb, limit_of, name_of_user
 from django_graphile_worker.routing import place_of
 from django_graphile_worker.sql import control
 from django_graphile_worker.sql.inspection import limited_keys, queue_depths
 from django_graphile_worker.sql.inspection.limited_keys import LimitedKey
 from django_graphile_worker.sql.inspection.queue_depths import QueueDepth
-from django_graphile_worker.text import shown
+
+QUEUES: Columns = (
+    *("queue_name", capped("waiting"), "earliest_run_at", "locked_by", "locked_at"),
+    *("is_paused", "paused_until", "pause_reason", "paused_by"),
+)
+PAUSES: Columns = ("kind", "name", "until", "reason", "by")
+LIMITS: Columns = ("name", "concurrency", "rate", "burst", "tasks", "changed_by", "changed_at")
+KEYS: Columns = ("key", "limit", capped("waiting"), "waiting_since", "running", "closed_until", "opens_at")
 
 
 class Queues(Verb):
@@ -32,11 +38,11 @@ class Queues(Verb):
         f"scheduled jobs, up to {queue_depths.MAX_COUNTED:,} for each queue."
     )
     examples = ("", "--queue warehouse", "--held --json")
-
-    def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--queue", metavar="QUEUE", help="List only this queue.")
-        parser.add_argument("--held", action="store_true", help="List only queues that are held or paused.")
-        verb.add_limit(parser, "queues")
+    arguments = (
+        Argument("--queue", "QUEUE", "List only this queue."),
+        Argument("--held", "", "List only queues that are held or paused."),
+        limit_of("queues"),
+    )
 
     def run(self, console: Console, options: Options) -> None:
         limit = options["limit"]
@@ -49,28 +55,8 @@ class Queues(Verb):
                 most=queue_depths.MAX_COUNTED,
                 schema=schema,
             )
-        console.listing(
-            found,
-            _queue_as_dict,
-            lambda queue: _queue_row(queue, now),
-            nothing="No queues.",
-            limit=limit,
-            noun="queues",
-        )
-
-
-def _queue_row(queue: QueueDepth, now: datetime) -> Row:
-    holder, since = queue.locked_by, queue.locked_at
-    if queue.is_paused:
-        end = "" if queue.paused_until is None else f" until {formatting.both(queue.paused_until, now)}"
-        holder, since = f"paused{end}", queue.paused_at
-    return {
-        "QUEUE": queue.queue_name,
-        "WAITING": capped(queue.number, queue_depths.MAX_COUNTED),
-        "FIRST RUN AT": formatting.both(queue.oldest, now),
-        "HELD BY": holder,
-        "SINCE": formatting.relative(since, now),
-    }
+        queues = map(_queue_as_dict, found)
+        console.listing(queues, QUEUES, now, nothing="No queues.", limit=limit, noun="queues")
 
 
 def _queue_as_dict(queue: QueueDepth) -> dict[str, Any]:
@@ -86,13 +72,12 @@ def _queue_as_dict(queue: QueueDepth) -> dict[str, Any]:
     }
 
 
-def _add_target(parser: CommandParser) -> None:
-    """Add the options that name what is paused."""
-    target = parser.add_mutually_exclusive_group()
-    target.add_argument("--queue", metavar="QUEUE", help="The name of a queue.")
-    target.add_argument("--task", metavar="TASK", help="The identifier of a task.")
-    target.add_argument("--flag", metavar="FLAG", help="A flag: all jobs that have it.")
-    verb.add_by(parser)
+# One of these options names what is paused.
+TARGETS = (
+    Argument("--queue", "QUEUE", "The name of a queue."),
+    Argument("--task", "TASK", "The identifier of a task."),
+    Argument("--flag", "FLAG", "A flag: all jobs that have it."),
+)
 
 
 def _target_of(options: Options) -> dict[str, Any]:
@@ -100,12 +85,12 @@ def _target_of(options: Options) -> dict[str, Any]:
     return {kind: options[kind] for kind in ("queue", "task", "flag") if options[kind] is not None}
 
 
-def pause_sentence(pause: control.Pause, now: datetime) -> str:
+def pause_sentence(pause: Values, now: datetime) -> str:
     """Return what is paused, until when, by whom and why."""
-    until = "until it is resumed" if pause.until is None else f"until {formatting.both(pause.until, now)}"
-    by = f", by {shown(pause.by)}" if pause.by else ""
-    reason = f": {shown(pause.reason)}" if pause.reason else ""
-    return f"{pause.kind} {shown(pause.name)} {until}{by}{reason}"
+    until = "until it is resumed" if pause["until"] is None else f"until {both(pause['until'], now)}"
+    by = f", by {pause['by']}" if pause["by"] else ""
+    reason = f": {pause['reason']}" if pause["reason"] else ""
+    return f"{pause['kind']} {pause['name']} {until}{by}{reason}"
 
 
 def pause_as_dict(pause: control.Pause) -> dict[str, Any]:
@@ -127,19 +112,13 @@ class Pause(Verb):
         "--task shop:charge --until 2026-05-01T12:00",
         "--flag bulk",
     )
-
-    def add_arguments(self, parser: CommandParser) -> None:
-        _add_target(parser)
-        parser.add_argument(
-            "--until",
-            type=verb.run_at,
-            metavar="TIME",
-            help="End the pause then: +1h30m, or 2026-05-01T12:00 (default: when it is resumed).",
-        )
-        parser.add_argument("--reason", default="", metavar="TEXT", help="Why, for other operators.")
-        parser.add_argument(
-            "--create", action="store_true", help="Pause a queue or a task that is not in the database, too."
-        )
+    arguments = (
+        TARGETS,
+        BY,
+        Argument("--until", "TIME", "End the pause then: +1h30m, or 2026-05-01T12:00.", time),
+        Argument("--reason", "TEXT", "Why, for other operators.", default=""),
+        Argument("--create", "", "Pause a queue or a task that is not in the database, too."),
+    )
 
     def run(self, console: Console, options: Options) -> None:
         target = _target_of(options)
@@ -148,26 +127,20 @@ class Pause(Verb):
             return
         given = {name: options[name] for name in ("until", "reason", "create")}
         try:
-            pause = api.pause(**target, **given, by=verb.name_of_user(options), **console.place)
+            pause = api.pause(**target, **given, by=name_of_user(options), **console.place)
         except (UnknownQueueError, UnknownTaskError) as error:
             raise CommandError(str(error).replace("create=True", "--create")) from error
+        found = pause_as_dict(pause)
         if console.is_json:
-            console.dump(pause_as_dict(pause))
+            console.dump(found)
         else:
-            console.done(f"Paused: {pause_sentence(pause, console.now())}.")
+            console.done(f"Paused: {pause_sentence(found, console.now())}.")
 
     def _list(self, console: Console, options: Options) -> None:
         if options["until"] is not None or options["reason"] or options["create"]:
             raise CommandError("Name what to pause with --queue, --task or --flag.")
-        paused = api.pauses(**console.place)
-        if console.is_json:
-            console.dump([pause_as_dict(pause) for pause in paused])
-            return
-        now = console.now()
-        for pause in paused:
-            console.say(pause_sentence(pause, now))
-        if not paused:
-            console.note("Nothing is paused.")
+        paused = map(pause_as_dict, api.pauses(**console.place))
+        console.listing(paused, PAUSES, console.now(), nothing="Nothing is paused.")
 
 
 class Resume(Verb):
@@ -178,30 +151,23 @@ class Resume(Verb):
         "still runs, the next job of the queue starts after it."
     )
     examples = ("--queue mail", "--task shop:charge", "--all")
-
-    def add_arguments(self, parser: CommandParser) -> None:
-        _add_target(parser)
-        parser.add_argument("--all", action="store_true", help="Resume everything that is paused.")
+    arguments = (TARGETS, BY, Argument("--all", "", "Resume everything that is paused."))
 
     def run(self, console: Console, options: Options) -> None:
         target = _target_of(options)
         if bool(target) == options["all"]:
             raise CommandError("One of --queue, --task, --flag and --all is required.")
-        paused = api.pauses(**console.place)
-        targets = [target] if target else [{pause.kind.value: pause.name} for pause in paused]
-        by = verb.name_of_user(options)
+        targets = [target] if target else [{each.kind.value: each.name} for each in api.pauses(**console.place)]
+        by = name_of_user(options)
         ended = [pause for each in targets if (pause := api.resume(**each, by=by, **console.place)) is not None]
         if console.is_json:
             console.dump([pause_as_dict(pause) for pause in ended])
             return
         for pause in ended:
-            console.done(f"Resumed: {pause.kind} {shown(pause.name)}.")
-        if not ended and not target:
-            console.note("Nothing was paused.")
-        elif not ended:
-            ((kind, name),) = target.items()
-            hint = did_you_mean(name, [pause.name for pause in paused if pause.kind == kind])
-            console.note(f"The {kind} {shown(name)} was not paused.{hint}")
+            console.done(f"Resumed: {pause.kind} {pause.name}.")
+        if not ended:
+            what = " ".join(f"The {kind} {name} was not paused." for kind, name in target.items())
+            console.note(what or "Nothing was paused.")
 
 
 class Limits(Verb):
@@ -219,18 +185,17 @@ class Limits(Verb):
         "--set 'account:{account}' --concurrency 5 --rate 100/m --burst 20",
         "--reset 'account:{account}'",
     )
-
-    def add_arguments(self, parser: CommandParser) -> None:
-        change = parser.add_mutually_exclusive_group()
-        change.add_argument("--key", metavar="TEXT", help="List only the keys with this text.")
-        change.add_argument("--set", metavar="LIMIT", help="Give this limit other numbers.")
-        change.add_argument("--reset", metavar="LIMIT", help="Let the numbers of the code count for this limit.")
-        parser.add_argument("--concurrency", type=verb.positive, metavar="N", help="With --set: so many at once.")
-        parser.add_argument("--rate", metavar="RATE", help="With --set: so many starts in a time, such as 100/m.")
-        parser.add_argument(
-            "--burst", type=verb.positive, metavar="N", help="With --set: so many starts of the rate at once."
-        )
-        verb.add_limit(parser, "keys")
+    arguments = (
+        (
+            Argument("--key", "TEXT", "List only the keys with this text."),
+            Argument("--set", "LIMIT", "Give this limit other numbers."),
+            Argument("--reset", "LIMIT", "Let the numbers of the code count for this limit."),
+        ),
+        Argument("--concurrency", "N", "With --set: so many at once.", number(1)),
+        Argument("--rate", "RATE", "With --set: so many starts in a time, such as 100/m."),
+        Argument("--burst", "N", "With --set: so many starts of the rate at once.", number(1)),
+        limit_of("keys"),
+    )
 
     def run(self, console: Console, options: Options) -> None:
         numbers = {name: options[name] for name in NUMBERS if options[name] is not None}
@@ -254,22 +219,22 @@ def _set_limit(console: Console, name: str, given: dict[str, Any]) -> None:
     with console.reading() as (cursor, _, _):
         statuses = limit_statuses(cursor, place_of(**console.place))
     before = next((limit.numbers for limit in statuses if limit.name == name), None)
-    override_limit(name, numbers, changed_by=verb.name_of_user({}), **console.place)
+    override_limit(name, numbers, changed_by=name_of_user({}), **console.place)
     if console.is_json:
         console.dump({"name": name, **_numbers_as_dict(numbers)})
     else:
-        console.done(f"{shown(name)}: {numbers}, for all workers from now on.")
+        console.done(f"{name}: {numbers}, for all workers from now on.")
         console.note(f"Before: {before}. A number that was not given is no limit any more.")
 
 
 def _reset_limit(console: Console, name: str) -> None:
-    was_stored = reset_limit(name, changed_by=verb.name_of_user({}), **console.place)
+    was_stored = reset_limit(name, changed_by=name_of_user({}), **console.place)
     if console.is_json:
         console.dump({"name": name, "was_changed": was_stored})
     elif was_stored:
-        console.done(f"{shown(name)} has the numbers of the code again.")
+        console.done(f"{name} has the numbers of the code again.")
     else:
-        console.note(f"{shown(name)} had the numbers of the code already.")
+        console.note(f"{name} had the numbers of the code already.")
 
 
 def _list_limits(console: Console, options: Options) -> None:
@@ -281,56 +246,20 @@ def _list_limits(console: Console, options: Options) -> None:
         else:
             names = [each.name for each in limits]
             keys = limited_keys.named_keys(cursor, text, names, schema=schema, limit=limit + 1)
+    found = {"limits": [*map(_limit_as_dict, limits)], "keys": [*map(_key_as_dict, keys[:limit])]}
     if console.is_json:
-        listed = [_key_as_dict(key) for key in keys[:limit]]
-        console.dump({"limits": [_limit_as_dict(each) for each in limits], "keys": listed})
+        console.dump(found)
     else:
-        _report_limits(console, limits, keys[:limit], now)
+        for name, columns, nothing in (
+            ("limits", LIMITS, "No task of this project has a limit."),
+            ("keys", KEYS, "No key is at its limit."),
+        ):
+            if found[name]:
+                console.table(found[name], columns, now)
+            else:
+                console.note(nothing)
     if len(keys) > limit:
         console.note(f"More keys are at their limit; these are the first {limit}. Use --limit to list more.")
-
-
-def _report_limits(console: Console, limits: Sequence[LimitStatus], keys: Sequence[LimitedKey], now: datetime) -> None:
-    if limits:
-        console.table([_limit_row(limit, now) for limit in limits])
-    else:
-        console.note("No task of this project has a limit.")
-    if keys:
-        console.say("")
-        console.table([_key_row(key, now) for key in keys])
-    elif limits:
-        console.note("No key is at its limit.")
-
-
-def _limit_row(limit: LimitStatus, now: datetime) -> Row:
-    source = "code and settings"
-    if limit.changed_at is not None:
-        source = f"{limit.changed_by}, {formatting.relative(limit.changed_at, now)}"
-    return {
-        "LIMIT": limit.name,
-        "AT ONCE": limit.numbers.concurrency,
-        "RATE": None if limit.numbers.rate is None else str(limit.numbers.rate),
-        "BURST": limit.numbers.burst,
-        "TASKS": ", ".join(limit.tasks),
-        "NUMBERS FROM": source,
-    }
-
-
-def _key_row(key: LimitedKey, now: datetime) -> Row:
-    waits_for = "a place" if key.waiting else ""
-    if key.closed_until is not None:
-        waits_for = f"a task closed it; it opens {formatting.relative(key.closed_until, now)}"
-    elif key.waiting and key.opens_at is not None:
-        when = f"is {formatting.relative(key.opens_at, now)}" if key.opens_at > now else "may be now"
-        waits_for = f"its rate; the next start {when}"
-    return {
-        "KEY": key.key_text,
-        "LIMIT": key.limit_name,
-        "WAITING": capped(key.waiting, limited_keys.MAX_COUNTED),
-        "SINCE": formatting.relative(key.blocked_at, now),
-        "RUNNING": capped(key.running, limited_keys.MAX_COUNTED),
-        "WAITING FOR": waits_for,
-    }
 
 
 def _limit_as_dict(limit: LimitStatus) -> dict[str, Any]:

@@ -10,266 +10,50 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import CommandError, CommandParser
+from django.core.exceptions import ValidationError
+from django.core.management.base import CommandError
 from django.db import DEFAULT_DB_ALIAS
 
 from django_graphile_worker import conf
 from django_graphile_worker.celery_beat.importer import Choices, Imported, import_rows, read_rows
 from django_graphile_worker.celery_beat.translation import read_table
-from django_graphile_worker.management.operator import formatting, verb
+from django_graphile_worker.management.arguments import Argument, iso_time
 from django_graphile_worker.management.operator.console import Console
-from django_graphile_worker.management.operator.formatting import counted
+from django_graphile_worker.management.operator.formatting import aware, counted
 from django_graphile_worker.management.operator.schedule_rows import (
     FIELDS,
-    MOMENTS,
     NEVER,
-    NUMBERS,
     PERIODS,
-    REQUIRED,
     changing,
     database_of,
-    defaults,
-    errors_in,
     find_all,
-    in_code,
-    is_same,
     means,
     zone_or_utc,
 )
-from django_graphile_worker.management.operator.verb import Options, Verb, did_you_mean
+from django_graphile_worker.management.operator.verb import BY, Options, Verb
 from django_graphile_worker.models import Schedule
 from django_graphile_worker.routing import place_of
 from django_graphile_worker.schedules.times import Definition
 from django_graphile_worker.schedules.words import in_words, interval_text, parse_interval
 from django_graphile_worker.text import quoted, shown
 
+KEY = "schedules"
+REQUIRED = ("name", "task")
+MOMENTS = ("run_at", "starts_at", "ends_at", "paused_until")
 # paused_until of a pause without an end: "paused until resumed".
 RESUMED = "resumed"
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """The fields of one entry. A field that the entry does not have has its default, but a pause is left as it is."""
-
-    name: str
-    values: dict[str, Any]
-    errors: dict[str, list[str]]
-
-
-def entry_of(schedule: Schedule) -> dict[str, Any]:
-    """Return the entry of a schedule."""
-    usual = defaults()
-    return {
-        name: written(name, getattr(schedule, name), schedule.time_zone)
-        for name in FIELDS
-        if name in REQUIRED or getattr(schedule, name) != usual[name]
-    }
-
-
-def written(name: str, value: Any, zone: str) -> Any:
-    """Return the value of a field as an entry has it."""
-    if value is None:
-        return None
-    if name in PERIODS:
-        return interval_text(value)
-    if name == "paused_until" and formatting.aware(value) >= NEVER:
-        return RESUMED
-    if name in MOMENTS:
-        return _iso(value, zone)
-    return str(value) if name in ("missed", "overlap") else value
-
-
-def _iso(moment: datetime, zone: str) -> str:
-    """Return a time for a file that people read: in the zone of its schedule."""
-    aware = formatting.aware(moment)
-    try:
-        return aware.astimezone(zone_or_utc(zone)).isoformat()
-    except OverflowError:
-        return aware.astimezone(UTC).isoformat()
-
-
-def _moment(text: str, zone: str) -> datetime:
-    moment = verb.parse_iso(text, zone_or_utc(zone))
-    if moment is None:
-        raise ValueError(f"expected a time like 2026-05-01T12:00 or 2026-05-01T12:00+02:00, got {quoted(text)}")
-    return moment
-
-
-def read_entry(value: Any, place: str) -> Entry:
-    """Return the fields of an entry, with every error in its types; ``place`` names an entry without a name."""
-    if not isinstance(value, Mapping):
-        return Entry(place, {}, {"": [f"expected an object with the fields of a schedule, got {quoted(value)}."]})
-    errors: dict[str, list[str]] = {}
-    for name in value:
-        if name not in FIELDS:
-            hint = did_you_mean(name, FIELDS)
-            errors[name] = [f"expected a field of a schedule ({', '.join(FIELDS)}), got {quoted(name)}.{hint}"]
-    zone = value.get("time_zone", "UTC")
-    values = {}
-    for name in FIELDS:
-        if name not in value:
-            if name in REQUIRED:
-                errors[name] = ["a value is required."]
-            continue
-        try:
-            values[name] = _read_field(name, value[name], zone if isinstance(zone, str) else "UTC")
-        except ValueError as error:
-            errors[name] = [str(error)]
-    name = values.get("name")
-    return Entry(f"schedule {quoted(name)}" if name else place, values, errors)
-
-
-def _read_field(name: str, value: Any, zone: str) -> Any:
-    if value is None and defaults().get(name, "") is None:
-        return None
-    expected, is_right = _TYPES.get(name, _TEXT)
-    if not is_right(value):
-        raise ValueError(f"expected {expected}, got {quoted(value)}.")
-    if name in PERIODS:
-        return parse_interval(value)
-    if name == "paused_until" and value == RESUMED:
-        return Schedule.FOREVER
-    return _moment(value, zone) if name in MOMENTS else value
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-_Type = tuple[str, Callable[[Any], bool]]
-_TEXT: _Type = ("a text", _is_text)
-_TYPES: dict[str, _Type] = {
-    "payload": ("an object", lambda value: isinstance(value, dict)),
-    "is_enabled": ("true or false", lambda value: isinstance(value, bool)),
-    **dict.fromkeys(NUMBERS, ("a whole number", _is_number)),
-    **dict.fromkeys(PERIODS, ("a period like '10s' or '1h30m'", _is_text)),
-    **dict.fromkeys(MOMENTS, ("a time like '2026-05-01T12:00'", _is_text)),
-}
-
-
-KEY = "schedules"
-
-
-def text_of(schedules: Iterable[Schedule]) -> str:
-    """Return the file of these schedules. The same schedules give the same text."""
-    entries = [entry_of(schedule) for schedule in sorted(schedules, key=lambda each: each.name)]
-    return json.dumps({KEY: entries}, indent=2, ensure_ascii=False)
-
-
-def read_file(path: str) -> list[Entry]:
-    """Return the entries of a file, or of standard input for ``-``; raise CommandError if it is no such file."""
-    try:
-        text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
-        content = json.loads(text, object_pairs_hook=_without_duplicates, parse_constant=_refuse_constant)
-    except OSError as error:
-        raise CommandError(f"{path!r} cannot be read: {error.strerror or error}.") from error
-    except (ValueError, RecursionError) as error:
-        raise CommandError(f"{path} is not JSON as graphile_worker schedules export writes it: {error}.") from error
-    entries = content.get(KEY) if isinstance(content, dict) else None
-    if not isinstance(entries, list) or len(content) != 1:
-        raise CommandError(
-            f'{path}: expected {{"{KEY}": [...]}}, as graphile_worker schedules export writes it, '
-            f"got {quoted(content)}."
-        )
-    return [read_entry(entry, f"schedule number {number}") for number, entry in enumerate(entries, 1)]
-
-
-def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the key {quoted(twice)} twice in one object")
-    return found
-
-
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name}, which is not JSON")
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A schedule with its new values, and the fields that differ: before and after."""
-
-    schedule: Schedule
-    fields: dict[str, tuple[Any, Any]]
-
-
-@dataclass(slots=True)
-class Difference:
-    """What an import changes."""
-
-    added: list[Schedule] = field(default_factory=list)
-    changed: list[Change] = field(default_factory=list)
-    deleted: list[Schedule] = field(default_factory=list)
-    unchanged: int = 0
-    # Schedules that the file does not have, and that stay.
-    kept: int = 0
-
-    @property
-    def is_empty(self) -> bool:
-        return not (self.added or self.changed or self.deleted)
-
-
-def difference(entries: Sequence[Entry], present: Mapping[str, Schedule], *, deletes_others: bool) -> Difference:
-    """Return what an import of the entries changes; raise CommandError with every error in them."""
-    found, errors = Difference(), []
-    named: set[str] = set()
-    for entry in entries:
-        errors += [_error_line(entry, name, text) for name, texts in entry.errors.items() for text in texts]
-        name = entry.values.get("name")
-        if name is not None and name in named:
-            errors.append(f"{entry.name}: the file has several entries with this name.")
-        elif name is not None:
-            named.add(name)
-            errors += _compare(found, entry, present.get(name))
-    if errors:
-        lines = "\n".join(shown(error) for error in errors)
-        raise CommandError(f"Nothing was imported. Correct these errors:\n{lines}")
-    others = [each for name, each in sorted(present.items()) if name not in named and not each.is_from_code]
-    found.deleted, found.kept = (others, 0) if deletes_others else ([], len(others))
-    return found
-
-
-def _compare(found: Difference, entry: Entry, before: Schedule | None) -> list[str]:
-    """Add an entry to the difference, and return its errors."""
-    if before is not None and before.is_from_code:
-        return [in_code(before)]
-    wanted = defaults() | entry.values
-    if before is not None and "paused_until" not in entry.values:
-        # A file that does not mention the pause does not end it.
-        wanted["paused_until"] = before.paused_until
-    schedule = Schedule() if before is None else before
-    changes = {
-        name: (getattr(schedule, name), wanted[name])
-        for name in FIELDS
-        if name in wanted and not is_same(name, getattr(schedule, name), wanted[name])
-    }
-    if before is not None and not changes and not entry.errors:
-        found.unchanged += 1
-        return []
-    for name, (_, value) in changes.items():
-        setattr(schedule, name, value)
-    if before is None:
-        found.added.append(schedule)
-    else:
-        found.changed.append(Change(schedule, changes))
-    checked = {name: texts for name, texts in errors_in(schedule).items() if name not in entry.errors}
-    return [_error_line(entry, name, text) for name, texts in checked.items() for text in texts]
-
-
-def _error_line(entry: Entry, name: str, text: str) -> str:
-    return f"{entry.name}: {name}: {text}" if name in FIELDS else f"{entry.name}: {text}"
+def _defaults() -> dict[str, Any]:
+    """Return the values of the fields that an entry may leave out."""
+    usual = Schedule()
+    return {name: getattr(usual, name) for name in FIELDS if name not in REQUIRED}
 
 
 class Export(Verb):
@@ -281,14 +65,40 @@ class Export(Verb):
         "of @task(every=...)."
     )
     examples = ("> schedules.json", "nightly-report sync-stock")
-
-    def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("names", nargs="*", metavar="NAME", help="Write only these schedules (default: all).")
+    arguments = (Argument("names", "NAME", "Write only these schedules (default: all).", nargs="*"),)
 
     def run(self, console: Console, options: Options) -> None:
         using, names = database_of(console), options["names"]
-        found = find_all(console, names) if names else Schedule.objects.using(using).filter(is_from_code=False)
-        console.say(text_of(found))
+        found: Iterable[Schedule] = Schedule.objects.using(using).filter(is_from_code=False)
+        if names:
+            found = find_all(console, names)
+        usual = _defaults()
+        entries = [
+            {
+                name: _written(name, getattr(each, name), each.time_zone)
+                for name in FIELDS
+                if name in REQUIRED or getattr(each, name) != usual[name]
+            }
+            for each in sorted(found, key=lambda each: each.name)
+        ]
+        console.say(json.dumps({KEY: entries}, indent=2, ensure_ascii=False))
+
+
+def _written(name: str, value: Any, zone: str) -> Any:
+    """Return the value of a field as an entry has it."""
+    if value is None:
+        return None
+    if name in PERIODS:
+        return interval_text(value)
+    if name in MOMENTS:
+        moment = aware(value)
+        if name == "paused_until" and moment >= NEVER:
+            return RESUMED
+        try:
+            return moment.astimezone(zone_or_utc(zone)).isoformat()
+        except OverflowError:
+            return moment.astimezone(UTC).isoformat()
+    return str(value) if name in ("missed", "overlap") else value
 
 
 class Import(Verb):
@@ -306,87 +116,215 @@ class Import(Verb):
         "schedules.json --check",
         "- --delete-others < schedules.json",
     )
-
-    def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("file", metavar="FILE", help="The file; - reads standard input.")
-        parser.add_argument("--dry-run", action="store_true", help="Show what would change, and change nothing.")
-        parser.add_argument("--check", action="store_true", help="As --dry-run; exit with 1 if anything would change.")
-        parser.add_argument("--delete-others", action="store_true", help="Delete schedules that are not in the file.")
-        verb.add_by(parser)
+    arguments = (
+        Argument("file", "FILE", "The file; - reads standard input."),
+        Argument("--dry-run", "", "Show what would change, and change nothing."),
+        Argument("--check", "", "As --dry-run; exit with 1 if anything would change."),
+        Argument("--delete-others", "", "Delete schedules that are not in the file."),
+        BY,
+    )
 
     def run(self, console: Console, options: Options) -> None:
-        using, entries = database_of(console), read_file(options["file"])
+        using, entries = database_of(console), _read_file(options["file"])
         is_dry = options["dry_run"] or options["check"]
         with changing(using, options):
             rows = Schedule.objects.using(using).order_by("pk")
             if not is_dry:
                 # No other change may come between. Workers pass over locked rows, and fire them afterwards.
                 rows = rows.select_for_update()
-            found = difference(
-                entries, {schedule.name: schedule for schedule in rows}, deletes_others=options["delete_others"]
-            )
+            present = {schedule.name: schedule for schedule in rows}
+            found = _difference(entries, present, deletes_others=options["delete_others"])
             if not is_dry:
-                _write(using, found)
-        _report_import(console, found, is_dry=is_dry)
-        if options["check"] and not found.is_empty:
+                Schedule.objects.using(using).bulk_create(found.added)
+                for schedule, fields in found.changed:
+                    schedule.save(using=using, update_fields=list(fields))
+                Schedule.objects.using(using).filter(pk__in=[each.pk for each in found.deleted]).delete()
+        if console.is_json:
+            console.dump(found.as_dict() | {"is_dry_run": is_dry})
+        else:
+            _report(console, found, is_dry=is_dry)
+        if options["check"] and (found.added or found.changed or found.deleted):
             raise CommandError("The schedules differ from the file.")
 
 
-def _write(using: str, found: Difference) -> None:
-    Schedule.objects.using(using).bulk_create(found.added)
-    for change in found.changed:
-        change.schedule.save(using=using, update_fields=list(change.fields))
-    Schedule.objects.using(using).filter(pk__in=[schedule.pk for schedule in found.deleted]).delete()
+def _read_file(path: str) -> list[Any]:
+    """Return the entries of a file, or of standard input for ``-``; raise CommandError if it is no such file."""
+    try:
+        text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
+        content = json.loads(text, object_pairs_hook=_without_duplicates, parse_constant=_refuse_constant)
+    except OSError as error:
+        raise CommandError(f"{path!r} cannot be read: {error.strerror or error}.") from error
+    except (ValueError, RecursionError) as error:
+        raise CommandError(f"{path} is not JSON as graphile_worker schedules export writes it: {error}.") from error
+    entries = content.get(KEY) if isinstance(content, dict) else None
+    if not isinstance(entries, list) or len(content) != 1:
+        raise CommandError(
+            f'{path}: expected {{"{KEY}": [...]}}, as graphile_worker schedules export writes it, '
+            f"got {quoted(content)}."
+        )
+    return entries
 
 
-def _report_import(console: Console, found: Difference, *, is_dry: bool) -> None:
-    if console.is_json:
-        console.dump(_difference_as_dict(found) | {"is_dry_run": is_dry})
-        return
-    lines = [f"add {shown(each.name)}: {shown(each.task)}, {means(each)}" for each in found.added]
-    for change in found.changed:
-        lines.append(f"change {shown(change.schedule.name)}:")
-        lines += [f"  {name}: {before} -> {after}" for name, before, after in _changed_fields(change)]
-    lines += [f"delete {shown(each.name)}" for each in found.deleted]
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        (name, _), *_ = Counter(name for name, _ in pairs).most_common(1)
+        raise ValueError(f"the key {quoted(name)} twice in one object")
+    return found
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name}, which is not JSON")
+
+
+@dataclass(slots=True)
+class Difference:
+    """What an import changes."""
+
+    added: list[Schedule] = field(default_factory=list)
+    # Schedules with their new values, and the fields that differ: before and after, as entries have them.
+    changed: list[tuple[Schedule, dict[str, tuple[Any, Any]]]] = field(default_factory=list)
+    deleted: list[Schedule] = field(default_factory=list)
+    unchanged: int = 0
+    # Schedules that the file does not have, and that stay.
+    kept: int = 0
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "added": [schedule.name for schedule in self.added],
+            "changed": {schedule.name: fields for schedule, fields in self.changed},
+            "deleted": [schedule.name for schedule in self.deleted],
+            "unchanged": self.unchanged,
+            "kept": self.kept,
+        }
+
+
+def _difference(entries: Sequence[Any], present: Mapping[str, Schedule], *, deletes_others: bool) -> Difference:
+    """Return what an import of the entries changes; raise CommandError with every error in them."""
+    found, lines, named = Difference(), [], set()
+    for number, entry in enumerate(entries, 1):
+        name = entry.get("name") if isinstance(entry, dict) else None
+        label = f"schedule {quoted(name)}" if name else f"schedule number {number}"
+        if not isinstance(entry, dict):
+            errors = {"": [f"expected an object with the fields of a schedule, got {quoted(entry)}."]}
+        elif isinstance(name, str) and name in named:
+            errors = {"": ["the file has several entries with this name."]}
+        else:
+            errors = _compare(found, entry, present)
+        if isinstance(name, str):
+            named.add(name)
+        lines += [
+            f"{label}: {field}: {text}" if field in FIELDS else f"{label}: {text}"
+            for field, texts in errors.items()
+            for text in texts
+        ]
     if lines:
-        console.say("\n".join(lines))
+        errors_in_lines = "\n".join(shown(line) for line in lines)
+        raise CommandError(f"Nothing was imported. Correct these errors:\n{errors_in_lines}")
+    others = [each for name, each in sorted(present.items()) if name not in named and not each.is_from_code]
+    found.deleted, found.kept = (others, 0) if deletes_others else ([], len(others))
+    return found
+
+
+def _compare(found: Difference, entry: dict[str, Any], present: Mapping[str, Schedule]) -> dict[str, list[str]]:
+    """Add an entry to the difference; return its errors by field."""
+    values, errors = _read(entry)
+    before = present.get(values.get("name", ""))
+    if before is not None and before.is_from_code:
+        way_out = "change it there. Here it can be paused, resumed and run."
+        return {"": [f"{quoted(before.name)} is @task(every=...) in the code: {way_out}"]}
+    wanted = _defaults() | values
+    if before is not None and "paused_until" not in values:
+        # A file that does not mention the pause does not end it.
+        wanted["paused_until"] = before.paused_until
+    schedule = Schedule() if before is None else before
+    changes = {}
+    for name in FIELDS:
+        old, new = getattr(schedule, name), wanted.get(name)
+        if name in wanted and not _is_same(name, old, new):
+            changes[name] = (old, new)
+            setattr(schedule, name, new)
+    if before is not None and not changes and not errors:
+        found.unchanged += 1
+        return {}
+    try:
+        schedule.validate_definition()
+    except ValidationError as error:
+        errors = {name: [str(text) for text in texts] for name, texts in error.message_dict.items()} | errors
+    if errors:
+        return errors
+    if before is None:
+        found.added.append(schedule)
+    else:
+        zone = schedule.time_zone
+        written = {name: (_written(name, old, zone), _written(name, new, zone)) for name, (old, new) in changes.items()}
+        found.changed.append((schedule, written))
+    return {}
+
+
+def _is_same(name: str, one: Any, other: Any) -> bool:
+    """Return whether two values of a field are the same; Python takes True for 1, JSON does not."""
+    if name == "payload":
+        return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+    if name in MOMENTS and one is not None and other is not None:
+        return aware(one) == aware(other)
+    return bool(one == other)
+
+
+def _read(entry: dict[str, Any]) -> tuple[dict[str, Any], dict[str, list[str]]]:
+    """Return the values of an entry, and its errors that the model would not find."""
+    values, errors = {}, {name: ["a value is required."] for name in REQUIRED if name not in entry}
+    zone = entry.get("time_zone", "UTC")
+    for name, value in entry.items():
+        try:
+            values[name] = _value(name, value, zone)
+        except ValueError as error:
+            errors[name] = [str(error)]
+    return values, errors
+
+
+def _value(name: str, value: Any, zone: Any) -> Any:
+    if name not in FIELDS:
+        raise ValueError(f"expected a field of a schedule ({', '.join(FIELDS)}), got {quoted(name)}.")
+    if name in REQUIRED and not isinstance(value, str):
+        raise ValueError(f"expected a text, got {quoted(value)}.")
+    if name == "is_enabled" and not isinstance(value, bool):
+        raise ValueError(f"expected true or false, got {quoted(value)}.")
+    if name in PERIODS and isinstance(value, str):
+        return parse_interval(value)
+    if name in MOMENTS and isinstance(value, str):
+        moment = Schedule.FOREVER if name == "paused_until" and value == RESUMED else None
+        moment = moment or iso_time(value, zone_or_utc(zone))
+        if moment is None:
+            raise ValueError(f"expected a time like 2026-05-01T12:00 or 2026-05-01T12:00+02:00, got {quoted(value)}")
+        return moment
+    return value
+
+
+def _report(console: Console, found: Difference, *, is_dry: bool) -> None:
+    lines = [f"add {each.name}: {each.task}, {means(each)}" for each in found.added]
+    for schedule, fields in found.changed:
+        lines.append(f"change {schedule.name}:")
+        lines += [f"  {name}: {quoted(before)} -> {quoted(after)}" for name, (before, after) in fields.items()]
+    lines += [f"delete {each.name}" for each in found.deleted]
+    for line in lines:
+        console.say(shown(line))
     numbers = (
         f"{len(found.added)} added, {len(found.changed)} changed, {len(found.deleted)} deleted, "
         f"{found.unchanged} unchanged"
     )
-    console.say(f"Nothing was changed. It would be: {numbers}." if is_dry else console.style.SUCCESS(f"{numbers}."))
+    if is_dry:
+        console.say(f"Nothing was changed. It would be: {numbers}.")
+    else:
+        console.done(f"{numbers}.")
     if found.kept:
         kept = counted(found.kept, "schedule")
         console.note(f"Not in the file, and left as before: {kept}. --delete-others deletes them.")
 
 
-def _changed_fields(change: Change) -> list[tuple[str, str, str]]:
-    zone = change.schedule.time_zone
-    return [
-        (name, quoted(written(name, change.fields[name][0], zone)), quoted(written(name, change.fields[name][1], zone)))
-        for name in FIELDS
-        if name in change.fields
-    ]
-
-
-def _difference_as_dict(found: Difference) -> dict[str, Any]:
-    return {
-        "added": [schedule.name for schedule in found.added],
-        "changed": {
-            change.schedule.name: {
-                name: [written(name, value, change.schedule.time_zone) for value in values]
-                for name, values in change.fields.items()
-            }
-            for change in found.changed
-        },
-        "deleted": [schedule.name for schedule in found.deleted],
-        "unchanged": found.unchanged,
-        "kept": found.kept,
-    }
-
-
 # In the order of the report; what could not be imported comes last, where it is seen.
 OUTCOMES = ("created", "updated", "unchanged", "kept", "left out")
+MISSED: Any = {"choices": ("skip", "once"), "default": "once"}
 
 
 class ImportCeleryBeat(Verb):
@@ -403,35 +341,20 @@ class ImportCeleryBeat(Verb):
         "--tasks proj.tasks.send=send_mail --tasks proj.tasks.report=report",
         "--tasks tasks.json --catch-up",
     )
-
-    def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument(
+    arguments = (
+        Argument(
             "--tasks",
+            "NAME=NAME|FILE",
+            "The task of this project that replaces a task of Celery, or a JSON file with many. Repeatable.",
             action="append",
             default=[],
-            metavar="NAME=NAME|FILE",
-            help="The task of this project that replaces a task of Celery, or a JSON file with many. Repeatable.",
-        )
-        parser.add_argument(
-            "--from",
-            dest="source",
-            default=DEFAULT_DB_ALIAS,
-            metavar="DATABASE",
-            help="The alias of the database with the tables of django-celery-beat (default: default).",
-        )
-        parser.add_argument(
-            "--missed",
-            choices=("skip", "once"),
-            default="once",
-            help="What happens to times at which no worker runs (default: once, as in beat).",
-        )
-        parser.add_argument(
-            "--catch-up",
-            action="store_true",
-            help="Treat times since the last run of beat as missed, instead of counting from now on.",
-        )
-        parser.add_argument("--overwrite", action="store_true", help="Replace schedules that a person has changed.")
-        parser.add_argument("--dry-run", action="store_true", help="Change nothing, and say what would be done.")
+        ),
+        Argument("--from", "DATABASE", "The alias of the database of django-celery-beat.", default=DEFAULT_DB_ALIAS),
+        Argument("--missed", "", "What becomes of times without a worker (default: once, as in beat).", **MISSED),
+        Argument("--catch-up", "", "Treat times since the last run of beat as missed."),
+        Argument("--overwrite", "", "Replace schedules that a person has changed."),
+        Argument("--dry-run", "", "Change nothing, and say what would be done."),
+    )
 
     def run(self, console: Console, options: Options) -> None:
         place = place_of(**console.place)
@@ -444,48 +367,43 @@ class ImportCeleryBeat(Verb):
             overwrites=options["overwrite"],
             is_dry_run=options["dry_run"],
         )
-        rows = read_rows(options["source"])
+        rows = read_rows(options["from"])
         with console.reading() as reading:
             now = reading.now
         found = import_rows(rows, choices, now=now, using=place.using)
         if console.is_json:
             console.dump([_imported_as_dict(each) for each in found])
-        else:
-            self._report(console, found, is_dry_run=choices.is_dry_run)
-
-    def _report(self, console: Console, found: list[Imported], *, is_dry_run: bool) -> None:
-        for outcome in OUTCOMES:
-            for each in found:
-                if each.outcome == outcome:
-                    console.say(_line_of(console, each))
+            return
+        for each in sorted(found, key=lambda each: OUTCOMES.index(each.outcome)):
+            console.say(_line_of(console, each))
         counts = Counter(each.outcome for each in found)
         numbers = ", ".join(f"{counts[outcome]} {outcome}" for outcome in OUTCOMES if counts[outcome])
         console.say(f"\n{numbers or 'django-celery-beat has no periodic tasks'}.")
-        if is_dry_run:
+        if choices.is_dry_run:
             console.note("Nothing was changed, because of --dry-run.")
 
 
 def _line_of(console: Console, each: Imported) -> str:
     style = {"left out": console.style.ERROR, "kept": console.style.WARNING}.get(each.outcome, console.style.SUCCESS)
-    parts = [f"{style(each.outcome):<9}  {shown(each.name)}"]
+    text = each.name
     if each.outcome in {"created", "updated"} and each.values is not None:
-        parts.append(f": {shown(each.values['task'])}, {_when(each)}")
-        parts.append("" if each.values["is_enabled"] else ", disabled")
+        text += f": {each.values['task']}, {_when(each.values)}{'' if each.values['is_enabled'] else ', disabled'}"
     if each.reason:
-        parts.append(f" ({shown(each.reason)})" if each.outcome == "updated" else f": {shown(each.reason)}")
+        text += f" ({each.reason})" if each.outcome == "updated" else f": {each.reason}"
     notes = [f"\n             {shown(note)}" for note in each.notes]
-    return "".join(parts + notes)
+    return "".join([f"{style(each.outcome):<9}  {shown(text)}", *notes])
 
 
-def _when(each: Imported) -> str:
-    assert each.values is not None
+def _when(values: Mapping[str, Any]) -> str:
     names = ("cron", "interval", "run_at", "time_zone", "starts_at", "ends_at")
-    words = in_words(Definition(**{name: each.values[name] for name in names}))
+    words = in_words(Definition(**{name: values[name] for name in names}))
     return words[0].lower() + words[1:]
 
 
 def _imported_as_dict(each: Imported) -> dict[str, Any]:
-    values = None if each.values is None else {**each.values, "interval": _seconds(each.values["interval"])}
+    values = None if each.values is None else dict(each.values)
+    if values is not None and values["interval"] is not None:
+        values["interval"] = values["interval"].total_seconds()
     return {
         "name": each.name,
         "outcome": each.outcome,
@@ -493,7 +411,3 @@ def _imported_as_dict(each: Imported) -> dict[str, Any]:
         "notes": list(each.notes),
         "schedule": values,
     }
-
-
-def _seconds(interval: Any) -> float | None:
-    return None if interval is None else interval.total_seconds()

@@ -1,35 +1,35 @@
-"""``status`` and ``tasks``: the queue on one screen, and what waits for which task."""
+"""``status``, ``tasks`` and ``events``: the state of the queue, of each task, and what happened lately."""
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
-from django.core.management.base import CommandError, CommandParser
-from django.core.management.color import Style
+from django.core.management.base import CommandError
+from django.utils import translation
 
 from django_graphile_worker import registry
 from django_graphile_worker.crontab.times import format_time_phrase
+from django_graphile_worker.event_texts import GROUPS, KINDS, Style, describe
 from django_graphile_worker.exceptions import BreakingMigrationError
-from django_graphile_worker.management.operator import formatting, verb
+from django_graphile_worker.management.arguments import Argument, number, period, seconds
 from django_graphile_worker.management.operator.console import Console
-from django_graphile_worker.management.operator.formatting import Cell, Row, Value, capped, counted
+from django_graphile_worker.management.operator.formatting import Columns, absolute, aware, both, counted
 from django_graphile_worker.management.operator.jobs import is_known
 from django_graphile_worker.management.operator.queues import pause_as_dict, pause_sentence
-from django_graphile_worker.management.operator.verb import Options, Verb, did_you_mean
-from django_graphile_worker.management.operator.workers import running_jobs, tasks_of, worker_state
-from django_graphile_worker.sql import control, statistics
-from django_graphile_worker.sql.control import Pause
+from django_graphile_worker.management.operator.verb import Options, Verb, did_you_mean, limit_of
+from django_graphile_worker.management.operator.workers import worker_state
+from django_graphile_worker.sql import control, events, statistics
+from django_graphile_worker.sql.events import WARNING, EventCriteria, LoggedEvent
 from django_graphile_worker.sql.inspection import job_list, known_names, overview
-from django_graphile_worker.sql.inspection.job_list import STATES, Count, Criteria, OldestReady, State
+from django_graphile_worker.sql.inspection.job_list import STATES, Criteria, State
 from django_graphile_worker.sql.inspection.lock_holders import Holder, holders
 from django_graphile_worker.sql.inspection.overview import (
     MAX_COUNTED,
     TaskBacklog,
-    UnservedTask,
     oldest_unpaused,
     unserved_tasks,
 )
@@ -46,8 +46,7 @@ RECENT = 5
 # The NOTIFY queue is normally almost empty: if a larger share is full, some session does not read it.
 FULL_NOTIFY_QUEUE = 0.1
 
-DEFAULT_AGE = timedelta(minutes=5)
-DEFAULT_WATCH = 2.0
+MAX_AGE = timedelta(minutes=5)
 CLEAR_SCREEN = "\x1b[H\x1b[2J\x1b[3J"
 
 pause = time.sleep
@@ -61,65 +60,35 @@ class Status(Verb):
         "exit with 1 and name the problem if fewer workers are alive than --min-workers, if a job has been ready for "
         "longer than --max-age (a job that is paused or waits for a limit does not count), if more jobs than "
         "--max-failed have failed permanently, if a silent worker still holds jobs, if the server's NOTIFY queue fills "
-        "up, if another program has changed the schema so that this package cannot use it, or if neither a job nor a "
-        "worker nor this project has the task that --task names. "
-        "This checks the whole queue; to check a single worker process, use runworker --health-file."
+        "up, if another program has changed the schema so that this package cannot use it, or if nobody has the task "
+        "of --task. To check a single worker process, use runworker --health-file."
     )
     examples = ("", "--watch", "--check --max-age 15m --max-failed 100 --min-workers 2", "--check --task billing:send")
-
-    def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--check", action="store_true", help="Exit with 1 if the queue is not healthy.")
-        parser.add_argument(
-            "--task",
-            action="append",
-            metavar="TASK",
-            help="Count only jobs of this task identifier; may be given several times.",
-        )
-        parser.add_argument(
-            "--max-age",
-            type=verb.period,
-            default=DEFAULT_AGE,
-            metavar="PERIOD",
-            help="With --check: accept a ready job that has waited for at most PERIOD (default: 5m).",
-        )
-        parser.add_argument(
-            "--min-workers",
-            type=verb.not_negative,
-            default=1,
-            metavar="N",
-            help="With --check: expect at least N live workers (default: 1).",
-        )
-        parser.add_argument(
-            "--max-failed",
-            type=verb.not_negative,
-            metavar="N",
-            help="With --check: accept at most N permanently failed jobs (default: any number).",
-        )
-        parser.add_argument(
-            "--watch",
-            nargs="?",
-            type=verb.seconds,
-            const=DEFAULT_WATCH,
-            metavar="SECONDS",
-            help=f"Repeat the output every SECONDS until Ctrl-C (default: {DEFAULT_WATCH:g}).",
-        )
+    arguments = (
+        Argument("--check", "", "Exit with 1 if the queue is not healthy."),
+        Argument("--task", "TASK", "Count only jobs of this task; may be given several times.", action="append"),
+        Argument(
+            "--max-age", "PERIOD", "With --check: how long a job may be ready (default: 5m).", period, default=MAX_AGE
+        ),
+        Argument("--min-workers", "N", "With --check: expect N live workers (default: 1).", number(0), default=1),
+        Argument("--max-failed", "N", "With --check: accept N failed jobs (default: any number).", number(0)),
+        Argument("--watch", "SECONDS", "Repeat the output (default: every 2 s).", seconds, nargs="?", const=2.0),
+    )
 
     def run(self, console: Console, options: Options) -> None:
-        tasks = tuple(options["task"] or ())
         if options["watch"] is not None:
             if options["check"] or console.is_json:
                 raise CommandError("--watch cannot be used with --check or --json.")
-            _watch(console, tasks, options["watch"])
+            _watch(console, options)
             return
-        _look_up(console, tasks, must_exist=options["check"])
-        status = read_status(console, tasks)
-        problems = find_problems(status, options)
+        _look_up(console, options["task"] or (), must_exist=options["check"])
+        status = read_status(console, options)
         if console.is_json:
-            console.dump(_as_dict(status, problems))
+            console.dump(status)
         else:
-            console.say(_as_text(console, status))
-        if options["check"] and problems:
-            raise CommandError(f"The queue is unhealthy: {'; '.join(problems)}.")
+            console.facts(_facts(status), status["now"])
+        if options["check"] and status["problems"]:
+            raise CommandError(f"The queue is unhealthy: {'; '.join(status['problems'])}.")
 
 
 def _look_up(console: Console, tasks: Sequence[str], *, must_exist: bool) -> None:
@@ -129,7 +98,7 @@ def _look_up(console: Console, tasks: Sequence[str], *, must_exist: bool) -> Non
             for task in tasks:
                 if must_exist:
                     _require_task(cursor, task, schema=schema)
-                is_known(cursor, console, "task", task, schema=schema)
+                is_known(cursor, console, task, schema=schema)
 
 
 def _require_task(cursor: Cursor, name: str, *, schema: str) -> None:
@@ -139,7 +108,7 @@ def _require_task(cursor: Cursor, name: str, *, schema: str) -> None:
     """
     if name in registry.tasks or known_names.meaning(cursor, name, schema=schema)[0]:
         return
-    of_workers = {task for holder in holders(cursor, schema=schema) for task in tasks_of(holder)}
+    of_workers = {task for holder in holders(cursor, schema=schema) for task in holder.tasks}
     if name not in of_workers:
         known = {*registry.tasks.identifiers(), *of_workers, *known_names.known_tasks(cursor, schema=schema)}
         raise CommandError(
@@ -147,153 +116,95 @@ def _require_task(cursor: Cursor, name: str, *, schema: str) -> None:
         )
 
 
-def _watch(console: Console, tasks: tuple[str, ...], seconds: float) -> None:
+def _watch(console: Console, options: Options) -> None:
     try:
         while True:
-            text = _as_text(console, read_status(console, tasks))
-            console.say(f"{CLEAR_SCREEN}{text}" if console.out.isatty() else f"{text}\n")
+            status = read_status(console, options)
+            console.say(CLEAR_SCREEN if console.out.isatty() else "")
+            console.facts(_facts(status), status["now"])
             console.out.flush()
-            pause(seconds)
+            pause(options["watch"])
     except KeyboardInterrupt:
         console.say("")
 
 
-def _as_text(console: Console, status: QueueStatus) -> str:
-    style, found = console.style, status.counts
-    number = {state: f"{count.number}{'+' if count.is_more else ''}" for state, count in found.items()}
-    alive, silent = len(status.workers("alive")), len(status.workers("silent"))
-    oldest = f", the oldest for {in_largest_unit(status.waiting_seconds)}" if status.oldest_ready else ""
-    following = status.earliest[State.SCHEDULED]
-    limited = f"{number[State.LIMITED]} due; they wait for a limit or for their turn: see graphile_worker limits"
-    pairs: list[tuple[str, Value]] = [
-        *([("schema", Cell(status.schema_problem, style.ERROR))] if status.schema_problem is not None else []),
-        ("ready", f"{number[State.READY]}{oldest}"),
-        *([("limited", limited)] if found[State.LIMITED].number else []),
-        (
-            "scheduled",
-            number[State.SCHEDULED] + (f", the next {formatting.both(following, status.now)}" if following else ""),
-        ),
-        ("running", f"{number[State.RUNNING]} held by workers; {status.running} reported as running"),
-        ("retrying", Cell(number[State.RETRYING], style.WARNING if found[State.RETRYING].number else None)),
-        ("permanently failed", Cell(number[State.FAILED], style.ERROR if found[State.FAILED].number else None)),
-        ("last 5 minutes", _throughput(status)),
-        ("workers alive", Cell(str(alive), style.SUCCESS if alive else style.ERROR)),
-        ("workers listening", status.listeners),
-        ("workers stopping", len(status.workers("stopping"))),
-        ("workers silent", Cell(str(silent), style.ERROR if silent else None)),
-        ("other workers", len(status.workers("unregistered"))),
-    ]
-    if len(status.timeouts) > 1:
-        # The timeout of each worker applies to it. Usually, some workers were not restarted after a change of settings.
-        pairs.append(("worker timeouts", Cell(", ".join(f"{each:g} s" for each in status.timeouts), style.WARNING)))
-    for place, pause in enumerate(status.pauses):
-        pairs.append(("" if place else "paused", Cell(pause_sentence(pause, status.now), style.WARNING)))
-    if status.unserved:
-        unserved = ", ".join(f"{task.identifier} (#{task.job_id} waits for it)" for task in status.unserved)
-        pairs.append(("unserved tasks", Cell(unserved, style.WARNING)))
-    return formatting.facts(pairs)
-
-
-def _throughput(status: QueueStatus) -> str:
-    recent = status.recent
-    failed = f", {recent['failed']} failed" if recent["failed"] else ""
-    expired = f", {recent['expired']} expired" if recent["expired"] else ""
-    return f"{recent['succeeded']} succeeded ({recent['succeeded'] / RECENT:.0f} a minute){failed}{expired}"
-
-
-def _as_dict(status: QueueStatus, problems: Sequence[str]) -> dict[str, Any]:
+def _facts(status: dict[str, Any]) -> dict[str, Any]:
+    now, jobs, workers, recent = status["now"], status["jobs"], status["workers"], status["recent"]
+    number = {state: f"{each['count']}{'+' if each['is_capped'] else ''}" for state, each in jobs.items()}
+    oldest = f", the oldest for {in_largest_unit(status['oldest_ready_seconds'])}" if status["oldest_ready_job"] else ""
+    following = f", the next {both(jobs['scheduled']['earliest'], now)}" if jobs["scheduled"]["earliest"] else ""
+    limited = f"{number['limited']} due; they wait for a limit or for their turn" if jobs["limited"]["count"] else ""
+    others = "".join(f", {recent[name]} {name}" for name in ("failed", "expired") if recent[name])
+    succeeded = recent["succeeded"]
+    timeouts = [f"{each:g} s" for each in workers["timeouts"]]
+    unserved = [f"{each['identifier']} (#{each['job_id']} waits for it)" for each in status["tasks_without_worker"]]
     return {
-        "now": status.now,
-        "healthy": not problems,
-        "problems": list(problems),
-        "oldest_ready_seconds": status.waiting_seconds,
-        "oldest_ready_job": status.oldest_ready and status.oldest_ready._asdict(),
-        "jobs": {
-            state.value: {
-                "count": status.counts[state].number,
-                "is_capped": status.counts[state].is_more,
-                "earliest": status.earliest[state],
-            }
-            for state in STATES
-        },
-        "recent": {"minutes": RECENT, **status.recent},
-        "workers": {
-            **{state: len(status.workers(state)) for state in ("alive", "stopping", "silent", "unregistered")},
-            "listening": status.listeners,
-            "timeouts": status.timeouts,
-        },
-        "paused": [pause_as_dict(pause) for pause in status.pauses],
-        "tasks_without_worker": [task._asdict() for task in status.unserved],
+        "problem": status["problems"],
+        "ready": f"{number['ready']}{oldest}",
+        "limited": limited,
+        "scheduled": f"{number['scheduled']}{following}",
+        "running": number["running"],
+        "retrying": number["retrying"],
+        "permanently failed": number["failed"],
+        f"last {RECENT} minutes": f"{succeeded} succeeded ({succeeded / RECENT:.0f} a minute){others}",
+        "workers alive": workers["alive"],
+        "workers listening": workers["listening"],
+        "workers stopping": workers["stopping"],
+        "workers silent": workers["silent"],
+        "other workers": workers["unregistered"],
+        # Usually, some workers were not restarted after a change of settings.
+        "worker timeouts": ", ".join(timeouts) if len(timeouts) > 1 else "",
+        "paused": [pause_sentence(each, now) for each in status["paused"]],
+        "unserved tasks": ", ".join(unserved),
     }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueStatus:
-    """The queue at one moment."""
-
-    now: datetime
-    counts: dict[State, Count]
-    earliest: dict[State, datetime | None]
-    # Of the jobs that are not paused.
-    oldest_ready: OldestReady | None
-    holders: Sequence[Holder]
-    unserved: Sequence[UnservedTask]
-    # How many jobs succeeded, failed (permanently or not) and expired in the last minutes.
-    recent: dict[str, int]
-    # The problem of the schema, None if there is none.
-    schema_problem: str | None
-    # How full the server's queue of notifications is, from 0 to 1.
-    notify_queue_usage: float
-    pauses: Sequence[Pause]
-
-    @property
-    def waiting_seconds(self) -> float:
-        """How long the oldest ready job that is not paused has been due."""
-        if self.oldest_ready is None:
-            return 0.0
-        return max(0.0, (formatting.aware(self.now) - formatting.aware(self.oldest_ready.run_at)).total_seconds())
-
-    def workers(self, *states: str) -> list[Holder]:
-        return [holder for holder in self.holders if worker_state(holder) in states]
-
-    @property
-    def timeouts(self) -> list[float]:
-        """The different timeouts of live workers, shortest first."""
-        timeouts = (holder.timeout_seconds for holder in self.workers("alive", "stopping"))
-        return sorted({seconds for seconds in timeouts if seconds is not None})
-
-    @property
-    def listeners(self) -> int:
-        return sum(holder.metadata.get("is_listening") is True for holder in self.workers("alive", "stopping"))
-
-    @property
-    def running(self) -> int:
-        return sum(len(running_jobs(holder)) for holder in self.workers("alive", "stopping"))
-
-
-def read_status(console: Console, tasks: tuple[str, ...] = ()) -> QueueStatus:
-    """Read the state of the queue, or only of the jobs of these tasks."""
+def read_status(console: Console, options: Options) -> dict[str, Any]:
+    """Read the state of the queue, or only of the jobs of some tasks, as JSON has it."""
+    tasks = tuple(options["task"] or ())
     with console.reading() as (cursor, schema, now):
+        counts = job_list.count_states(cursor, Criteria(tasks=tasks), schema=schema, most=CAP)
         oldest = job_list.oldest_ready(cursor, schema=schema, tasks=tasks)
-        paused = control.active_pauses(cursor, schema=schema)
-        others = [state for state in STATES if state is not State.READY]
-        unserved = unserved_tasks(cursor, schema=schema, timeout=console.settings.worker_timeout)
-        return QueueStatus(
-            now=now,
-            counts=job_list.count_states(cursor, Criteria(tasks=tasks), schema=schema, most=CAP),
-            earliest={
-                State.READY: oldest and oldest.run_at,
-                **{state: job_list.earliest(cursor, state, schema=schema, tasks=tasks) for state in others},
-            },
+        earliest = {State.READY: oldest and oldest.run_at}
+        earliest |= {
+            state: job_list.earliest(cursor, state, schema=schema, tasks=tasks)
+            for state in STATES
+            if state not in earliest
+        }
+        pauses = control.active_pauses(cursor, schema=schema)
+        if pauses:
             # A job that is paused does not wait for a worker.
-            oldest_ready=oldest_unpaused(cursor, paused, schema=schema, tasks=tasks) if paused else oldest,
-            holders=holders(cursor, schema=schema),
-            unserved=[task for task in unserved if not tasks or task.identifier in tasks],
-            recent=_read_recent(cursor, schema, tasks, since=formatting.aware(now) - timedelta(minutes=RECENT)),
-            schema_problem=_schema_problem(cursor, schema),
-            notify_queue_usage=overview.notify_queue_usage(cursor),
-            pauses=paused,
-        )
+            oldest = oldest_unpaused(cursor, pauses, schema=schema, tasks=tasks)
+        unserved = unserved_tasks(cursor, schema=schema, timeout=console.settings.worker_timeout)
+        found = holders(cursor, schema=schema)
+        recent = _read_recent(cursor, schema, tasks, since=aware(now) - timedelta(minutes=RECENT))
+        problems = [*_problems_of_server(cursor, schema), *_problems_of_workers(found, options)]
+    live = [holder for holder in found if worker_state(holder) in ("alive", "stopping")]
+    states = Counter(map(worker_state, found))
+    status = {
+        "now": now,
+        "oldest_ready_seconds": max(0.0, (aware(now) - aware(oldest.run_at)).total_seconds()) if oldest else 0.0,
+        "oldest_ready_job": oldest and oldest._asdict(),
+        "jobs": {
+            state.value: {
+                "count": counts[state].number,
+                "is_capped": counts[state].is_more,
+                "earliest": earliest[state],
+            }
+            for state in STATES
+        },
+        "recent": {"minutes": RECENT, **recent},
+        "workers": {
+            **{state: states[state] for state in ("alive", "stopping", "silent", "unregistered")},
+            "listening": sum(holder.metadata.get("is_listening") is True for holder in live),
+            # The timeout of each worker applies to it.
+            "timeouts": sorted({each.timeout_seconds for each in live if each.timeout_seconds is not None}),
+        },
+        "paused": [pause_as_dict(each) for each in pauses],
+        "tasks_without_worker": [task._asdict() for task in unserved if not tasks or task.identifier in tasks],
+    }
+    problems += _problems_of_jobs(status, options)
+    return status | {"healthy": not problems, "problems": problems}
 
 
 def _read_recent(cursor: Cursor, schema: str, tasks: Sequence[str], *, since: datetime) -> dict[str, int]:
@@ -309,44 +220,49 @@ def _read_recent(cursor: Cursor, schema: str, tasks: Sequence[str], *, since: da
     }
 
 
-def _schema_problem(cursor: Cursor, schema: str) -> str | None:
+def _problems_of_server(cursor: Cursor, schema: str) -> list[str]:
+    """Return the problems of the schema and of the server, one phrase for each."""
+    problems = []
     try:
         refuse_breaking_migration(cursor, schema=schema)
     except BreakingMigrationError as error:
-        return str(error)
-    replaced = sorted({function.name for function in foreign_functions(cursor, schema=schema)})
-    if replaced:
-        names = ", ".join(replaced)
-        return f"{names} of another program (manage.py graphile_worker repair restores the functions of this package)"
-    return None
+        problems.append(f"the schema: {str(error).rstrip('.')}")
+    else:
+        names = ", ".join(sorted({function.name for function in foreign_functions(cursor, schema=schema)}))
+        if names:
+            way_out = "manage.py graphile_worker repair restores the functions of this package"
+            problems.append(f"the schema: {names} of another program ({way_out})")
+    usage = overview.notify_queue_usage(cursor)
+    if usage > FULL_NOTIFY_QUEUE:
+        problems.append(f"the server's NOTIFY queue is {usage:.0%} full (a session listens in a long transaction)")
+    return problems
 
 
-def find_problems(status: QueueStatus, options: Options) -> list[str]:
-    """Return the problems of the queue, one phrase for each."""
-    problems = [] if status.schema_problem is None else [f"the schema: {status.schema_problem.rstrip('.')}"]
-    alive, wanted = len(status.workers("alive")), options["min_workers"]
+def _problems_of_workers(found: Sequence[Holder], options: Options) -> list[str]:
+    problems, wanted = [], options["min_workers"]
+    alive = sum(worker_state(holder) == "alive" for holder in found)
     if alive < wanted:
         problems.append(f"{counted(alive, 'worker')} alive instead of {wanted}")
-    job = status.oldest_ready
-    if job is not None and status.waiting_seconds > options["max_age"].total_seconds():
-        is_unserved = job.task_identifier in {task.identifier for task in status.unserved}
-        why = " (no live worker has this task)" if is_unserved else ""
-        since = f"has been ready for {in_largest_unit(status.waiting_seconds)}{why}"
-        problems.append(
-            f"{job.task_identifier} #{job.id} {since}, longer than {format_time_phrase(options['max_age'])}"
-        )
-    failed, allowed = status.counts[State.FAILED], options["max_failed"]
-    if allowed is not None and failed.number > allowed:
-        more = "+" if failed.is_more else ""
-        noun = "job" if failed.number == 1 else "jobs"
-        problems.append(f"{failed.number}{more} permanently failed {noun}, more than {allowed}")
-    holding = [holder for holder in status.workers("silent") if holder.jobs or holder.queues]
+    holding = [each for each in found if worker_state(each) == "silent" and (each.jobs or each.queues)]
     if holding:
         holds = "holds" if len(holding) == 1 else "hold"
         problems.append(f"{counted(len(holding), 'silent worker')} {holds} jobs (sweep recovers them)")
-    if status.notify_queue_usage > FULL_NOTIFY_QUEUE:
-        share = f"{status.notify_queue_usage:.0%}"
-        problems.append(f"the server's NOTIFY queue is {share} full (a session listens in a long transaction)")
+    return problems
+
+
+def _problems_of_jobs(status: dict[str, Any], options: Options) -> list[str]:
+    problems, job, waited = [], status["oldest_ready_job"], status["oldest_ready_seconds"]
+    if job is not None and waited > options["max_age"].total_seconds():
+        unserved = {task["identifier"] for task in status["tasks_without_worker"]}
+        why = " (no live worker has this task)" if job["task_identifier"] in unserved else ""
+        problems.append(
+            f"{job['task_identifier']} #{job['id']} has been ready for {in_largest_unit(waited)}{why}, longer than "
+            f"{format_time_phrase(options['max_age'])}"
+        )
+    failed, allowed = status["jobs"]["failed"], options["max_failed"]
+    if allowed is not None and failed["count"] > allowed:
+        number = f"{failed['count']}{'+' if failed['is_capped'] else ''}"
+        problems.append(f"{number} permanently failed {'job' if number == '1' else 'jobs'}, more than {allowed}")
     return problems
 
 
@@ -354,15 +270,10 @@ def find_problems(status: QueueStatus, options: Options) -> list[str]:
 HOURS = 1
 
 
-class TaskFacts(NamedTuple):
-    """A task: its waiting jobs, its workers, and its recent runs."""
-
-    identifier: str
-    backlog: TaskBacklog
-    workers: int
-    succeeded: int
-    failed: int
-    mean_seconds: float | None
+TASKS: Columns = (
+    *("task_identifier", "live_workers", "ready", "oldest_ready_seconds", "retrying", "failed"),
+    *("succeeded", "failures", "mean_seconds"),
+)
 
 
 class Tasks(Verb):
@@ -379,69 +290,98 @@ class Tasks(Verb):
             ages = overview.backlog_ages(cursor, schema=schema)
             backlogs = overview.task_backlogs(cursor, ages, schema=schema)
             found = holders(cursor, schema=schema)
-            since = formatting.aware(now) - timedelta(hours=HOURS)
+            since = aware(now) - timedelta(hours=HOURS)
             rows = statistics.read_totals(cursor, schema=schema, period=TEN_MINUTES, since=since)
-        nothing = "No tasks. Write functions with @task in an app's tasks.py."
-        tasks = _task_facts(backlogs, found, rows)
-        console.listing(tasks, _task_as_dict, lambda task: _task_row(task, console.style), nothing=nothing)
+        tasks = _tasks_as_dicts(backlogs, found, rows)
+        console.listing(tasks, TASKS, now, nothing="No tasks. Write functions with @task in an app's tasks.py.")
 
 
-def _task_facts(
+def _tasks_as_dicts(
     backlogs: Iterable[TaskBacklog], found: Iterable[Holder], rows: Iterable[statistics.Row]
-) -> list[TaskFacts]:
+) -> list[dict[str, Any]]:
     known = {backlog.task_identifier: backlog for backlog in backlogs}
     busy = {name for name, each in known.items() if each.ready or each.retrying or each.failed}
-    by_task: dict[str, list[statistics.Row]] = {}
+    runs: dict[str, list[statistics.Row]] = {}
     for row in rows:
-        by_task.setdefault(row.name, []).append(row)
-    served = [tasks_of(holder) for holder in found if worker_state(holder) == "alive"]
-    facts = []
-    for name in sorted({*registry.tasks.identifiers(), *busy, *by_task}):
-        own = by_task.get(name, [])
-        succeeded, failed = sum(row.succeeded for row in own), sum(row.failures for row in own)
-        seconds = sum(row.run_seconds for row in own)
-        facts.append(
-            TaskFacts(
-                identifier=name,
-                backlog=known.get(name) or TaskBacklog(name, 0, None, 0, 0),
-                workers=sum(name in tasks for tasks in served),
-                succeeded=succeeded,
-                failed=failed,
-                mean_seconds=seconds / (succeeded + failed) if succeeded + failed else None,
-            )
+        runs.setdefault(row.name, []).append(row)
+    served = [holder.tasks for holder in found if worker_state(holder) == "alive"]
+    tasks = []
+    for name in sorted({*registry.tasks.identifiers(), *busy, *runs}):
+        backlog, own = known.get(name) or TaskBacklog(name, 0, None, 0, 0), runs.get(name, [])
+        succeeded, failures = sum(row.succeeded for row in own), sum(row.failures for row in own)
+        number = succeeded + failures
+        tasks.append(
+            {
+                "task_identifier": name,
+                "is_in_this_project": name in registry.tasks,
+                "live_workers": sum(name in tasks_of_worker for tasks_of_worker in served),
+                "ready": min(backlog.ready, MAX_COUNTED),
+                "oldest_ready_seconds": backlog.oldest_seconds,
+                "retrying": min(backlog.retrying, MAX_COUNTED),
+                "failed": min(backlog.failed, MAX_COUNTED),
+                "counted_up_to": MAX_COUNTED,
+                "hours": HOURS,
+                "succeeded": succeeded,
+                "failures": failures,
+                "mean_seconds": sum(row.run_seconds for row in own) / number if number else None,
+            }
         )
-    return facts
+    return tasks
 
 
-def _task_row(task: TaskFacts, style: Style) -> Row:
-    backlog = task.backlog
-    is_missed = bool(backlog.ready + backlog.retrying) and not task.workers
+SEVERITIES = {1: "info", 2: "warning", 3: "error"}
+KIND: Any = {"action": "append", "choices": [*GROUPS, *KINDS]}
+EVENTS: Columns = (("TIME", lambda event: absolute(event["last_at"])), "severity", "kind", "text")
+
+
+class Events(Verb):
+    name = "events"
+    summary = "List what happened to workers, schedules and pauses, the latest first."
+    description = (
+        "Events are also those of limits, locks and the database: for example, which workers were lost during the "
+        "night, and what became of their jobs. They are kept for as long as the setting EVENTS_RETENTION says."
+    )
+    examples = ("", "--problems --since 1d", "--kind worker_lost --json")
+    arguments = (
+        Argument("--kind", "KIND", f"List only these events: {', '.join(GROUPS)}, or one kind.", **KIND),
+        Argument("--problems", "", "List only warnings and errors."),
+        Argument("--worker", "WORKER", "List only events of this worker id or host."),
+        Argument("--since", "PERIOD", "List only this period, like 1d.", period),
+        limit_of("events"),
+    )
+
+    def run(self, console: Console, options: Options) -> None:
+        limit = options["limit"]
+        with console.reading() as (cursor, schema, now):
+            criteria = _event_criteria(options, now)
+            found = events.find_events(cursor, criteria, schema=schema, limit=limit + 1)
+        with translation.override(None):
+            events_found = map(_event_as_dict, found)
+            console.listing(events_found, EVENTS, now, nothing="No events.", limit=limit, noun="events")
+
+
+def _event_criteria(options: Options, now: datetime) -> EventCriteria:
+    named = options["kind"]
+    kinds = None if named is None else [kind for name in named for kind in GROUPS.get(name, ("", (name,)))[1]]
+    return EventCriteria(
+        kinds=kinds,
+        severity=WARNING if options["problems"] else 1,
+        worker=options["worker"],
+        since=aware(now) - options["since"] if options["since"] else None,
+    )
+
+
+def _event_text(event: LoggedEvent) -> str:
+    style = Style(duration=readable_duration, moment=absolute)
+    return " ".join(map(str, describe(event, style)))
+
+
+def _event_as_dict(event: LoggedEvent) -> dict[str, Any]:
+    names = ("id", "kind", "subject", "worker_id", "first_at", "last_at", "number", "details")
     return {
-        "TASK": task.identifier,
-        "WORKERS": Cell(str(task.workers), style.ERROR if is_missed else None),
-        "READY": capped(backlog.ready, MAX_COUNTED),
-        "OLDEST": "" if backlog.oldest_seconds is None else in_largest_unit(backlog.oldest_seconds),
-        "RETRYING": Cell(capped(backlog.retrying, MAX_COUNTED), style.WARNING) if backlog.retrying else "",
-        "FAILED": Cell(capped(backlog.failed, MAX_COUNTED), style.ERROR) if backlog.failed else "",
-        "RUNS/H": task.succeeded + task.failed,
-        "FAILURES": task.failed or "",
-        "MEAN": "" if task.mean_seconds is None else readable_duration(task.mean_seconds),
-    }
-
-
-def _task_as_dict(task: TaskFacts) -> dict[str, Any]:
-    backlog = task.backlog
-    return {
-        "task_identifier": task.identifier,
-        "is_in_this_project": task.identifier in registry.tasks,
-        "live_workers": task.workers,
-        "ready": min(backlog.ready, MAX_COUNTED),
-        "oldest_ready_seconds": backlog.oldest_seconds,
-        "retrying": min(backlog.retrying, MAX_COUNTED),
-        "failed": min(backlog.failed, MAX_COUNTED),
-        "counted_up_to": MAX_COUNTED,
-        "hours": HOURS,
-        "succeeded": task.succeeded,
-        "failures": task.failed,
-        "mean_seconds": task.mean_seconds,
+        **{name: getattr(event, name) for name in names},
+        "severity": SEVERITIES.get(event.severity, str(event.severity)),
+        "text": _event_text(event),
+        "dismissed_at": event.dismissed_at,
+        "dismissed_by": event.dismissed_by,
     }

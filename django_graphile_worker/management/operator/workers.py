@@ -1,23 +1,20 @@
-"""``run``, ``workers``, ``unlock`` and ``sweep``: the verbs about workers, and about what dead workers left behind."""
+"""``workers``, ``unlock`` and ``sweep``: the verbs about workers, and about what dead workers left behind."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Any, NamedTuple
 
-from django.core.management.base import CommandError, CommandParser
-from django.core.management.color import Style
+from django.core.management.base import CommandError
 from django.db import transaction
 
 from django_graphile_worker import api, conf, signals
 from django_graphile_worker.api.connection import open_place
-from django_graphile_worker.management.operator import formatting
+from django_graphile_worker.management.arguments import Argument
 from django_graphile_worker.management.operator.console import Console
-from django_graphile_worker.management.operator.formatting import Cell, Row, counted
-from django_graphile_worker.management.operator.verb import Options, Verb, did_you_mean
-from django_graphile_worker.management.worker_command import WorkerCommand, add_worker_arguments
+from django_graphile_worker.management.operator.formatting import Column, Columns, Values, counted
+from django_graphile_worker.management.operator.verb import Options, Verb
 from django_graphile_worker.routing import Place, place_of
 from django_graphile_worker.sql import recovery
 from django_graphile_worker.sql.inspection.lock_holders import Holder, holders
@@ -28,26 +25,6 @@ from django_graphile_worker.worker.maintenance.recovery import BEATS_WATCHED, De
 
 monotonic = time.monotonic
 pause = time.sleep
-
-
-class Run(Verb):
-    name = "run"
-    summary = "Run a worker: the same as runworker."
-    description = "Run the jobs in the queue until stopped: for sites where another app has a command runworker."
-    examples = ("", "-j 20 --processes 2", "--once")
-    has_usual_options = False
-
-    def add_arguments(self, parser: CommandParser) -> None:
-        add_worker_arguments(parser)
-        parser.add_argument("--skip-checks", action="store_true", help="Skip system checks.")
-
-    def run(self, console: Console, options: Options) -> None:
-        command = WorkerCommand(no_color=options["no_color"], force_color=options["force_color"])
-        command.stdout, command.stderr, command.style = console.out, console.err, console.style
-        # Django sets this on the command that it calls itself.
-        command._called_from_command_line = console.owns_process
-        rest = {name: value for name, value in options.items() if name not in {"verb", "stdout", "stderr"}}
-        command.execute(**rest)
 
 
 def has_fresh_heartbeat(holder: Holder) -> bool:
@@ -63,16 +40,22 @@ def worker_state(holder: Holder) -> str:
     return "stopping" if holder.metadata.get("is_stopping") is True else "alive"
 
 
-def running_jobs(holder: Holder) -> list[dict[str, Any]]:
-    """Return the jobs that the worker reports as running."""
-    running = holder.metadata.get("running")
-    return [job for job in running if isinstance(job, dict)] if isinstance(running, list) else []
+def _running_tasks(worker: Values) -> list[str]:
+    """Return the tasks of the jobs that a worker reports as running."""
+    running = worker["metadata"].get("running")
+    jobs = [job for job in running if isinstance(job, dict)] if isinstance(running, list) else []
+    return sorted({str(job.get("task", "")) for job in jobs})
 
 
-def tasks_of(holder: Holder) -> frozenset[str]:
-    """Return the tasks that the worker reports as its own."""
-    tasks = holder.metadata.get("tasks")
-    return frozenset(filter(lambda task: isinstance(task, str), tasks)) if isinstance(tasks, list) else frozenset()
+def _reported(name: str) -> Column:
+    """Return the column of a value that workers report of themselves."""
+    return name.replace("_", " ").upper(), lambda worker: worker["metadata"].get(name)
+
+
+WORKERS: Columns = (
+    *("id", "state", _reported("host"), _reported("pid"), "started_at", "last_heartbeat_at", _reported("is_listening")),
+    *("holds_since", "held_jobs", "held_queues", ("RUNNING", _running_tasks)),
+)
 
 
 class Workers(Verb):
@@ -88,33 +71,7 @@ class Workers(Verb):
     def run(self, console: Console, options: Options) -> None:
         with console.reading() as (cursor, schema, now):
             found = holders(cursor, schema=schema)
-        nothing = "No workers. Start one with: manage.py runworker"
-        console.listing(found, _as_dict, lambda holder: _row(holder, now, console.style), nothing=nothing)
-
-
-def _row(holder: Holder, now: datetime, style: Style) -> Row:
-    about, running, state = holder.metadata, running_jobs(holder), worker_state(holder)
-    paints = {
-        "alive": style.SUCCESS,
-        "silent": style.ERROR,
-        "stopping": style.WARNING,
-        "unregistered": style.MIGRATE_LABEL,
-    }
-    listens = about.get("is_listening")
-    return {
-        "WORKER": holder.id,
-        "STATE": Cell(state, paints[state]),
-        "HOST": str(about.get("host", "")),
-        "PID": str(about.get("pid", "")),
-        "SINCE": formatting.both(holder.started_at or holder.oldest_lock, now),
-        "HEARTBEAT": formatting.relative(holder.last_heartbeat_at, now),
-        "LISTENS": "" if listens is None else "yes" if listens is True else "no",
-        "RUNNING": len(running) if holder.is_registered else "",
-        "HOLDS JOBS": f"{counted(holder.jobs, 'job')}, {counted(holder.queues, 'queue')}"
-        if holder.queues
-        else holder.jobs,
-        "TASKS RUNNING": ", ".join(sorted({str(job.get("task", "")) for job in running})),
-    }
+        console.listing(map(_as_dict, found), WORKERS, now, nothing="No workers. Start one with: manage.py runworker")
 
 
 def _as_dict(holder: Holder) -> dict[str, Any]:
@@ -148,12 +105,10 @@ class Unlock(Verb):
         "recover the jobs of a dead worker after WORKER_TIMEOUT, see sweep."
     )
     examples = ("worker-1a2b3c", "worker-1a2b3c worker-4d5e6f", "django-worker-0123456789abcdef01 --force")
-
-    def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument(
-            "worker_ids", nargs="+", metavar="WORKER", help="The ids of the workers, as workers lists them."
-        )
-        parser.add_argument("--force", action="store_true", help="Unlock workers with a recent heartbeat, too.")
+    arguments = (
+        Argument("worker_ids", "WORKER", "The ids of the workers, as workers lists them.", nargs="+"),
+        Argument("--force", "", "Unlock workers with a recent heartbeat, too."),
+    )
 
     def run(self, console: Console, options: Options) -> None:
         found = _find(console, list(dict.fromkeys(options["worker_ids"])))
@@ -169,7 +124,7 @@ class Unlock(Verb):
             console.dump([{"id": each.id, "freed_jobs": each.jobs, "freed_queues": each.queues} for each in found])
             return
         for holder in found:
-            console.done(f"Unlocked {shown(holder.id)}: {_holds(holder)}.")
+            console.done(f"Unlocked {holder.id}: {_holds(holder)}.")
         if any(not holder.is_registered for holder in found):
             console.warn("Unregistered workers send no heartbeat: this command cannot check that they have ended.")
 
@@ -178,12 +133,10 @@ def _find(console: Console, worker_ids: Sequence[str]) -> list[Holder]:
     """Return the workers; raise CommandError if one of them holds nothing."""
     with console.reading() as (cursor, schema, _):
         found = holders(cursor, worker_ids, schema=schema, most_locks=MAX_LOCKS)
-        missing = [each for each in worker_ids if each not in {holder.id for holder in found}]
-        every_holder = holders(cursor, schema=schema) if missing else []
+    missing = [each for each in worker_ids if each not in {holder.id for holder in found}]
     if missing:
-        hint = did_you_mean(missing[0], [holder.id for holder in every_holder])
         names = ", ".join(map(repr, missing))
-        raise CommandError(f"No worker was unlocked: no jobs or queues are held by {names}.{hint}")
+        raise CommandError(f"No worker was unlocked: no jobs or queues are held by {names}.")
     return found
 
 
@@ -216,14 +169,10 @@ class Sweep(Verb):
         "an outage of the database, live workers seem dead until their next heartbeat."
     )
     examples = ("--dry-run", "", "--at-once")
-
-    def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--dry-run", action="store_true", help="Only show what would be unlocked.")
-        parser.add_argument(
-            "--at-once",
-            action="store_true",
-            help="Do not watch silent workers first: for workers that have certainly ended.",
-        )
+    arguments = (
+        Argument("--dry-run", "", "Only show what would be unlocked."),
+        Argument("--at-once", "", "Do not watch silent workers first: for workers that have certainly ended."),
+    )
 
     def run(self, console: Console, options: Options) -> None:
         place, is_rehearsal = place_of(**console.place), options["dry_run"]

@@ -5,17 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
-from django.core.management import CommandError, call_command, load_command_class
+from django.core.management import CommandError, call_command
 from django.test import override_settings
 
 import testproject
-from django_graphile_worker.management.operator.verbs import VERBS
 from tests.support.factories import make_job
 from tests.support.operating import execute, operate
 
@@ -24,49 +22,19 @@ pytestmark = pytest.mark.django_db
 MANAGE = str(Path(testproject.__file__ or "").parent / "manage.py")
 
 
-def _help(*arguments: str) -> str:
-    parser = load_command_class("django_graphile_worker", "graphile_worker").create_parser(
-        "manage.py", "graphile_worker"
-    )
-    if not arguments:
-        return parser.format_help()
-    (verbs,) = [action for action in parser._actions if action.dest == "verb"]
-    assert isinstance(verbs.choices, Mapping)
-    return str(verbs.choices[arguments[0]].format_help())
-
-
-def test_help__tells_every_verb_in_a_line() -> None:
-    shown = _help()
-    for verb in VERBS:
-        assert f"    {verb.name} " in shown
-
-
-@pytest.mark.parametrize("verb", [verb.name for verb in VERBS])
-def test_help_of_a_verb__has_an_example_that_the_parser_takes(verb: str) -> None:
-    shown = " ".join(_help(verb).split())
-    assert "examples:" in shown
-    assert f"manage.py graphile_worker {verb}" in shown
-
-
-@pytest.mark.parametrize(("typed", "meant"), [("job", "jobs"), ("wokers", "workers"), ("reshedule", "reschedule")])
-def test_mistyped_verb__is_answered_with_the_one_meant(typed: str, meant: str) -> None:
-    with pytest.raises(CommandError, match=f"expected a verb .*got '{typed}'. Did you mean '{meant}'"):
-        operate(typed)
-
-
 def test_no_verb__is_an_error() -> None:
     with pytest.raises(CommandError, match="verb"):
         operate()
 
 
-@pytest.mark.parametrize("verb", ["jobs", "workers", "queues", "status", "schedules"])
+@pytest.mark.parametrize("verb", ["jobs", "schedules"])
 def test_unknown_database__is_told_with_the_known_ones(verb: str) -> None:
     with pytest.raises(CommandError, match=r"expected an alias of settings.DATABASES.*'default'.*got 'nowhere'"):
         operate(verb, "--database", "nowhere")
 
 
 @override_settings(GRAPHILE_WORKER={"SCHEMA": "not_there"})
-@pytest.mark.parametrize("arguments", [("jobs",), ("status",), ("add", "task"), ("delete", "1"), ("workers",)])
+@pytest.mark.parametrize("arguments", [("jobs",), ("add", "task"), ("delete", "1")])
 def test_schema_that_is_not_there__is_told_with_the_way_out(arguments: tuple[str, ...]) -> None:
     with pytest.raises(CommandError, match=r"manage.py migrate graphile_worker"):
         operate(*arguments)
@@ -83,7 +51,7 @@ def test_database__chooses_where_to_look_and_to_write() -> None:
     assert execute("select count(*) from {schema}._private_jobs", using="other") == [(1,)]
 
 
-@pytest.mark.parametrize("arguments", [("jobs",), ("status", "--check"), ("workers",), ("queues",), ("sweep",)])
+@pytest.mark.parametrize("arguments", [("jobs",), ("status", "--check"), ("sweep",)])
 def test_role_that_sees_nothing__is_told_so_instead_of_an_empty_queue(
     arguments: tuple[str, ...],
 ) -> None:
@@ -131,7 +99,7 @@ def _on_terminal(*arguments: str, **options: Any) -> str:
     return out.getvalue()
 
 
-@pytest.mark.parametrize("columns", [150, 100, 79, 40])
+@pytest.mark.parametrize("columns", [150, 40])
 def test_terminal__is_never_too_narrow(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setenv("LINES", "24")
@@ -167,32 +135,6 @@ def test_real_process__adds_from_standard_input_and_lists(
     mistyped = run("jbos")
     assert mistyped.returncode == 2
     assert "Did you mean 'jobs'?" in mistyped.stderr
-
-
-@pytest.mark.django_db(transaction=True)
-def test_run__is_runworker(subprocess_environment: dict[str, str], worker_schema: str) -> None:
-    make_job("send_receipt", {"order": 1})
-    done = subprocess.run(
-        [sys.executable, MANAGE, "graphile_worker", "run", "--once", "-j", "2", "--no-color"],
-        env=subprocess_environment | {"GRAPHILE_WORKER_SCHEMA": worker_schema},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "concurrency  2" in done.stdout
-    assert execute("select count(*) from {schema}._private_jobs") == [(0,)]
-
-
-def test_run__takes_every_option_of_runworker() -> None:
-    def options(name: str, *path: str) -> set[str]:
-        parser: Any = load_command_class("django_graphile_worker", name).create_parser("manage.py", name)
-        for verb in path:
-            (verbs,) = [action for action in parser._actions if action.dest == "verb"]
-            parser = verbs.choices[verb]
-        return set(parser._option_string_actions)
-
-    assert options("graphile_worker", "run") == options("runworker") - {"--version"}
 
 
 def test_database_that_does_not_answer__is_told_without_a_traceback(subprocess_environment: dict[str, str]) -> None:

@@ -118,11 +118,9 @@ def test_forbidden_flags__are_added_to_a_callables_that_no_child_can_be_sent(
         (["--force-color"], {"NO_COLOR": "1"}, False, True),
     ],
 )
-@pytest.mark.parametrize("command", [["runworker"], ["graphile_worker", "run"]], ids=" ".join)
 def test_color__is_for_terminals_unless_somebody_says_otherwise(
     plans: list[Plan],
     monkeypatch: pytest.MonkeyPatch,
-    command: list[str],
     arguments: list[str],
     variables: dict[str, str],
     is_terminal: bool,
@@ -132,7 +130,7 @@ def test_color__is_for_terminals_unless_somebody_says_otherwise(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(OutputWrapper, "isatty", lambda self: is_terminal)
-    call_command(*command, *arguments, "--skip-checks")
+    call_command("runworker", *arguments, "--skip-checks")
     assert plans[0].is_colored is is_colored
 
 
@@ -263,14 +261,11 @@ def owns_process(monkeypatch: pytest.MonkeyPatch) -> OwnsProcess:
     return owns
 
 
-@pytest.mark.parametrize("arguments", [["runworker"], ["graphile_worker", "run"]], ids=" ".join)
-def test_process__is_the_workers_own_on_the_command_line_and_not_under_call_command(
-    owns_process: OwnsProcess, arguments: list[str]
-) -> None:
+def test_process__is_the_workers_own_on_the_command_line_and_not_under_call_command(owns_process: OwnsProcess) -> None:
     """A canary, too: Django's _called_from_command_line is not documented."""
-    call_command(*arguments, "--skip-checks")
-    command = load_command_class("django_graphile_worker", arguments[0])
-    command.run_from_argv(["manage.py", *arguments, "--skip-checks"])
+    call_command("runworker", "--skip-checks")
+    command = load_command_class("django_graphile_worker", "runworker")
+    command.run_from_argv(["manage.py", "runworker", "--skip-checks"])
     assert owns_process.told == [False, True]
 
 

@@ -15,7 +15,7 @@ from tests.support.operating import execute, operate
 pytestmark = pytest.mark.django_db
 
 
-def test_look__that_takes_too_long_is_ended_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_statement__that_takes_too_long_is_ended_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
     def sleep(cursor: Any, *args: Any, **options: Any) -> None:
         cursor.execute("select pg_sleep(60)")
 
@@ -28,7 +28,7 @@ def test_look__that_takes_too_long_is_ended_and_told(monkeypatch: pytest.MonkeyP
         operate("jobs")
 
 
-def test_look__leaves_the_session_as_it_was() -> None:
+def test_reading__leaves_the_session_as_it_was() -> None:
     changeable = "select name, setting from pg_settings where context = 'user' order by name"
     before = execute(changeable)
     operate("jobs")

@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 from django.core.management.base import CommandParser
 
-from django_graphile_worker.management.operator import verb
+from django_graphile_worker.management import arguments
+from django_graphile_worker.management.operator import VERBS
 from django_graphile_worker.management.operator.verb import Verb, VerbGroup, add_verbs
-from django_graphile_worker.management.operator.verbs import VERBS
 
 
 @pytest.fixture(scope="module")
 def parser() -> CommandParser:
     parser = CommandParser(prog="manage.py graphile_worker", called_from_command_line=True)
-    add_verbs(parser, VERBS, dest="verb")
+    add_verbs(parser, VERBS)
     return parser
 
 
@@ -67,10 +67,10 @@ NOW = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
     ],
 )
 def test_run_at__takes(typed: str, meant: object) -> None:
-    assert verb.run_at(typed) == meant
+    assert arguments.time(typed) == meant
 
 
 @pytest.mark.parametrize("typed", ["", "-5m", "+", "+5", "5m", "tomorrow", "2026-02-30", "2026-05-01T25:00", "12:00"])
 def test_run_at__refuses(typed: str) -> None:
     with pytest.raises(ArgumentTypeError, match="expected"):
-        verb.run_at(typed)
+        arguments.time(typed)

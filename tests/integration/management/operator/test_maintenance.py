@@ -1,4 +1,4 @@
-"""manage.py graphile_worker cleanup."""
+"""``cleanup``."""
 
 from __future__ import annotations
 
