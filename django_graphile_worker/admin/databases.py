@@ -30,7 +30,11 @@ LONGEST_LOCK_WAIT = 2.0
 
 
 class PageTimeoutError(Exception):
-    """The database did not answer within the statement timeout of the page, or a change had to wait for a lock."""
+    """The database did not answer within the time of a setting, or a change had to wait for a lock."""
+
+    def __init__(self, setting: str) -> None:
+        super().__init__(setting)
+        self.setting = setting
 
 
 class Session(NamedTuple):
@@ -88,7 +92,7 @@ def reading(alias: str, *, timeout: float | None = None, has_fixed_plan: bool = 
     """
     longest = conf.current().admin_statement_timeout
     shorter = longest if timeout is None else min(timeout, longest)
-    with _limited(alias, shorter, has_fixed_plan=has_fixed_plan) as session:
+    with _limited(alias, shorter, "ADMIN_STATEMENT_TIMEOUT", has_fixed_plan=has_fixed_plan) as session:
         yield session
 
 
@@ -98,6 +102,7 @@ def writing(alias: str, *, waits_for_locks: bool = False) -> Iterator[Session]:
     with _limited(
         alias,
         conf.current().statement_timeout,
+        "STATEMENT_TIMEOUT",
         lock_timeout=None if waits_for_locks else LONGEST_LOCK_WAIT,
     ) as session:
         yield session
@@ -105,7 +110,7 @@ def writing(alias: str, *, waits_for_locks: bool = False) -> Iterator[Session]:
 
 @contextmanager
 def _limited(
-    alias: str, timeout: float, *, lock_timeout: float | None = None, has_fixed_plan: bool = True
+    alias: str, timeout: float, setting: str, *, lock_timeout: float | None = None, has_fixed_plan: bool = True
 ) -> Iterator[Session]:
     connection, schema = connections[alias], conf.current().schema
     is_outermost = not connection.in_atomic_block
@@ -121,7 +126,7 @@ def _limited(
     except OperationalError as error:
         if sqlstate(error) not in (QUERY_CANCELED, LOCK_NOT_AVAILABLE):
             raise
-        raise PageTimeoutError from error
+        raise PageTimeoutError(setting) from error
     except DatabaseError as error:
         ours: GraphileWorkerError | None = translated(error, alias=alias, schema=schema)
         if ours is None:

@@ -39,11 +39,11 @@ def explain_database_errors(view: View) -> View:
         request.current_app = self.admin_site.name
         try:
             return view(self, request, *args, **kwargs)
-        except databases.PageTimeoutError:
+        except databases.PageTimeoutError as error:
             explanation = _(
                 "The database did not answer in time, and the query was cancelled so that it does not slow down jobs. "
-                "Narrow the search by task, queue or state, or raise GRAPHILE_WORKER[“ADMIN_STATEMENT_TIMEOUT”]."
-            )
+                "Narrow the search by task, queue or state, or raise GRAPHILE_WORKER[“%(setting)s”]."
+            ) % {"setting": error.setting}
             return self.render_unavailable(request, _("The query took too long"), explanation)
         except ReadOnlyModelError:
             # An error of the project's own code.

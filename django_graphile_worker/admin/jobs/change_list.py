@@ -189,29 +189,41 @@ class JobChangeList(ChangeList):
         began, longest = monotonic(), conf.current().statement_timeout
         matching: list[int] = []
         with databases.reading(self.alias) as (cursor, schema):
-            if most is None:
-                ids = job_list.all_job_ids(cursor, self.criteria, schema=schema)
-            else:
-                ids = job_list.job_ids(
-                    cursor, self.criteria, schema=schema, limit=MAX_SEARCHED + 1, offset=self.continued
-                )
+            exact = [] if self.continued else self._jobs_with_key(jobs)
+            matching += exact
+            ids = self._listed_ids(cursor, schema, None if most is None else MAX_SEARCHED + 1)
             number, end = 0, len(ids) if most is None else min(len(ids), MAX_SEARCHED)
             while number < end:
                 part = ids[number : min(number + STEP, end)]
                 found = set(jobs.order_by().filter(among(part)).values_list("pk", flat=True))
-                matching += [each for each in part if each in found]
+                matching += [each for each in part if each in found and each not in exact]
                 number += len(part)
                 seconds = monotonic() - began
                 if most is not None and (len(matching) >= most or seconds > SEARCH_SECONDS):
                     break
                 if seconds > longest:
-                    raise databases.PageTimeoutError
+                    raise databases.PageTimeoutError("STATEMENT_TIMEOUT")
         self.searched_to = self.continued + number
         self.has_more_to_search = number < len(ids) and (most is None or len(matching) < most)
         return matching
 
     searched_to = 0
     has_more_to_search = False
+
+    def _listed_ids(self, cursor: Any, schema: str, limit: int | None) -> list[int]:
+        """Return the ids of the jobs that are searched. Of all jobs, only those that have failed can have an error."""
+        has_error = any(term.name == "error" and not term.is_negative for term in self.search.terms)
+        criteria = self.criteria
+        if has_error and criteria.state is State.ANY:
+            criteria = replace(criteria, state=State.FAILING)
+        if limit is None:
+            return job_list.all_job_ids(cursor, criteria, schema=schema)
+        return job_list.job_ids(cursor, criteria, schema=schema, limit=limit, offset=self.continued)
+
+    def _jobs_with_key(self, jobs: QuerySet[Job]) -> list[int]:
+        """Return the jobs whose keys are words of the search: they are found along an index."""
+        words = [term.value for term in self.search.terms if not term.name and not term.is_negative]
+        return list(jobs.order_by().filter(key__in=words).values_list("pk", flat=True)) if words else []
 
     def url_for_result(self, result: Any) -> str:
         """Return the page of a job, in the database that is selected."""

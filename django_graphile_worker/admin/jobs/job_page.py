@@ -93,6 +93,8 @@ class JobDetailAdmin(JobActionsAdmin):
             "state_name": state_name(job.state),
             "is_known_task": job.task_identifier in registry.tasks,
             "is_running": job.state is State.RUNNING,
+            "silence": _silence(job),
+            "workers_url": self.url(request, "worker"),
             "is_stopping": job.stop_reason is not None,
             "facts": [*JobFacts(self, request, job, pauses).all(), *self._own_facts(request, row)],
             "waiting": why_waiting(self, request, job, all_pauses, pauses),
@@ -181,6 +183,13 @@ class JobDetailAdmin(JobActionsAdmin):
     def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> Any:
         """Show the page of the job, whose timeline is the history: the admin's log links here."""
         return self.change_view(request, object_id)
+
+
+def _silence(job: job_detail.JobDetail) -> str:
+    """Return for how long the worker that holds the job has been silent; "" if it is alive, or sends no heartbeat."""
+    seconds = job.holder_silent_seconds
+    is_lost = job.state is State.RUNNING and seconds is not None and seconds > conf.current().worker_timeout
+    return formatting.duration(seconds) if is_lost else ""
 
 
 def _pauses_of(job: job_detail.JobDetail, pauses: Sequence[Pause]) -> list[Pause]:

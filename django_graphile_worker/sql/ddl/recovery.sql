@@ -164,6 +164,7 @@ begin
                     else greatest(job.run_at, this_moment) + interval '1 second' * case when are_stale then 0
                         else :SCHEMA._private_backoff(orphan.recoveries) * (0.5 + random()) end end,
                 last_error = orphan.error,
+                updated_at = this_moment,
                 locked_by = null,
                 locked_at = null
             from orphan
