@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import signal
 
-from tests.faults.processes import Fleet, Wait, WorkerProcess, pause
+from tests.faults.processes import Fleet, Wait, WorkerProcess
 from tests.faults.proxy import Proxy
 from tests.faults.world import World
 
@@ -14,9 +14,7 @@ SHORT_LEASE = {"HEARTBEAT_INTERVAL": 0.5, "WORKER_TIMEOUT": 3.0}
 RECOVERED_WITHIN = 40.0
 
 
-def test_kill__makes_jobs_start_in_another_worker_within_the_timeout_and_keeps_the_place_in_the_queue(
-    world: World, fleet: Fleet
-) -> None:
+def test_kill__makes_jobs_start_in_another_worker_soon_and_in_order(world: World, fleet: Fleet) -> None:
     victim = fleet.start(settings=SHORT_LEASE)
     job_id = world.add("until", {"word": "go"}, queue_name="q")
     world.wait_for("start")
@@ -37,22 +35,23 @@ def test_kill__makes_jobs_start_in_another_worker_within_the_timeout_and_keeps_t
 
 
 def test_kill_loop__loses_nothing_and_runs_nothing_twice_at_once(world: World, fleet: Fleet) -> None:
-    """Kill one of two workers again and again while they run jobs."""
+    """Kill one of two workers again and again while they run jobs. The effects of atomic tasks happen once."""
     fates = random.Random(7)
-    world.add_many(120, payload={"seconds": 0.01}, max_attempts=1000)
+    atomic = world.add_many(30, "exactly_once", {"seconds": 0.02}, max_attempts=1000)
+    world.add_many(90, payload={"seconds": 0.01}, max_attempts=1000)
     for number in range(40):
         world.add("quick", {"seconds": 0.01}, queue_name=f"q{number % 4}")
     workers = [fleet.start("-j", "4", is_ready=False) for _ in range(2)]
-    for _ in range(3):
+    for _ in range(4):
         world.wait_for_progress(5)
         place = fates.randrange(2)
         world.kill(workers[place])
         workers[place] = fleet.start("-j", "4", is_ready=False)
-    # Jobs that were claimed at two deaths wait for a while, by design.
-    world.query("update {schema}._private_jobs set run_at = now() where locked_at is null")
     world.wait_until(world.is_drained)
     world.check()
     assert max((run.attempt for run in world.executions()), default=0) <= 25
+    effects = [row.job_id for row in world.query("select job_id from fault_history.effect order by 1")]
+    assert effects == atomic
 
 
 def test_claim_that_commits_after_its_worker_died__is_recovered(world: World, fleet: Fleet, wait_until: Wait) -> None:
@@ -173,19 +172,6 @@ def test_tasks_that_keep_the_interpreter_busy__end_no_lease(world: World, fleet:
     assert world.count_events("start") == 4
     assert not worker.has_written("lost its lease")
     world.check()
-
-
-def test_atomic_task__has_its_effects_once_although_workers_are_killed(world: World, fleet: Fleet) -> None:
-    jobs = world.add_many(30, "exactly_once", {"seconds": 0.02}, max_attempts=1000)
-    worker = fleet.start("-j", "4", is_ready=False)
-    for _ in range(3):
-        world.wait_for_progress(3)
-        pause(0.01)
-        world.kill(worker)
-        worker = fleet.start("-j", "4", is_ready=False)
-    world.wait_until(world.is_drained)
-    effects = [row.job_id for row in world.query("select job_id from fault_history.effect order by 1")]
-    assert effects == jobs
 
 
 def test_atomic_task_with_a_lost_claim__is_rolled_back(
