@@ -96,7 +96,7 @@ def _text(value: Any, now: datetime, time: Callable[[datetime, datetime], str]) 
     if isinstance(value, datetime):
         return time(value, now)
     if isinstance(value, float):
-        return readable_duration(value)
+        return readable_duration(value) if value else "0 s"
     if isinstance(value, list | tuple | frozenset):
         return shown(", ".join(map(str, value)))
     return shown(json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else value)

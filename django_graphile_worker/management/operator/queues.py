@@ -256,7 +256,7 @@ def _list_limits(console: Console, options: Options) -> None:
         ):
             if found[name]:
                 console.table(found[name], columns, now)
-            else:
+            elif name == "limits" or limits:
                 console.note(nothing)
     if len(keys) > limit:
         console.note(f"More keys are at their limit; these are the first {limit}. Use --limit to list more.")

@@ -35,7 +35,7 @@ STATES = {
     **{state: ScheduleState(state) for state in ("paused", "disabled", "ended", "failing", "missed", "late")},
 }
 SCHEDULES: Columns = (
-    *("name", "task", "means", "state", ("NEXT", lambda each: next(iter(each["next"]), None)), "last"),
+    *("name", "task", "state", ("NEXT", lambda each: next(iter(each["next"]), None)), "means", "last"),
     ("FROM", lambda each: each.get("from") or ("code" if each["is_from_code"] else "database")),
 )
 RUNS: Columns = ("tick", "kind", "number", "outcome", "exception_class", "duration_seconds", "job_id", "run_by")

@@ -274,7 +274,7 @@ def test_a_database_that_cannot_be_reached__ends_the_command(monkeypatch: pytest
         raise psycopg.OperationalError("connection refused")
 
     monkeypatch.setattr(Database, "_connect", refuse)
-    with pytest.raises(CommandError, match=r"^Expected the database to answer, got: connection refused$"):
+    with pytest.raises(CommandError, match=r"^Cannot reach the database: connection refused$"):
         call_command("runworker", "--once", "-v0")
 
 

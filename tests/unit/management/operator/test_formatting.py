@@ -23,7 +23,7 @@ def _table(*rows: dict[str, Any], columns: Columns | None = None, width: int | N
 
 
 def test_columns__have_the_names_of_values_and_their_texts() -> None:
-    rows = (
+    rows: tuple[dict[str, Any], ...] = (
         {
             "id": 1,
             "is_paused": True,
