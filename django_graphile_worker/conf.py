@@ -236,7 +236,7 @@ def _read() -> Configured:
     if len(named) < len(mapping):
         others = ", ".join(repr(key) for key in mapping if key not in named)
         raise _mistaken(
-            f"{SETTING}: expected either settings or one dict of settings for each installation, got {named[0]!r}, a "
+            f"{SETTING} has settings or a dict of settings for each installation, not both: {named[0]!r} is a "
             f'dict, beside {others}. Put the settings into {SETTING}["{DEFAULT}"].'
         )
     return Configured(installations=_read_installations(mapping), are_named=True)
@@ -250,7 +250,7 @@ def _read_installations(mapping: Mapping[Any, Mapping[str, Any]]) -> dict[str, S
     found: dict[str, Settings] = {}
     mistakes = [mistake for alias, values in mapping.items() for mistake in _mistaken_entry(alias, values)]
     if DEFAULT not in mapping:
-        message = f"{SETTING}: expected an installation {DEFAULT!r} among {', '.join(map(repr, mapping))}, got none."
+        message = f"{SETTING} needs an installation {DEFAULT!r} beside {', '.join(map(repr, mapping))}."
         mistakes.append(SettingMistake(key=DEFAULT, message=message))
     for alias, values in mapping.items():
         try:
@@ -265,13 +265,12 @@ def _read_installations(mapping: Mapping[Any, Mapping[str, Any]]) -> dict[str, S
 
 def _mistaken_entry(alias: Any, values: Mapping[str, Any]) -> Iterable[SettingMistake]:
     if not isinstance(alias, str) or not re.fullmatch(r"[\w-]+", alias):
-        message = f"{SETTING}: expected names of installations of letters, digits, _ and -, got {alias!r}."
+        message = f"{SETTING}: the name of an installation has letters, digits, _ and -, got {alias!r}."
         yield SettingMistake(key=str(alias), message=message)
     for key in sorted(OF_THE_PROJECT & set(values)) if alias != DEFAULT else ():
         yield SettingMistake(
             key=key,
-            message=f'{SETTING}["{alias}"]: expected settings of this installation, got {key!r}, a setting '
-            f'of the project. Put it into {SETTING}["{DEFAULT}"].',
+            message=f'{SETTING}["{alias}"]: {key!r} is a setting of the project. Put it into {SETTING}["{DEFAULT}"].',
         )
 
 
@@ -281,8 +280,8 @@ def _shared_schemas(installations: Mapping[str, Settings]) -> Iterable[SettingMi
         owner = owners.setdefault((settings.database, settings.schema), alias)
         if owner != alias:
             message = (
-                f'{SETTING}["{alias}"]: expected a schema of its own, got {settings.schema!r} in the database '
-                f"{settings.database!r}, which the installation {owner!r} uses. Set its SCHEMA, or its DATABASE."
+                f'{SETTING}["{alias}"]: the installation {owner!r} uses the schema {settings.schema!r} in the database '
+                f"{settings.database!r}, too. Set its SCHEMA, or its DATABASE."
             )
             yield SettingMistake(key="SCHEMA", message=message)
 

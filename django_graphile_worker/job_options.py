@@ -246,9 +246,7 @@ def _refuse_unstorable(name: str, text: str) -> None:
     """Raise InvalidJobError for NUL and for half a surrogate pair, which PostgreSQL's text cannot store."""
     for index, character in enumerate(text):
         if character == "\x00" or "\ud800" <= character <= "\udfff":
-            raise InvalidJobError(
-                f"{name}: expected text that PostgreSQL can store, got {character!r} at position {index}."
-            )
+            raise InvalidJobError(f"{name}: PostgreSQL cannot store {character!r} at position {index}.")
 
 
 class Kind(Enum):

@@ -196,9 +196,7 @@ class JobSpec:
 def unknown_option(name: str) -> InvalidTypeError:
     """Return the error for an unknown option, with the option that is probably meant."""
     if name in ("using", "installation"):
-        return InvalidTypeError(
-            f"JobSpec: expected the options of a job, got {name!r}. Pass it to add_jobs(specs, {name}=...)."
-        )
+        return InvalidTypeError(f"JobSpec: {name!r} is no option of a job. Pass it to add_jobs(specs, {name}=...).")
     options = list(JobOptions.__annotations__)
     way_out = did_you_mean(name, options, JOB_OPTIONS)
     way_out = way_out or f'Put it into the payload: {{"{name}": ...}}. Options: {", ".join(options)}.'

@@ -131,8 +131,8 @@ def _valid_burst(burst: object, rate: Rate | None, where: str) -> int | None:
         return None
     if rate is None:
         raise InvalidJobError(
-            f"{where}: expected a rate with burst={burst!r}, got none: burst is how many of the starts of a rate may "
-            "follow each other at once. Add rate='100/m', or write concurrency=."
+            f"{where}: burst={burst!r} needs a rate: it is how many of its starts may follow each other at once. "
+            "Add rate='100/m', or write concurrency=."
         )
     return whole_number(f"{where}: burst", burst, 1, rate.count)
 
@@ -213,13 +213,12 @@ def task_limits(limit: object, fair: object, identifier: str) -> tuple[TaskLimit
         found.append(_fair_turns(fair))
     for name in {each.name for each in found if [other.name for other in found].count(each.name) > 1}:
         raise InvalidJobError(
-            f"@task(limit=...): expected limits with different names, got {name!r} twice. Write one Limit with both "
-            "numbers, or give one of them another name: Limit(..., name='...')."
+            f"@task(limit=...): two limits have the name {name!r}. Write one Limit with both numbers, or give one of "
+            "them another name: Limit(..., name='...')."
         )
     if sum(each.is_fair for each in found) > 1:
         raise InvalidJobError(
-            "@task: expected one key that takes turns, got several. Keep either fair='{tenant}' or fair=True of one "
-            "Limit."
+            "@task: only one key can take turns. Keep either fair='{tenant}' or fair=True of one Limit."
         )
     return tuple(sorted(found, key=lambda each: each.name))
 
@@ -277,7 +276,7 @@ def _refuse_no_number(where: str, concurrency: object, rate: object, fair: objec
     if concurrency is not None or rate is not None:
         return
     way_out = " To let keys take turns without a limit: @task(fair='{tenant}')." if fair is True else ""
-    raise InvalidJobError(f"{where}: expected concurrency=3 or rate='100/m', or both, got no number.{way_out}")
+    raise InvalidJobError(f"{where}: a limit needs concurrency=3 or rate='100/m', or both.{way_out}")
 
 
 def _name_of(key: Key | None) -> str | None:
@@ -286,8 +285,8 @@ def _name_of(key: Key | None) -> str | None:
     name = getattr(key, "__qualname__", "<")
     if "<" in name:
         raise InvalidJobError(
-            f"Limit({key!r}): expected a function that a module defines by name, got {key!r}: the limit needs a name "
-            "that stays the same. Write Limit(..., name='account')."
+            f"Limit({key!r}): the limit needs a name that stays the same, and the function has none. "
+            "Write Limit(..., name='account')."
         )
     return f"{key.__module__}.{name}"
 

@@ -207,7 +207,7 @@ def _value_problem(part: PayloadPart) -> str | None:
         return None if math.isfinite(value) else f"expected a finite number, got {value!r}"
     if isinstance(value, int):
         is_too_long = abs(value) >= 10**MAX_DIGITS
-        return f"expected a number of at most {MAX_DIGITS} digits, got a longer one" if is_too_long else None
+        return f"the number has more than {MAX_DIGITS} digits" if is_too_long else None
     if isinstance(value, dict | list | tuple):
         return _container_problem(part)
     return None
@@ -216,9 +216,9 @@ def _value_problem(part: PayloadPart) -> str | None:
 def _container_problem(part: PayloadPart) -> str | None:
     for ancestor in part.ancestors():
         if ancestor.value is part.value:
-            return f"expected a value without cycles, got a reference back to {ancestor.path()}"
+            return f"the value contains itself: it refers back to {ancestor.path()}"
     if part.depth >= MAX_DEPTH:
-        return f"expected at most {MAX_DEPTH} levels of nesting, got more"
+        return f"the value is nested more than {MAX_DEPTH} levels deep"
     if isinstance(part.value, dict):
         return next(filter(None, map(_key_problem, part.value)), None)
     return None
@@ -242,7 +242,7 @@ def text_problem(text: str) -> str | None:
     if not found:
         return None
     kind = "a NUL character" if found[0] == "\x00" else f"half a surrogate pair ({found[0]!r})"
-    return f"expected text that PostgreSQL can store, got {kind} at position {found.start()}"
+    return f"PostgreSQL cannot store {kind} at position {found.start()}"
 
 
 def _unsupported(value: Any, error: Exception) -> str:
@@ -275,7 +275,7 @@ def _shortened(path: str) -> str:
 def _too_large(payload: Any, size: int, max_size: int) -> PayloadError:
     path = _heaviest(PayloadPart(payload)).path()
     return PayloadError(
-        f"payload: expected at most {max_size} bytes of JSON, got {size}, most of them at {_shortened(path)}. "
+        f"payload: {size} bytes of JSON exceed the limit of {max_size}, most of them at {_shortened(path)}. "
         'Keep large data elsewhere and pass its URL, or raise GRAPHILE_WORKER["MAX_PAYLOAD_SIZE"].',
         path=path,
     )
@@ -294,4 +294,4 @@ def _heaviest(part: PayloadPart) -> PayloadPart:
 
 
 def _unplaced(error: Exception) -> PayloadError:
-    return PayloadError(f"payload: expected a value that JSON can hold, got an error: {error}.")
+    return PayloadError(f"payload: JSON cannot hold the value: {error}.")

@@ -21,7 +21,7 @@ def problems(path: str, *, must_be_ready: bool = False) -> list[str]:
     # A worker with several processes has several files: PATH.0, PATH.1 and so on.
     files = [*([file] if file.exists() else []), *sorted(file.parent.glob(f"{escape(file.name)}.[0-9]*"))]
     if not files:
-        return [f"{path}: expected a health file, got none: no worker runs with --health-file {path}"]
+        return [f"{path} does not exist: no worker runs with --health-file {path}"]
     return [problem for each in files if (problem := _problem(each, must_be_ready))]
 
 
@@ -30,11 +30,11 @@ def _problem(path: Path, must_be_ready: bool) -> str:
         content = json.loads(path.read_text(encoding="utf-8"))
         age, valid = time.time() - float(content["written_at"]), float(content["valid_seconds"])
     except (OSError, ValueError, TypeError, KeyError) as error:
-        return f"{path}: expected a health file, got {type(error).__name__}: {error}"
+        return f"Cannot read {path}: {type(error).__name__}: {error}"
     if age > valid:
-        return f"{path}: expected a file younger than {valid:.0f} s, got {age:.0f} s: the worker hangs, or has ended"
+        return f"{path} is {age:.0f} s old, more than {valid:.0f} s: the worker hangs, or has ended"
     if must_be_ready and not content.get("is_ready"):
-        return f"{path}: expected a worker whose database answers, got a worker that waits for it"
+        return f"{path}: the worker waits for its database"
     return ""
 
 

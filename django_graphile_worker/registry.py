@@ -389,20 +389,17 @@ def _register(function: Callable[P, R], identifier: str | None, defaults: JobDef
     if isinstance(function, type) or not callable(function):
         raise InvalidTypeError(f"@task: expected a function, got {function!r}.")
     if isinstance(function, Task):
-        raise InvalidTypeError(
-            f"@task: expected a plain function, got the task {function.identifier!r}: decorate the function once."
-        )
+        raise InvalidTypeError(f"@task: the function is the task {function.identifier!r} already: decorate it once.")
     registered = Task(function, identifier or _name_of(function), defaults=defaults, **options)
     if is_generator_function(function):
         raise InvalidTypeError(
-            f"@task: expected a function that returns when it is done, got the generator {registered.place}: calling "
-            "it runs nothing of its body. Remove 'yield', or move it into another function and loop over its result."
+            f"@task: {registered.place} is a generator: calling it runs nothing of its body. "
+            "Remove 'yield', or move it into another function and loop over its result."
         )
     if registered.atomic and registered.is_async:
         raise InvalidTypeError(
-            f"@task(atomic=True): expected a plain function, got the async function "
-            f"{registered.place}: Django's transactions need 'def'. Write 'def', or omit "
-            "atomic."
+            f"@task(atomic=True): {registered.place} is async, and Django's transactions need 'def'. "
+            "Write 'def', or omit atomic."
         )
     tasks.register(registered)
     return registered
@@ -416,13 +413,13 @@ def _refuse_unknown_options(given: Iterable[str]) -> None:
     options = ["identifier", *defaults, "atomic", "backoff", "give_up_on", "retry_for", "cron", "every"]
     options += ["keep_result", "timeout", "expires", "limit", "fair", "schedulable"]
     way_out = did_you_mean(unknown[0], options, TASK_OPTIONS) or f"Known options: {', '.join(options)}."
-    raise InvalidTypeError(f"@task: expected a known option, got {unknown[0]!r}. {way_out}")
+    raise InvalidTypeError(f"@task has no option {unknown[0]!r}. {way_out}")
 
 
 def _name_of(function: Callable[..., Any]) -> str:
     name = getattr(innermost(function), "__name__", None)
     if not isinstance(name, str) or name == "<lambda>":
-        raise InvalidTypeError(f'@task: expected a function with a name, got {function!r}: write @task("a_name").')
+        raise InvalidTypeError(f'@task: {function!r} has no name: write @task("a_name").')
     return name
 
 
@@ -433,7 +430,7 @@ def _task_identifier(value: object) -> str | None:
     if not isinstance(value, str):
         raise InvalidTypeError(f"@task: expected a function or a task identifier (str), got {value!r}.")
     if not value:
-        raise InvalidJobError("@task: expected a task identifier of 1 to 128 characters, got ''.")
+        raise InvalidJobError("@task: a task identifier has 1 to 128 characters, got ''.")
     return str.__str__(value)
 
 
@@ -453,7 +450,7 @@ def _valid_every(every: object, cron: tuple[str, ...]) -> timedelta | None:
     if not timedelta(seconds=1) <= interval <= timedelta(seconds=MAX_DURATION):
         raise InvalidJobError(f"@task(every=...): expected 1 second to ten years, got {every!r}.")
     if cron:
-        raise InvalidTypeError("@task: expected cron or every, got both. Make a Schedule for one of them.")
+        raise InvalidTypeError("@task takes cron or every, not both. Make a Schedule for one of them.")
     return interval
 
 

@@ -64,16 +64,15 @@ def place_of(using: str | None = None, installation: str | None = None) -> Place
     if not conf.are_installations_named():
         if installation is not None and installation != conf.DEFAULT:
             raise ConfigurationError(
-                f"installation: expected {conf.DEFAULT!r}, got {installation!r}: settings.{conf.SETTING} has no "
-                "named installations. To name installations, "
-                f'write {conf.SETTING} = {{"default": {{...}}, "another": {{...}}}}.'
+                f"installation: there is no {installation!r}: settings.{conf.SETTING} names no installations. "
+                f'To name them, write {conf.SETTING} = {{"default": {{...}}, "another": {{...}}}}.'
             )
         return Place(using=queue_alias(using), installation=conf.DEFAULT, settings=conf.current())
     alias = _installation_in(queue_alias(using)) if installation is None and using is not None else installation
     place = _installed(conf.DEFAULT if alias is None else alias)
     if using is not None and using != place.using:
         raise ConfigurationError(
-            f"using: expected {place.using!r}, the database of the installation {place.installation!r}, got {using!r}. "
+            f"using: the installation {place.installation!r} is in the database {place.using!r}, not in {using!r}. "
             "Omit it."
         )
     return place
@@ -96,12 +95,12 @@ def _installation_in(using: str) -> str:
         return conf.DEFAULT if conf.DEFAULT in there else there[0]
     if there:
         raise ConfigurationError(
-            f"using: expected a database with one installation, got {using!r} with {', '.join(map(repr, there))}. "
-            f"Choose an installation with installation=..."
+            f"using: the database {using!r} has several installations ({', '.join(map(repr, there))}). "
+            "Choose one with installation=..."
         )
     known = ", ".join(sorted({repr(settings.database) for settings in conf.configured().installations.values()}))
     raise ConfigurationError(
-        f"using: expected a database that an installation of settings.{conf.SETTING} names ({known}), got {using!r}."
+        f"using: no installation of settings.{conf.SETTING} is in the database {using!r}. There are: {known}."
     )
 
 
@@ -166,7 +165,7 @@ def queue_connection(using: str | None = None, *, argument: str = "using") -> Ba
         ) from None
     if connection.vendor != "postgresql":
         raise ConfigurationError(
-            f"The queue needs PostgreSQL: expected a PostgreSQL database, got {connection.vendor} "
-            f'for the alias {alias!r}. Choose another database with {argument}=... or GRAPHILE_WORKER["DATABASE"].'
+            f"The queue needs PostgreSQL, and the database {alias!r} is {connection.vendor}. "
+            f'Choose another database with {argument}=... or GRAPHILE_WORKER["DATABASE"].'
         )
     return connection

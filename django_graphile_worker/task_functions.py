@@ -138,7 +138,7 @@ def _refuse_others(
         is_optional = parameter.default is not Parameter.empty or parameter.kind in _OPEN
         if parameter not in filled and not is_optional:
             raise InvalidTypeError(
-                f"expected a task that takes (payload) or (payload, helpers), got "
-                f"{getattr(function, '__qualname__', function)!s}{inspect.signature(function)}: "
-                f"no argument would fill {parameter.name!r}. Put it into the payload."
+                f"A task takes (payload) or (payload, helpers), but "
+                f"{getattr(function, '__qualname__', function)!s}{inspect.signature(function)} "
+                f"also needs {parameter.name!r}. Put it into the payload."
             )

@@ -39,7 +39,7 @@ def job_progress(request: HttpRequest, job_id: int) -> HttpResponse:
     permission = conf.current().progress_permission
     if permission is None:
         error = (
-            "Expected the token of a job in the URL, got its id: ids are accepted only if "
+            "The URL has the id of a job in place of its token: ids are accepted only if "
             'GRAPHILE_WORKER["PROGRESS_PERMISSION"] names a function that decides who may see which job.'
         )
         return JsonResponse({"error": error}, status=403)
@@ -79,7 +79,7 @@ def _result_of_token(token: str) -> Result | None:
     try:
         job_id, place = read_token(token)
     except signing.BadSignature:
-        raise Http404("Expected the token of a job, got another text, or an old token.") from None
+        raise Http404("The token of the job is not valid, or too old.") from None
     return result(job_id, using=place.using, installation=place.installation)
 
 

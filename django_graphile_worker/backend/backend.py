@@ -111,8 +111,8 @@ class GraphileWorkerBackend(BaseTaskBackend):
         job_id = job_id_of(result_id, self.alias)
         if job_id is None:
             raise TaskResultDoesNotExist(
-                f"expected an id that enqueue() of the backend {self.alias!r} returned, got {quoted(result_id)}. "
-                "The id of another backend, or of a job, is none."
+                f"{quoted(result_id)} is no id that enqueue() of the backend {self.alias!r} returned. "
+                "It may be that of another backend, or of a job."
             )
         result = self.result_of_job(job_id)
         if result is None:

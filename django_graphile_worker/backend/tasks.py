@@ -128,7 +128,7 @@ def refuse_unknown_options(options: Iterable[str]) -> None:
         raise InvalidTypeError("@task takes no run_after. Use .using(run_after=...).")
     known = ["priority", "queue_name", "backend", "takes_context", *OPTIONS]
     way_out = did_you_mean(unknown[0], known) or f"Known options: {', '.join(known)}."
-    raise InvalidTypeError(f"@task: expected a known option, got {unknown[0]!r}. {way_out}")
+    raise InvalidTypeError(f"@task has no option {unknown[0]!r}. {way_out}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -405,8 +405,8 @@ def declared_task(task: Task[..., Any]) -> Task[..., Any]:
             f"GraphileWorkerBackend: write @task(backend={task.backend!r})."
         )
     raise InvalidTask(
-        f"A worker imports a task by the path of its function: expected the task at {task.module_path!r}, got "
-        f"{found!r}. Decorate the function where it is defined, and keep its name."
+        f"A worker imports a task by the path of its function, and at {task.module_path!r} is {found!r}. "
+        "Decorate the function where it is defined, and keep its name."
     )
 
 

@@ -62,8 +62,7 @@ def read_rows(alias: str) -> list[BeatRow]:
     tables = set(connection.introspection.table_names())
     if celery_beat.TABLE not in tables:
         raise ConfigurationError(
-            f"Expected the tables of django-celery-beat in the database {alias!r}, got none: name their database with "
-            "--from."
+            f"The database {alias!r} has no tables of django-celery-beat: name their database with --from."
         )
     with connection.cursor() as cursor:
         # Versions before 2.0 have no table of clocked schedules.

@@ -228,18 +228,13 @@ def job_and_place(job_or_id: object, using: str | None, installation: str | None
 def _of_task_result(result: Any) -> tuple[int, Place]:
     backend: Any = result.task.get_backend()
     if getattr(backend, "runs_in_graphile_worker", False) is not True:
-        raise InvalidTypeError(
-            f"job_or_id: expected the result of a GraphileWorkerBackend, got one of {type(backend).__name__}, whose "
-            "results only that backend can read: result.refresh()."
-        )
+        raise InvalidTypeError(f"job_or_id: only {type(backend).__name__} can read its results: result.refresh().")
     # Late import: only projects with Django Tasks have such a result.
     from django_graphile_worker.backend.results import job_id_of
 
     job_id = job_id_of(result.id, backend.alias)
     if job_id is None:
-        raise InvalidTypeError(
-            f"job_or_id: expected an id that the backend {backend.alias!r} returned, got {quoted(result.id)}."
-        )
+        raise InvalidTypeError(f"job_or_id: {quoted(result.id)} is no id that the backend {backend.alias!r} returned.")
     place: Place = backend.checked_options.place()
     return job_id, place
 

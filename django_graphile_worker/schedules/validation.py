@@ -65,9 +65,7 @@ def _cron(value: object) -> None:
         raise ValueError(f"expected a cron line like '0 9 * * 1-5', got {quoted(value)}.")
     words = value.split()
     if words and words[0].lower() in {"every", "@every"}:
-        raise ValueError(
-            f"expected a cron line like '0 9 * * 1-5', got the interval {quoted(value)}: give it as interval."
-        )
+        raise ValueError(f"{quoted(value)} is an interval, not a cron line: give it as interval.")
     collector = MistakeCollector("cron line")
     read_pattern(value, collector, Position(column=1))
     if collector.mistakes:
@@ -160,25 +158,25 @@ def _check_task(errors: Errors, values: Mapping[str, Any], tasks: Collection[str
     if tasks is None or task is None or task in tasks or "task" in errors:
         return
     suggestion = did_you_mean(task, tasks) or "Define it with @task in a module that the project loads."
-    errors["task"] = [f"expected a task of this project, got {quoted(task)}. {suggestion}"]
+    errors["task"] = [f"this project has no task {quoted(task)}. {suggestion}"]
 
 
 def _check_when(errors: Errors, values: Mapping[str, Any]) -> None:
     given = [name for name in WHEN if values.get(name) is not None]
     if not given:
-        text = "expected one of cron, interval and run_at, got none: say when the schedule fires."
+        text = "give one of cron, interval and run_at: it says when the schedule fires."
         errors.setdefault(SEVERAL_FIELDS, []).append(text)
     elif len(given) > 1:
-        text = f"expected one of cron, interval and run_at, got {' and '.join(given)}: leave the others empty."
+        text = f"give only one of {' and '.join(given)}, and leave the others empty."
         errors.setdefault(SEVERAL_FIELDS, []).append(text)
 
 
 def _check_missed(errors: Errors, values: Mapping[str, Any]) -> None:
     missed, within = values.get("missed"), values.get("missed_within")
     if missed == "all" and within is None:
-        errors["missed_within"] = ["expected how far back missed times are fired, like '2 days', got nothing."]
+        errors["missed_within"] = ["say how far back missed times are fired, like '2 days'."]
     elif missed != "all" and within is not None and "missed_within" not in errors:
-        text = f"expected nothing, because missed times are not all fired, got {quoted(within)}: set missed to 'all'."
+        text = f"{quoted(within)} counts only if all missed times are fired: set missed to 'all', or leave it empty."
         errors["missed_within"] = [text]
 
 
@@ -188,19 +186,19 @@ def _check_window(errors: Errors, values: Mapping[str, Any], now: datetime | Non
         return
     run_at, starts_at, ends_at = (values.get(name) for name in ("run_at", "starts_at", "ends_at"))
     if starts_at is not None and ends_at is not None and ends_at <= starts_at:
-        errors["ends_at"] = [f"expected a time later than starts_at ({starts_at}), got {ends_at}."]
+        errors["ends_at"] = [f"{ends_at} is not later than starts_at ({starts_at})."]
     elif run_at is not None and now is not None and run_at <= now:
-        errors["run_at"] = [f"expected a time in the future, got {run_at}: to run the task now, add a job."]
+        errors["run_at"] = [f"{run_at} is past. To run the task now, add a job."]
     elif next_time(_definition(values), max(starts_at or _LONG_AGO, now or _LONG_AGO) - MOMENT) is None:
         _note_never(errors, run_at, ends_at)
 
 
 def _note_never(errors: Errors, run_at: datetime | None, ends_at: datetime | None) -> None:
     if run_at is not None:
-        text = f"expected a time from starts_at on and before ends_at, got {run_at}: it would never fire."
+        text = f"{run_at} is before starts_at or not before ends_at: it would never fire."
         errors["run_at"] = [text]
     else:
-        text = f"expected a time later than the first time of the schedule, got {ends_at}: it would never fire."
+        text = f"{ends_at} is not later than the first time of the schedule: it would never fire."
         errors["ends_at"] = [text]
 
 

@@ -41,6 +41,6 @@ def _url(name: str, token: str) -> str:
         return reverse(f"graphile_worker:{name}", args=[token])
     except NoReverseMatch:
         raise ImproperlyConfigured(
-            "job_progress: expected the URLs of django_graphile_worker among those of the project, got none. "
+            "job_progress needs the URLs of django_graphile_worker. "
             'Add path("jobs/", include("django_graphile_worker.urls")) to the urlpatterns.'
         ) from None

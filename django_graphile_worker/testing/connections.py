@@ -69,8 +69,8 @@ class CallerDatabase(Database):
         self.wrapper.validate_no_broken_transaction()
         if transaction_status(self.wrapper) == TransactionStatus.INERROR:
             raise TransactionManagementError(
-                "run_jobs(): expected a transaction that can be used, got one in which a statement has failed. Put the "
-                "statement that may fail into an atomic() block of its own."
+                "run_jobs(): a statement has failed in this transaction, so that it cannot be used. Put the statement "
+                "that may fail into an atomic() block of its own."
             )
 
     @property
@@ -141,8 +141,7 @@ class JobConnections:
         if left:
             databases = ", ".join(f"database {alias!r}" for alias in left)
             raise LeftoverStateError(
-                f"expected the task to leave its connections as it found them, got {databases}: a transaction open: it "
-                "was rolled back. Use transaction.atomic()."
+                f"The task left a transaction open ({databases}), which was rolled back. Use transaction.atomic()."
             )
 
 

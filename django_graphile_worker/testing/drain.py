@@ -59,8 +59,8 @@ def refuse_inside_a_job(caller: str) -> None:
         job = "a worker"
     if job is not None:
         raise GraphileWorkerError(
-            f"{caller}: expected a call by a test, got a call inside a job ({job}). The job that runs would wait for "
-            "others, which a worker may run at any time: return, and let the test call it."
+            f"{caller} was called inside a job ({job}). The job would wait for others, which a worker may run at any "
+            "time: return, and let the test call it."
         )
 
 
@@ -120,7 +120,7 @@ class Drain:
     def _too_many(self) -> str:
         last = ", ".join(dict.fromkeys(ran.task_identifier for ran in self._ran[-20:]))
         return (
-            f"run_jobs(): expected at most {self._limit} jobs, got more; the last were of {last}. If a job adds itself "
+            f"run_jobs() has run {self._limit} jobs, and there are more; the last were of {last}. If a job adds itself "
             f"again, the queue never becomes empty; under a clock() also recurring tasks run, unless cron=False. If so "
             f"many are meant, write run_jobs(limit={self._limit * 10})."
         )

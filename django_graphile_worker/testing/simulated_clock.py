@@ -44,14 +44,11 @@ class Clock:
         """Move the clock forward to a time; return it."""
         new = _aware(moment)
         if self.shown != self.target:
-            raise GraphileWorkerError(
-                "clock: expected to be moved by a test, got a move inside a job. Return from the job first."
-            )
+            raise GraphileWorkerError("Only a test can move the clock, not a job. Return from the job first.")
         if new < self.target:
             raise InvalidJobError(
-                f"clock: expected a time that is not before {self.target.isoformat()}, the time that it shows, got "
-                f"{new.isoformat()}: a clock does not move backwards, because jobs have run since then. Open a clock "
-                "at the earlier time, clock(at), in a test of its own."
+                f"The clock shows {self.target.isoformat()} and cannot move back to {new.isoformat()}: jobs have run "
+                "since then. Open a clock at the earlier time, clock(at), in a test of its own."
             )
         self.shown = self.target = new
         return self()
@@ -67,8 +64,7 @@ def clock(at: datetime | None = None) -> Iterator[Clock]:
     global current
     if current is not None:
         raise GraphileWorkerError(
-            "clock(): expected no open clock, got one that shows "
-            f"{current.target.isoformat()}. Move it, with advance() or move_to()."
+            f"A clock is open already, and shows {current.target.isoformat()}. Move it, with advance() or move_to()."
         )
     opened = Clock(datetime.now(UTC) if at is None else _aware(at))
     now = cast("FunctionType", timezone.now)
@@ -92,8 +88,8 @@ def _delta(delta: timedelta | None, units: dict[str, float]) -> timedelta:
     moved = timedelta(**units) if delta is None else delta
     if moved < timedelta(0):
         raise InvalidJobError(
-            f"advance(): expected a duration of zero or more, got {moved}: a clock does not move backwards, because "
-            "jobs have run since then. Open a clock at an earlier time, clock(at), in a test of its own."
+            f"advance(): the clock cannot move back by {moved}: jobs have run since then. "
+            "Open a clock at an earlier time, clock(at), in a test of its own."
         )
     return moved
 

@@ -134,8 +134,8 @@ class ClockTime:
         self._moments = self._moments + 1 if step < timedelta(seconds=1) else 0
         if self._moments > MAX_MOMENTS:
             raise GraphileWorkerError(
-                f"run_jobs(): expected the jobs that are due at {self._clock.shown.isoformat()} to be free, got a job "
-                "that another transaction has locked. Let the other transaction end first."
+                f"run_jobs(): another transaction has locked a job that is due at {self._clock.shown.isoformat()}. "
+                "Let that transaction end first."
             )
 
     def end(self) -> None:

@@ -133,8 +133,7 @@ class Worker:
         with self._lock:
             if self._runners:
                 raise GraphileWorkerError(
-                    "Worker.start(): expected a worker that does not run, got a worker that was started before. "
-                    "Call stop() first, or create another Worker."
+                    "Worker.start(): the worker runs already. Call stop() first, or create another Worker."
                 )
             heed_test_guards([place.using for place in self._places])
             self._runners = build_runners(self._places)

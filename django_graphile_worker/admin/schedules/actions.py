@@ -58,9 +58,9 @@ class PauseScheduleForm(forms.Form):
             return cleaned
         length, until = cleaned["length"], cleaned.get("until")
         if length == "at" and until is None:
-            self.add_error("until", _("Expected the time at which the pause ends, got none."))
+            self.add_error("until", _("Enter the time at which the pause ends."))
         elif until is not None and until <= timezone.now():
-            self.add_error("until", _("Expected a time in the future, got a time that is past."))
+            self.add_error("until", _("Enter a time in the future."))
         elif until is None and length in PAUSES:
             cleaned["until"] = timezone.now() + PAUSES[length]
         return cleaned

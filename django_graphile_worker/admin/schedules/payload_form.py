@@ -270,9 +270,9 @@ class PayloadForm(forms.Form):
         payload = self._payload(cleaned) if self.shape is not None else cleaned[JSON_KEY]
         if self.is_json and self.add_prefix(JSON_KEY) not in self.data:
             # The task had fields when the page was shown: nothing must not be taken for an empty payload.
-            self.add_error(JSON_KEY, _("Expected the payload, got none: check it, then save again."))
+            self.add_error(JSON_KEY, _("The payload is missing. Check it, then save again."))
         elif payload is not None and not isinstance(payload, dict):
-            self.add_error(JSON_KEY, _("Expected a JSON object, such as {“order”: 4711}, got another value."))
+            self.add_error(JSON_KEY, _("Enter a JSON object, such as {“order”: 4711}."))
         else:
             self._check(payload or {})
         return cleaned

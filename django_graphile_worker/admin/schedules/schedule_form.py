@@ -78,8 +78,8 @@ class WallClockField(forms.CharField):
         try:
             return datetime.fromisoformat(text) if text else None
         except ValueError:
-            message = _("Expected a date and time like %(example)s, got “%(text)s”.")
-            raise ValidationError(message % {"example": "2026-05-01 09:00", "text": text[:40]}) from None
+            message = _("Enter a date and time like %(example)s.")
+            raise ValidationError(message % {"example": "2026-05-01 09:00"}) from None
 
 
 def moment(shown: datetime, zone: tzinfo) -> datetime:
@@ -93,11 +93,9 @@ def moment(shown: datetime, zone: tzinfo) -> datetime:
         found = shown.replace(tzinfo=zone).astimezone(UTC)
         is_skipped = found.astimezone(zone).replace(tzinfo=None) != shown
     except OverflowError:
-        raise ValidationError(_("Expected a year from 2 to 9998, got %(year)s.") % {"year": shown.year}) from None
+        raise ValidationError(_("Enter a year from 2 to 9998.")) from None
     if is_skipped:
-        text = _(
-            "Expected a time that the clocks show, got %(time)s, which %(zone)s skips: the clocks go forward then."
-        )
+        text = _("%(time)s does not exist in %(zone)s: the clocks go forward then.")
         raise ValidationError(text % {"time": f"{shown:%Y-%m-%d %H:%M}", "zone": zone})
     return found
 
@@ -236,8 +234,8 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
             for name, text in self.tasks.items()
         ]
         field.error_messages["invalid_choice"] = _(
-            "Expected a task that you may schedule, got “%(value)s”. The task needs schedulable=True, and you need the "
-            "permission to schedule it."
+            "You may not schedule “%(value)s”. The task needs schedulable=True, and you need the permission "
+            "to schedule it."
         )
 
     # The payload.
@@ -299,7 +297,7 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
     def clean_name(self) -> str:
         name = str(self.cleaned_data["name"])
         if Schedule.objects.using(self.database).exclude(pk=self.instance.pk).filter(name=name).exists():
-            raise ValidationError(_("Expected a name of its own, got the name of another schedule."))
+            raise ValidationError(_("Another schedule has this name."))
         return name
 
     def validate_unique(self) -> None:

@@ -431,7 +431,7 @@ class CoroutineRun:
         if self._is_over:
             # A coroutine that the task left running.
             raise RuntimeError(
-                "expected synchronous calls while the job runs, got a call after its end: await what the task starts."
+                "A coroutine made a synchronous call after the end of its job: await what the task starts."
             )
         future: Future[Any] = Future()
         self._calls.put((future, function, args, kwargs))
@@ -451,7 +451,7 @@ class _ExecutorOfCurrentRun(Executor):
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         run = _current.get()
         if run is None:
-            raise RuntimeError("expected a synchronous call in the context of a job, got a call in another context.")
+            raise RuntimeError("A synchronous call was made outside the context of a job.")
         return run.submit(function, *args, **kwargs)
 
 

@@ -380,6 +380,6 @@ def _facts(run: JobRun) -> JobFacts:
 def _leftover_error(leftovers: Sequence[Leftover]) -> LeftoverStateError:
     left = "; ".join(leftover.text for leftover in leftovers)
     return LeftoverStateError(
-        f"expected the task to leave its connections as it found them, got {left}. "
+        f"The task left its connections changed: {left}. "
         "Use transaction.atomic() and SET LOCAL, or undo it in a finally block."
     )

@@ -250,14 +250,14 @@ def _run_of_this_context() -> JobRun:
     run = _current_run.get(None)
     if run is None:
         raise GraphileWorkerError(
-            "get_result(): expected to be called where the worker called the middleware, got another thread. The "
-            "job's database connections and its context belong to one thread: call it there, or through sync_to_async."
+            "get_result() was called in another thread than the middleware. The database connections and the context "
+            "of a job belong to one thread: call it there, or through sync_to_async."
         )
     return run
 
 
 def _raise_unknown_task(run: JobRun) -> Any:
     raise UnknownTaskError(
-        f"expected a task that is registered in this worker, got the task with id {run.claim.task_id}: "
-        "it is no longer registered. Restart the worker, or register the task again."
+        f"The task with the id {run.claim.task_id} is no longer registered in this worker. "
+        "Restart the worker, or register the task again."
     )

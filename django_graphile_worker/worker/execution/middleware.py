@@ -33,7 +33,7 @@ def _load(path: str) -> Factory:
     try:
         factory = import_string(path)
     except ImportError as error:
-        problem = f'GRAPHILE_WORKER["MIDDLEWARE"]: expected an importable middleware, got {path!r} ({error}).'
+        problem = f'GRAPHILE_WORKER["MIDDLEWARE"]: cannot import {path!r} ({error}).'
         raise ConfigurationError(mistakes=[SettingMistake(key="MIDDLEWARE", message=problem)]) from error
     if not callable(factory):
         problem = f'GRAPHILE_WORKER["MIDDLEWARE"]: expected a callable, got {factory!r} at {path!r}.'

@@ -127,10 +127,9 @@ def _refuse_unrun(run: JobRun, results: Sequence[Any]) -> None:
     for result in results:
         if isinstance(result, UNRUN):
             name = type(result).__name__
-            what = "generator: nothing of its body" if is_generator(result) else f"{name}: nothing of it"
+            what = "generator" if is_generator(result) else name
             raise InvalidTypeError(
-                f"expected {run.identifier} to return when it is done, got a {what} has run. "
-                "Loop over it inside the task."
+                f"{run.identifier} returned a {what}, of which nothing has run. Loop over it inside the task."
             )
 
 

@@ -237,14 +237,14 @@ def shut_down(runners: Sequence[Runner], reason: str, *, is_forced: Question = n
 
 
 def in_a_sentence(error: psycopg.Error, alias: str = "") -> str:
-    """Return a sentence with the expectation and the error, and with the alias if there are several databases."""
+    """Return a sentence with the error, and with the alias if there are several databases."""
     text = " ".join(str(error).split())
     name = f" {alias!r}" if alias else ""
     if isinstance(error, errors.ReadOnlySqlTransaction):
-        return f"Expected a database{name} that can be written to, got a read-only one, a standby perhaps: {text}"
+        return f"The database{name} is read-only, a standby perhaps: {text}"
     if isinstance(error, psycopg.OperationalError):
-        return f"Expected the database{name} to answer, got: {text}"
-    return f"Expected the database{name} to run the worker's statements, got an error: {text}"
+        return f"Cannot reach the database{name}: {text}"
+    return f"The database{name} refused a statement of the worker: {text}"
 
 
 def _may_pass(error: BaseException | None) -> bool:
