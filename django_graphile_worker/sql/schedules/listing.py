@@ -170,17 +170,6 @@ CONDITIONS: Mapping[ScheduleState, str] = {
     ScheduleState.ANY: "true",
 }
 
-# Every word must be in the name, the task or the description. The order is that of names, or of the next times.
-PAGE = f"""/* gw:schedules:page */
-select schedule.id, schedule.name, {CONDITIONS[ScheduleState.FAILING]}
-from :SCHEMA._private_schedules as schedule cross join (select clock_timestamp() as now) as clock
-where (cardinality(%(words)s::text[]) = 0
-        or lower(concat_ws(' ', schedule.name, schedule.task, schedule.description)) like all (%(words)s::text[]))
-    and (%(task)s::text = '' or schedule.task = %(task)s::text)
-    and ({{condition}})
-order by {{order}}lower(schedule.name) collate pg_catalog."C", schedule.id limit %(limit)s"""
-ORDERS = {"name": "", "next": "case when schedule.is_enabled then schedule.next_at else 'infinity' end, "}
-
 # Goes from one task to the next in the index.
 TASKS = """/* gw:schedules:tasks */
 with recursive found (task) as (
@@ -209,14 +198,6 @@ from :SCHEMA._private_schedules as schedule cross join (select clock_timestamp()
 where {CONDITIONS[ScheduleState.LATE]} order by schedule.next_at limit %(limit)s"""
 
 
-class Entry(NamedTuple):
-    """A schedule of the list."""
-
-    id: int
-    name: str
-    is_failing: bool
-
-
 class LateSchedule(NamedTuple):
     """A schedule whose time no worker has fired."""
 
@@ -229,8 +210,6 @@ class ScheduleCriteria:
     """Which schedules a list shows, and what its conditions compare with."""
 
     state: ScheduleState = ScheduleState.ANY
-    words: tuple[str, ...] = ()
-    task: str = ""
     # The tasks of schedules that the project does not have.
     unknown_tasks: tuple[str, ...] = ()
     # Whether the user may see how runs ended.
@@ -238,24 +217,7 @@ class ScheduleCriteria:
 
     def parameters(self) -> dict[str, Any]:
         """Return the parameters of the conditions."""
-        return {
-            "words": [f"%{_escaped(word)}%" for word in self.words],
-            "task": self.task,
-            "unknown_tasks": list(self.unknown_tasks),
-            "sees_outcomes": self.sees_outcomes,
-        }
-
-
-def _escaped(word: str) -> str:
-    """Return the pattern that only the word itself is like."""
-    return re.sub(r"([\\%_])", r"\\\1", word)
-
-
-def page(cursor: Any, criteria: ScheduleCriteria, *, schema: str, order: str = "name", limit: int) -> list[Entry]:
-    """Return the first schedules that match."""
-    text = PAGE.replace("{condition}", CONDITIONS[criteria.state]).replace("{order}", ORDERS[order])
-    cursor.execute(statement(text, schema), {**criteria.parameters(), "limit": limit})
-    return [Entry(*row) for row in cursor.fetchall()]
+        return {"unknown_tasks": list(self.unknown_tasks), "sees_outcomes": self.sees_outcomes}
 
 
 def expression(criteria: ScheduleCriteria, table: str, *, schema: str) -> tuple[str, list[Any]]:
