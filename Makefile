@@ -30,7 +30,7 @@ help:
 	@echo 'make check          Check style, types and import layers only'
 	@echo 'make tests          Run the tests only'
 	@echo 'make coverage       Run the tests, and report the lines that no test reaches'
-	@echo 'make chaos          Run the tests that take long: faults, long tables, PostgreSQL 16 and 17, a year of beat'
+	@echo 'make chaos          Run the tests that take long: faults, long tables, PostgreSQL 16 to 18, a year of beat'
 	@echo 'make bench          Run the benchmarks, for an hour (ARGS=--quick: ten minutes; ARGS=drain: one of them)'
 	@echo 'make figures        Write the tables of the documentation from the recorded benchmarks'
 	@echo 'make format         Let ruff rewrite what it can'
