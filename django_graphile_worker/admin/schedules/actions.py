@@ -68,12 +68,20 @@ class PauseScheduleForm(forms.Form):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What an action is asked to do: with which schedules, by whom, in which database, with the values of its form."""
+    """What an action is asked to do: with which schedules, on which page, with the values of its form."""
 
     schedules: Sequence[Schedule]
-    by: str
-    alias: str
+    page: ScheduleActionsAdmin
+    request: HttpRequest
     values: Mapping[str, Any]
+
+    @property
+    def by(self) -> str:
+        return self.request.user.get_username()
+
+    @property
+    def alias(self) -> str:
+        return databases.selected_alias(self.request)
 
     @property
     def rows(self) -> QuerySet[Schedule]:
@@ -88,7 +96,8 @@ class Done:
     """What became of a schedule: the entry for the log, and the job or the copy that was added."""
 
     schedule: Schedule
-    message: audit.Message
+    # None if the entry is written already.
+    message: audit.Message | None
     job_id: int | None = None
     copy: Schedule | None = None
 
@@ -135,8 +144,10 @@ def _disable(change: Change) -> list[Done]:
 
 
 def _delete(change: Change) -> list[Done]:
-    change.rows.delete()
-    return change.done(gettext_noop("Deleted."))
+    """Delete as Django's own action does, with the methods that a project may override."""
+    change.page.log_deletions(change.request, change.schedules)
+    change.page.delete_queryset(change.request, change.rows)
+    return [Done(schedule, None) for schedule in change.schedules]
 
 
 # The fields that are not copied: those of the database and the workers, and the state of the schedule.
@@ -200,7 +211,6 @@ class ScheduleAction:
     is_destructive: bool = False
     # Whether a user can take it for all schedules that match a search.
     takes_all: bool = True
-    log_flag: int = audit.CHANGE
 
     def is_allowed(self, page: Any, request: HttpRequest, schedule: Schedule | None = None) -> bool:
         return bool(getattr(page, f"has_{self.permission}_permission")(request, schedule))
@@ -293,7 +303,6 @@ ACTIONS: Mapping[str, ScheduleAction] = {
             applies=lambda schedule, now: True,
             run=_delete,
             is_destructive=True,
-            log_flag=audit.DELETION,
         ),
     )
 }
@@ -355,14 +364,16 @@ class ScheduleActionsAdmin(ScheduleItemsAdmin):
         kind, _space, target = rest.partition(" ")
         if kind == "item":
             return self.act_on_item(request, name, target)
-        action = ACTIONS.get(name)
-        if action is None:
+        actions: dict[str, Any] = self.get_actions(request)
+        self.require(self.sees_schedules(request) and (name in actions or name not in ACTIONS))
+        response: HttpResponse | None = None
+        if name in actions:
+            is_id = target.isascii() and target.isdigit() and len(target) <= 18
+            rows = self.get_queryset(request).filter(pk=int(target) if is_id else 0)
+            response = actions[name][0](self, request, rows)
+        else:
             messages.warning(request, _("Select an action."))
-            return HttpResponseRedirect(request.get_full_path())
-        self.require(self.sees_schedules(request) and action.is_allowed(self, request))
-        is_id = target.isascii() and target.isdigit() and len(target) <= 18
-        rows = self.get_queryset(request).filter(pk=int(target) if is_id else 0)
-        return self.act(request, action, rows) or HttpResponseRedirect(request.get_full_path())
+        return response or HttpResponseRedirect(request.get_full_path())
 
     def act(self, request: HttpRequest, action: ScheduleAction, queryset: QuerySet[Schedule]) -> HttpResponse | None:
         """Change the schedules, or ask first. Return None for the page from which the action was taken."""
@@ -374,17 +385,19 @@ class ScheduleActionsAdmin(ScheduleItemsAdmin):
                 self._say_nothing(request, selection)
                 return None
             needs_answer = action.is_destructive or form is not None or len(selection.schedules) > 1
-            if (needs_answer and not is_confirmed) or (form is not None and not form.is_valid()):
-                return self._confirm(request, selection, form)
-            by = request.user.get_username()
+            deletion = self._deletion(request, selection) if action.is_destructive else {}
+            is_refused = deletion.get("lacking") or deletion.get("protected")
+            if (needs_answer and not is_confirmed) or is_refused or (form is not None and not form.is_valid()):
+                return self._confirm(request, selection, form, deletion)
+            change = Change(selection.schedules, self, request, form.cleaned_data if form else {})
             try:
-                with changed_by(by, using=alias):
-                    done = action.run(Change(selection.schedules, by, alias, form.cleaned_data if form else {}))
+                with changed_by(change.by, using=alias):
+                    done = action.run(change)
             except ValidationError as error:
                 # A program can write a line that no parser reads.
                 messages.error(request, " ".join(error.messages))
                 return None
-            _log(request, action, done)
+            _log(request, done)
         one = done[0] if len(done) == 1 else None
         if one is not None and one.job_id is not None:
             messages.success(request, self.added_message(request, one.schedule.task, one.job_id))
@@ -420,7 +433,19 @@ class ScheduleActionsAdmin(ScheduleItemsAdmin):
         else:
             messages.warning(request, _("Nothing was changed. Select the schedules and the action again."))
 
-    def _confirm(self, request: HttpRequest, selection: Selection, form: Any) -> HttpResponse:
+    def log_deletions(self, request: HttpRequest, queryset: Any) -> Any:
+        deleted = audit.Message(gettext_noop("Deleted."))
+        _log(request, [Done(schedule, deleted) for schedule in queryset], audit.DELETION)
+
+    def _deletion(self, request: HttpRequest, selection: Selection) -> dict[str, Any]:
+        """Return what is deleted with the schedules, and what prevents that."""
+        related, counts, lacking, protected = self.get_deleted_objects(selection.schedules, request)
+        is_alone = sum(counts.values()) <= len(selection.schedules)
+        return {"related": [] if is_alone else related, "lacking": sorted(lacking), "protected": protected}
+
+    def _confirm(
+        self, request: HttpRequest, selection: Selection, form: Any, deletion: Mapping[str, Any]
+    ) -> HttpResponse:
         number = len(selection.schedules)
         context = {
             "title": str(selection.action.question) % {"name": _named(selection.schedules)},
@@ -431,25 +456,27 @@ class ScheduleActionsAdmin(ScheduleItemsAdmin):
             "skipped": selection.skipped(),
             "hidden_fields": [(name, value) for name in KEPT_FIELDS for value in request.POST.getlist(name)],
             "list_url": request.get_full_path(),
+            **deletion,
         }
         return self.render(request, "schedules_confirm.html", context)
 
 
-def _log(request: HttpRequest, action: ScheduleAction, done: Sequence[Done]) -> None:
+def _log(request: HttpRequest, done: Sequence[Done], flag: int = audit.CHANGE) -> None:
     """Write an entry for each of a few schedules, else one entry that names the first of them."""
+    message = done[0].message if done else None
+    if message is None:
+        return
     if len(done) <= audit.MAX_ENTRIES:
         for each in done:
             schedule = each.schedule
-            audit.log(request, Schedule, str(schedule.pk), schedule.name, each.message, action.log_flag)
+            audit.log(request, Schedule, str(schedule.pk), schedule.name, each.message or message, flag)
             if each.copy is not None:
-                message = audit.Message(gettext_noop("Added as a copy of %(name)s."), {"name": schedule.name})
-                audit.log(request, Schedule, str(each.copy.pk), each.copy.name, message, audit.ADDITION)
+                added = audit.Message(gettext_noop("Added as a copy of %(name)s."), {"name": schedule.name})
+                audit.log(request, Schedule, str(each.copy.pk), each.copy.name, added, audit.ADDITION)
         return
     names = ", ".join(each.schedule.name for each in done[: audit.MAX_ENTRIES])
-    message = audit.Message(
-        gettext_noop("%(message)s Schedules: %(names)s, …"), {"message": done[0].message, "names": names}
-    )
-    audit.log(request, Schedule, "", _named([each.schedule for each in done]), message, action.log_flag)
+    several = audit.Message(gettext_noop("%(message)s Schedules: %(names)s, …"), {"message": message, "names": names})
+    audit.log(request, Schedule, "", _named([each.schedule for each in done]), several, flag)
 
 
 def _named(schedules: Sequence[Schedule]) -> str:

@@ -217,6 +217,7 @@ class RowSource:
 
     def __init__(self, page: Any, request: HttpRequest, now: datetime, linked: Collection[int]) -> None:
         self._page, self._request, self.now, self._linked = page, request, now, linked
+        self._offered = page.get_actions(request)
 
     def url(self, model: str, page: str = "changelist", *args: Any, **query: Any) -> str:
         return str(self._page.url(self._request, model, page, *args, **query))
@@ -229,7 +230,8 @@ class RowSource:
         return [
             action.name
             for action in ACTIONS.values()
-            if action.applies(schedule, self.now)
+            if action.name in self._offered
+            and action.applies(schedule, self.now)
             and action.is_allowed(self._page, self._request, schedule)
             # Another end of a pause is set from the list of actions.
             and not (action.name == "pause" and schedule.is_paused)
