@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 from django import template
@@ -19,11 +20,24 @@ def list_rows(cl: Any) -> dict[str, Any]:
     headers = [_header(cl, name, each) for name, each in zip(cl.list_display, result_headers(cl), strict=True)]
     rows = []
     for found in cl.result_list:
-        cells = ResultList(None, items_for_result(cl, found, None))
         # An item of the crontab is a schedule without an id.
+        cells = ResultList(None, items_for_result(cl if found.pk is not None else _of_items(cl), found, None))
         key = f"item-{found}" if found.pk is None else str(found.pk)
         rows.append((key, [_labelled(cell, header) for cell, header in zip(cells, headers, strict=True)]))
     return {"headers": headers, "rows": rows, "model_name": cl.opts.model_name}
+
+
+def _of_items(cl: Any) -> Any:
+    """Return the list for an item of the crontab: columns of the project are empty, as they expect a schedule."""
+    own = {*cl.model_admin.column_classes, "action_checkbox"}
+    found = copy(cl)
+    found.list_display_links = None
+    found.list_display = [name if name in own else _nothing for name in cl.list_display]
+    return found
+
+
+def _nothing(item: Any) -> None:
+    """The value of a column that items do not have."""
 
 
 def _header(cl: Any, name: Any, header: dict[str, Any]) -> dict[str, Any]:

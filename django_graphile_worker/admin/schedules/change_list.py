@@ -7,11 +7,12 @@ together with the items of the crontab, which no table has; then the rows of the
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from django.contrib.admin import SimpleListFilter
+from django.contrib.admin.options import IS_POPUP_VAR
 from django.contrib.admin.views.main import ChangeList
 from django.db import connections
 from django.db.models import BooleanField, CharField, QuerySet
@@ -38,6 +39,8 @@ RARE = frozenset(
 )
 # The orders in which items of the crontab are sorted among the schedules. By other columns they come last.
 SORTED = frozenset({"name", "next_at", "last_tick"})
+# The column that shows the payload without secrets, in the place of the field.
+PAYLOAD_COLUMN = "redacted_payload"
 # By parameter, what the filters of this page say; with a filter of the project, no item is shown.
 OWN_FILTERS = frozenset({"state", "task", "source"})
 
@@ -139,6 +142,15 @@ class ScheduleChangeList(ChangeList):
 
     model_admin: Any
 
+    def __init__(self, request: HttpRequest, model: Any, list_display: Any, links: Any, *args: Any) -> None:
+        columns: Mapping[Any, str] = request.schedule_columns  # type: ignore[attr-defined]
+        shown = [columns.get(name, name) for name in list_display]
+        if IS_POPUP_VAR in request.GET:
+            # The link of Django gives the schedule to the page that has opened the popup.
+            links = links or ()
+        super().__init__(request, model, [name for name in shown if name], links, *args)
+        self.list_editable = ()
+
     def get_filters_params(self, params: Any = None) -> dict[str, Any]:
         """Leave out what is not a filter."""
         found: dict[str, Any] = super().get_filters_params(params)
@@ -218,7 +230,10 @@ class ScheduleChangeList(ChangeList):
         ids = [entry.pk for entry in entries if entry.pk is not None]
         names = [entry.name for entry in entries if entry.item is not None]
         with databases.reading(databases.selected_alias(request)) as (cursor, schema):
-            schedules = {each.pk: each for each in self.root_queryset.filter(pk__in=ids).defer("payload")}
+            read = self.root_queryset.filter(pk__in=ids)
+            if PAYLOAD_COLUMN not in self.list_display:
+                read = read.defer("payload")
+            schedules = {each.pk: each for each in read}
             found: dict[Any, list[Run]] = {}
             if ids:
                 found |= runs.runs_of_schedules(cursor, ids, schema=schema, number=SHOWN_RUNS)

@@ -145,7 +145,7 @@ class ScheduleItemsAdmin(SchedulePermissionsAdmin):
         item = next((each for each in read_crontab()[0] if each.name == name), None)
         if item is None or action not in PERMISSIONS:
             raise Http404
-        self.require(self.has_item_permission(request, PERMISSIONS[action], item.task))
+        self.require(self.sees_items(request) and self.has_item_permission(request, PERMISSIONS[action], item.task))
         if action == "run_now":
             self._run_item(request, item)
         else:

@@ -2,30 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar
 
+from django import forms
 from django.contrib import messages
+from django.contrib.admin import ModelAdmin
+from django.contrib.admin.options import IS_POPUP_VAR
+from django.contrib.admin.utils import flatten_fieldsets
 from django.db import IntegrityError
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.template.loader import render_to_string
 from django.utils import timezone
 from django.utils.html import format_html
+from django.utils.text import capfirst
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, gettext_noop
 
 from django_graphile_worker.admin import audit, databases, formatting
+from django_graphile_worker.admin.jobs.job_contents import to_json
 from django_graphile_worker.admin.jobs.task_facts import short_description, task_facts
 from django_graphile_worker.admin.pages import TEMPLATES, explain_database_errors, require_post
 from django_graphile_worker.admin.schedule_phrases import TranslatedPhrases
-from django_graphile_worker.admin.schedules.history import ScheduleHistoryAdmin, facts_of, field_msgids
+from django_graphile_worker.admin.schedules.history import (
+    DEFINITION,
+    Fact,
+    ScheduleHistoryAdmin,
+    facts_of,
+    field_msgids,
+    names_of_models,
+)
 from django_graphile_worker.admin.schedules.permissions import schedulable_tasks, task_permission
 from django_graphile_worker.admin.schedules.rows import NEXT_TIMES, NextTime, error_in, shown_times
 from django_graphile_worker.admin.schedules.schedule_form import ScheduleForm
 from django_graphile_worker.models import Schedule, changed_by
+from django_graphile_worker.redaction import redact
 from django_graphile_worker.schedules.times import Definition, first_time, next_times
+from django_graphile_worker.schedules.validation import SEVERAL_FIELDS
 from django_graphile_worker.schedules.words import in_words
 
 
@@ -75,6 +91,27 @@ def preview_of_form(form: ScheduleForm) -> Preview | None:
     definition = form.definition()
     is_enabled = bool(getattr(form, "cleaned_data", {}).get("is_enabled"))
     return None if definition is None else preview_of(definition, form.stored, is_enabled=is_enabled)
+
+
+# The scripts of Django's own form, which inlines, popups and the scripts of a project need.
+DJANGO_MEDIA: Callable[[Any], forms.Media] = ModelAdmin.media.fget  # type: ignore[attr-defined]
+
+
+def _without_payload(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a fieldset without the field of the payload."""
+    lines = [line if isinstance(line, (list, tuple)) else (line,) for line in options["fields"]]
+    kept = [tuple(name for name in line if name != "payload") for line in lines]
+    return {**options, "fields": [line for line in kept if line]}
+
+
+def _other_facts(adminform: Any) -> list[Fact]:
+    """Return what a form that only shows its values has beside the definition: the fields of a project."""
+    fields = [field for fieldset in adminform for line in fieldset for field in line]
+    return [
+        Fact(str(capfirst(field.field["label"])), field.contents())
+        for field in fields
+        if field.field["name"] not in {*DEFINITION, "kind"}
+    ]
 
 
 class ScheduleFormAdmin(ScheduleHistoryAdmin):
@@ -127,6 +164,13 @@ class ScheduleFormAdmin(ScheduleHistoryAdmin):
             # Another transaction has committed the same name since the form was checked: check it again.
             return answer()
 
+    @explain_database_errors
+    def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
+        """Delete a schedule on Django's page, with the methods that a project may override."""
+        self.require(self.sees_schedules(request))
+        with changed_by(request.user.get_username(), using=databases.selected_alias(request)):
+            return ModelAdmin.delete_view(self, request, object_id, extra_context)
+
     def get_object(self, request: HttpRequest, object_id: str, from_field: Any = None) -> Schedule | None:
         """Return a schedule that the user may see. What is to be saved is locked, so that it stays as it is checked."""
         if not (object_id.isascii() and object_id.isdigit() and len(object_id) <= 18):
@@ -139,8 +183,18 @@ class ScheduleFormAdmin(ScheduleHistoryAdmin):
                 return None
         return rows.filter(pk=object_id).first()
 
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        """Leave out the revision, which the page has in any case."""
+        return [name for name in super().get_fields(request, obj) if name != "revision"]
+
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **options: Any) -> Any:
         found: Any = super().get_form(request, obj, change=change, **options)
+        # Without fields, Django asks for the fields that there are.
+        if (names_of_page := found._meta.fields) is not None and options.get("fields", ()) is not None:
+            # What is not on the page stays as it is.
+            for name in ScheduleForm.declared_fields.keys() - {*names_of_page, "revision"}:
+                found.base_fields.pop(name, None)
+        found.keeps_payload = "task" not in (names_of_page or ()) or "payload" in self.get_readonly_fields(request, obj)
         names = schedulable_tasks(request.user)
         hides_payload = obj is not None and not self.has_view_payload_permission(request)
         if hides_payload:
@@ -160,8 +214,9 @@ class ScheduleFormAdmin(ScheduleHistoryAdmin):
         if add:
             return audit.Message(gettext_noop("Added in the admin."))
         names = tuple(field_msgids(form.changed_names()))
-        fields = [audit.Message(name) for name in names]
-        return audit.Message(gettext_noop("Changed: %(fields)s."), {"fields": fields}, fields=names)
+        related = tuple(names_of_models(formset.model for formset in formsets or () if formset.has_changed()))
+        fields = [*map(audit.Message, names), *related]
+        return audit.Message(gettext_noop("Changed: %(fields)s."), {"fields": fields}, fields=names + related)
 
     def log_addition(self, request: HttpRequest, obj: Schedule, message: Any) -> Any:
         return audit.log(request, Schedule, str(obj.pk), obj.name, message, audit.ADDITION)
@@ -174,14 +229,19 @@ class ScheduleFormAdmin(ScheduleHistoryAdmin):
     # The responses.
 
     def response_add(self, request: HttpRequest, obj: Schedule, post_url_continue: str | None = None) -> HttpResponse:
-        return self.response_change(request, obj)
+        if IS_POPUP_VAR in request.POST:
+            return super().response_add(request, obj, post_url_continue)
+        return self._saved(request, obj, goes_on="_saveasnew" in request.POST and self.save_as_continue)
 
     def response_change(self, request: HttpRequest, obj: Schedule) -> HttpResponse:
+        return super().response_change(request, obj) if IS_POPUP_VAR in request.POST else self._saved(request, obj)
+
+    def _saved(self, request: HttpRequest, obj: Schedule, *, goes_on: bool = False) -> HttpResponse:
         url = self.url(request, "schedule", "change", obj.pk)
         link = format_html('<a href="{}"><bdi>{}</bdi></a>', url, obj.name) if url else obj.name
         messages.success(request, format_html(_("Saved {}: {}."), link, preview_of_schedule(obj).words))
-        goes_on = "_continue" in request.POST and url
-        return HttpResponseRedirect(url if goes_on else self.url_or_index(request, "schedule"))
+        goes_on = goes_on or "_continue" in request.POST
+        return HttpResponseRedirect((goes_on and url) or self.url_or_index(request, "schedule"))
 
     def _get_obj_does_not_exist_redirect(self, request: HttpRequest, opts: Any, object_id: Any) -> HttpResponse:
         messages.warning(request, _("This schedule does not exist. It may have been deleted."))
@@ -191,7 +251,12 @@ class ScheduleFormAdmin(ScheduleHistoryAdmin):
         self, request: HttpRequest, context: dict[str, Any], add: bool = False, change: bool = False,
         form_url: str = "", obj: Schedule | None = None,
     ) -> HttpResponse:  # fmt: skip
-        form: ScheduleForm = context["adminform"].form
+        adminform: Any = context["adminform"]
+        form: ScheduleForm = adminform.form
+        # The payload is below the task, wherever a project names it.
+        adminform.fieldsets = [(name, _without_payload(options)) for name, options in adminform.fieldsets]
+        shown = flatten_fieldsets(adminform.fieldsets)
+        sees_payload = self.has_view_payload_permission(request)
         may_edit = self.has_change_permission(request, obj) if change else self.has_add_permission(request)
         if obj is not None:
             context |= self._links(request, obj)
@@ -204,10 +269,20 @@ class ScheduleFormAdmin(ScheduleHistoryAdmin):
                 "conflict": self._conflict(request, form),
                 "check_url": self.url(request, "schedule", "check"),
                 "sees_payload": not form.hides_payload,
+                "kept_payload": to_json(redact(form.former.get("payload", {})), indent=2) if sees_payload else "",
+                "errors_elsewhere": [
+                    text
+                    for name, texts in form.errors.items()
+                    if name not in {*shown, SEVERAL_FIELDS}
+                    for text in texts
+                ],
             }
         elif obj is not None:
             context |= {
-                "facts": facts_of(obj, sees_payload=self.has_view_payload_permission(request)),
+                "facts": [
+                    *facts_of(obj, {*shown, "paused_until", *(["payload"] if sees_payload else ())} - {"name"}),
+                    *_other_facts(adminform),
+                ],
                 "preview": preview_of_schedule(obj),
                 "is_schedulable": task_permission(obj.task) is not None,
             }
@@ -219,6 +294,9 @@ class ScheduleFormAdmin(ScheduleHistoryAdmin):
             "schedule": obj,
             "list_url": self.url(request, "schedule"),
             "back_url": self.url_or_index(request, "schedule"),
+            "is_popup": context["is_popup"],
+            # The lists have none of the scripts of Django's forms.
+            "media": DJANGO_MEDIA(self) + context["media"],
         }
         return super().render_change_form(request, context, add=add, change=change, form_url=form_url, obj=obj)
 

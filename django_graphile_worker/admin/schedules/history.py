@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
-from typing import Any
+from typing import Any, ClassVar
 
 from django.contrib import messages
+from django.db.models import Model
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils import translation
 from django.utils.dateparse import parse_datetime, parse_duration
@@ -17,7 +18,7 @@ from django.utils.translation import gettext as _
 
 from django_graphile_worker.admin import databases, formatting
 from django_graphile_worker.admin.jobs.job_contents import to_json
-from django_graphile_worker.admin.pages import explain_database_errors
+from django_graphile_worker.admin.pages import TEMPLATES, explain_database_errors
 from django_graphile_worker.admin.schedules.actions import ScheduleActionsAdmin
 from django_graphile_worker.models import Schedule
 from django_graphile_worker.payloads import decode_leniently
@@ -27,7 +28,7 @@ from django_graphile_worker.schedules.words import interval_text
 from django_graphile_worker.sql.schedules.changes import RecordedChange, changes_of
 
 # The definition, in the order of the form.
-FIELDS = (
+DEFINITION = (
     "name", "task", "payload", "description", "is_enabled", "paused_until", "cron", "interval", "run_at", "time_zone",
     "starts_at", "ends_at", "missed", "missed_within", "overlap", "queue_name", "priority", "max_attempts", "job_key",
 )  # fmt: skip
@@ -76,10 +77,16 @@ def field_msgids(names: Iterable[str]) -> list[str]:
         return [str(Schedule._meta.get_field(name).verbose_name) for name in names]  # type: ignore[union-attr]
 
 
-def facts_of(schedule: Schedule, *, sees_payload: bool) -> list[Fact]:
-    """Return the values that a schedule has, without its name."""
-    names = [name for name in FIELDS if name != "name" and (sees_payload or name != "payload")]
-    values = [(name, getattr(schedule, name)) for name in names]
+def names_of_models(found: Iterable[type[Model]]) -> list[str]:
+    """Return the names of models in English."""
+    with translation.override(None):
+        return [str(each._meta.verbose_name_plural) for each in found]
+
+
+def facts_of(schedule: Schedule, names: Iterable[str]) -> list[Fact]:
+    """Return the values that a schedule has in these fields, in the order of the form."""
+    shown = frozenset(names)
+    values = [(name, getattr(schedule, name)) for name in DEFINITION if name in shown]
     zone = _zone(schedule.time_zone)
     return [
         Fact(_label(name), _shown(name, value, zone), is_code=name == "payload")
@@ -123,7 +130,7 @@ def _differences(first: RecordedChange, last: RecordedChange, *, is_payload_chan
     """Return the fields that differ between two definitions as the database has stored them."""
     before, after = first.before, last.after or {}
     found = []
-    for name in FIELDS:
+    for name in DEFINITION:
         if name != "payload" and before.get(name) != after.get(name):
             old, new = (
                 _shown(name, _from_json(name, each), _zone(str(each.get("time_zone")))) for each in (before, after)
@@ -149,6 +156,8 @@ def _from_json(name: str, definition: Mapping[str, Any]) -> Any:
 class ScheduleHistoryAdmin(ScheduleActionsAdmin):
     """The record of changes. That of a deleted schedule is for superusers: nothing restricts it any more."""
 
+    object_history_template: ClassVar[Any] = f"{TEMPLATES}/schedule_history.html"
+
     @explain_database_errors
     def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
         self.require(self.sees_schedules(request))
@@ -156,6 +165,7 @@ class ScheduleHistoryAdmin(ScheduleActionsAdmin):
         alias = databases.selected_alias(request)
         with databases.reading(alias):
             schedule: Schedule | None = self.get_queryset(request).filter(pk=key).first()
+        self.require(schedule is None or self.has_view_or_change_permission(request, schedule))
         may_look = schedule is not None or bool(getattr(request.user, "is_superuser", False))
         changes = self._changes(request, key, MAX_CHANGES) if may_look else []
         if schedule is None and (not changes or changes[0].after is not None):
@@ -186,7 +196,7 @@ class ScheduleHistoryAdmin(ScheduleActionsAdmin):
             "list_url": self.url(request, "schedule"),
             "schedule_url": "" if schedule is None else self.url(request, "schedule", "change", schedule.pk),
         }
-        return self.render(request, "schedule_history.html", context)
+        return self.render(request, self.object_history_template, context)
 
     def changes_since(self, request: HttpRequest, schedule: Schedule, revision: int | None) -> list[ChangedField]:
         """Return what is different from an earlier revision of a schedule, field by field."""

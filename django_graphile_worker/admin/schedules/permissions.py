@@ -7,17 +7,25 @@ delete or disable it.
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 from django.contrib.auth import get_permission_codename
+from django.core import checks
 from django.http import HttpRequest
 
 from django_graphile_worker import registry
-from django_graphile_worker.admin.list_page import ListPageAdmin
+from django_graphile_worker.admin import databases
+from django_graphile_worker.admin.list_page import ListPageAdmin, ListPageChecks
+from django_graphile_worker.admin.visible_jobs import ids_subquery
 from django_graphile_worker.models import Schedule
 from django_graphile_worker.registry import schedule_codename
 
 _APP = Schedule._meta.app_label
+PERMISSION_METHODS = tuple(
+    f"has_{name}_permission"
+    for name in ("view", "change", "delete", "disable", "run", "pause_schedule", "duplicate", "view_payload")
+)
 
 
 def task_permission(identifier: str) -> str | None:
@@ -50,8 +58,34 @@ def may_change_item(user: Any, codename: str, identifier: str) -> bool:
     return task_permission(identifier) is None or may_schedule(user, identifier)
 
 
+class ScheduleChecks(ListPageChecks):
+    """A check of the methods that decide about a schedule: those of Django's documentation take a request only."""
+
+    def check(self, admin_obj: Any, **options: Any) -> list[checks.CheckMessage]:
+        return super().check(admin_obj, **options) + [
+            checks.Error(
+                f"{type(admin_obj).__name__}.{name}() cannot be called with a request and a schedule.",
+                hint=f"Write it as: def {name}(self, request, obj=None).",
+                obj=type(admin_obj),
+                id="graphile_worker.E027",
+            )
+            for name in PERMISSION_METHODS
+            if not _takes_schedule(getattr(admin_obj, name))
+        ]
+
+
+def _takes_schedule(method: Any) -> bool:
+    try:
+        inspect.signature(method).bind(None, None)
+    except TypeError:
+        return False
+    return True
+
+
 class SchedulePermissionsAdmin(ListPageAdmin):
     """The permissions of the pages about schedules. With a schedule, each one includes the permission of its task."""
+
+    checks_class = ScheduleChecks
 
     def has_view_permission(self, request: HttpRequest, obj: Schedule | None = None) -> bool:
         """Return whether the user may see the list, or a schedule.
@@ -64,6 +98,16 @@ class SchedulePermissionsAdmin(ListPageAdmin):
     def sees_schedules(self, request: HttpRequest) -> bool:
         """Return whether the user may see schedules of the database."""
         return super().has_view_permission(request)
+
+    def sees_items(self, request: HttpRequest) -> bool:
+        """Return whether the user may see the items of the crontab.
+
+        A user for whom `get_queryset` leaves schedules out needs the permission to see recurring tasks.
+        """
+        return (
+            self.has_app_permission(request, "view_recurringtask")
+            or ids_subquery(self.get_queryset(request), databases.selected_alias(request)) is None
+        )
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return self._has_model_permission(request, "add")

@@ -6,9 +6,12 @@ list, too: as schedules without an id.
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from django.contrib import admin
+from django.contrib.admin.options import IS_POPUP_VAR, TO_FIELD_VAR
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
@@ -18,15 +21,17 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy
 
 from django_graphile_worker.admin import databases
+from django_graphile_worker.admin.jobs.payload_preview import payload_preview
 from django_graphile_worker.admin.pages import TEMPLATES, explain_database_errors
 from django_graphile_worker.admin.schedules.change_list import (
+    PAYLOAD_COLUMN,
     ScheduleChangeList,
     SourceFilter,
     StateFilter,
     TaskFilter,
 )
 from django_graphile_worker.admin.schedules.code_items import read_facts
-from django_graphile_worker.admin.schedules.form_pages import ScheduleFormAdmin
+from django_graphile_worker.admin.schedules.form_pages import DJANGO_MEDIA, ScheduleFormAdmin
 from django_graphile_worker.admin.visible_jobs import ids_subquery
 from django_graphile_worker.models import Schedule
 
@@ -64,18 +69,25 @@ class ScheduleAdmin(ScheduleFormAdmin):
         with databases.reading(databases.selected_alias(request)) as session:
             # How a run ended tells about its job.
             sees_outcomes = self.visible_ids(request, databases.selected_alias(request)) is None
-            request.schedule_facts = read_facts(  # type: ignore[attr-defined]
-                session, timezone.now(), sees_outcomes=sees_outcomes
-            )
+            facts = read_facts(session, timezone.now(), sees_outcomes=sees_outcomes)
+        if IS_POPUP_VAR in request.GET or not self.sees_items(request):
+            facts = replace(facts, items=[], errors=[], removed={})
+        request.schedule_facts = facts  # type: ignore[attr-defined]
+        request.schedule_columns = self._replaced_columns(request)  # type: ignore[attr-defined]
         return super().get_changelist_instance(request)
 
-    def get_list_display(self, request: HttpRequest) -> list[Any]:
-        """Leave out the buttons of a user who may take no action."""
-        names = list(super().get_list_display(request))
+    def _replaced_columns(self, request: HttpRequest) -> dict[str, str]:
+        """Return the columns that are shown in the place of others; "" for those that the user does not get."""
+        replaced = {"payload": PAYLOAD_COLUMN if self.has_view_payload_permission(request) else ""}
+        is_popup = IS_POPUP_VAR in request.GET
         may_act = bool(self.get_actions(request)) or any(
             self.has_app_permission(request, f"{action}_recurringtask") for action in ("run", "pause")
         )
-        return names if may_act else [name for name in names if name != "row_actions"]
+        if is_popup:
+            replaced["schedule"] = "name"
+        if is_popup or not may_act:
+            replaced["row_actions"] = ""
+        return replaced
 
     def get_actions(self, request: HttpRequest) -> dict[str, Any]:
         found: dict[str, Any] = super().get_actions(request) if self.sees_schedules(request) else {}
@@ -98,7 +110,11 @@ class ScheduleAdmin(ScheduleFormAdmin):
         self.require(self.has_view_permission(request))
         if request.method == "POST" and "row" in request.POST:
             return self.act_on_row(request)
-        return self.show_list(request, {"add_url": self.url(request, "schedule", "add"), **(extra_context or {})})
+        of_popup = {name: request.GET.get(name) for name in (IS_POPUP_VAR, TO_FIELD_VAR)}
+        context: dict[str, Any] = {"add_url": self.url(request, "schedule", "add", **of_popup)}
+        if IS_POPUP_VAR in request.GET:
+            context |= {"is_popup": True, "media": DJANGO_MEDIA(self) + self.media}
+        return self.show_list(request, {**context, **(extra_context or {})})
 
     # The columns.
 
@@ -117,6 +133,10 @@ class ScheduleAdmin(ScheduleFormAdmin):
     @admin.display(description=gettext_lazy("Last runs"), ordering="last_tick")
     def last_runs(self, schedule: Any) -> SafeString:
         return _cell("runs", schedule)
+
+    @admin.display(description=gettext_lazy("Payload"))
+    def redacted_payload(self, schedule: Any) -> str:
+        return payload_preview(json.dumps(schedule.payload, ensure_ascii=False))
 
     @admin.display(description=gettext_lazy("Actions"))
     def row_actions(self, schedule: Any) -> SafeString:

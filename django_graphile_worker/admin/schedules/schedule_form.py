@@ -125,6 +125,8 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
     # The tasks that the user may schedule, each with its description.
     tasks: ClassVar[Mapping[str, str]] = {}
     hides_payload: ClassVar[bool] = False
+    # Whether the page has no fields for the payload, because of the project.
+    keeps_payload: ClassVar[bool] = False
     database: ClassVar[str | None] = None
 
     task = forms.ChoiceField(label=gettext_lazy("Task"))
@@ -201,6 +203,8 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
         self.former = {} if self.stored is None else {name: _aware(getattr(stored, name)) for name in names}
         options["initial"] = {**self._initial(), **(options.get("initial") or {})}
         super().__init__(data, files, **options)
+        # The payload has a form of its own.
+        self.fields.pop("payload", None)
         self.is_stale = False
         # What prevents the payload from being shown in the other way.
         self.notice = ""
@@ -252,7 +256,7 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
         return shape is not None and bool(shape.arguments)
 
     def _make_payload_form(self) -> PayloadForm | None:
-        if self.hides_payload or self.chosen_task not in self.tasks:
+        if self.hides_payload or self.keeps_payload or self.chosen_task not in self.tasks:
             return None
         if not self.has_fields_of_task or DESCRIBE in self.data:
             is_same_task = self.former.get("task") == self.chosen_task
@@ -294,6 +298,15 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
                 found[PREFIX if name == SEVERAL_FIELDS else f"{PREFIX}-{name}"] = texts
         return {name: [str(text) for text in texts] for name, texts in found.items()}
 
+    def add_error(self, field: str | None, error: Any) -> None:
+        """Add an error to a field, or to the form if the page does not have the field."""
+        if field is None or field == SEVERAL_FIELDS or field in self.fields:
+            super().add_error(None if field == SEVERAL_FIELDS else field, error)
+            return
+        known: Any = Schedule._meta
+        label = _("Runs by") if field == "kind" else capfirst(known.get_field(field).verbose_name)
+        super().add_error(None, [f"{label}: {text}" for text in ValidationError(error).messages])
+
     def clean_name(self) -> str:
         name = str(self.cleaned_data["name"])
         if Schedule.objects.using(self.database).exclude(pk=self.instance.pk).filter(name=name).exists():
@@ -311,7 +324,7 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
         now = datetime.now(UTC) if self._has_other_time(cleaned) else None
         for name, texts in errors_in(self._checked(cleaned), now=now).items():
             if name not in self.errors:
-                self.add_error(name if name in self.fields else None, [str(capfirst(text)) for text in texts])
+                self.add_error(name, [str(capfirst(text)) for text in texts])
         for name in PHRASES:
             cleaned[name] = self._interval(name, cleaned.get(name)) if name not in self.errors else None
         if self.payload_form is not None and not self.has_fields_of_task:
@@ -328,6 +341,13 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
         super()._post_clean()  # type: ignore[misc]
         if not self.errors and self.payload_form is not None and self.payload_form.is_valid():
             self.instance.payload = self.payload_form.payload
+        if not self.errors and not self.fields.keys() >= {*ScheduleForm.Meta.fields}:
+            # A field that the schedule needs may not be on the page.
+            try:
+                self.instance.validate_definition()
+            except ValidationError as error:
+                for name, texts in error.message_dict.items():
+                    self.add_error(name, [str(capfirst(text)) for text in texts])
 
     def _fill_in(self, cleaned: dict[str, Any]) -> None:
         """Replace what the fields have by what a schedule has: null for nothing, and times instead of wall clocks."""

@@ -51,7 +51,8 @@
         }
 
         async check() {
-            const preview = document.getElementById('gw-preview');
+            /* A project may have left the preview out. */
+            const preview = document.getElementById('gw-preview') ?? document.createElement('div');
             preview.setAttribute('aria-busy', 'true');
             try {
                 const answer = await (await this.send(this.form.dataset.check)).json();
