@@ -9,6 +9,7 @@ from django.contrib import admin
 from django.contrib.admin import SimpleListFilter, helpers
 from django.contrib.admin.checks import ModelAdminChecks
 from django.core import checks
+from django.core.exceptions import FieldDoesNotExist
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 
@@ -81,7 +82,13 @@ class ListPageAdmin(PageAdmin):
             spec: Any = each[0] if isinstance(each, list | tuple) else each
             if lookup == getattr(spec, "parameter_name", spec) or lookup.startswith(f"{spec}__"):
                 return True
-        return lookup.partition("__")[0] in ("pk", "id")
+        name = lookup.partition("__")[0]
+        try:
+            self.opts.get_field(name)
+        except FieldDoesNotExist:
+            # Django answers a name that nothing has.
+            return name == "pk" or name not in self.get_queryset(request).query.annotations
+        return name == "id"
 
     def sees_payloads(self, request: HttpRequest) -> bool:
         return self.has_app_permission(request, "view_payload")

@@ -129,7 +129,7 @@ def test_users_who_see_some_jobs__export_these(admin_page: Client, settings: Any
 
 def test_database_error__is_a_page_before_the_file_begins(admin_page: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     def time_out(*args: Any, **options: Any) -> Any:
-        raise databases.PageTimeoutError
+        raise databases.PageTimeoutError("STATEMENT_TIMEOUT")
 
     monkeypatch.setattr(job_list, "all_job_ids", time_out)
     assert admin_page.get(EXPORT).status_code == 503
