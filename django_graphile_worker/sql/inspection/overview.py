@@ -11,7 +11,14 @@ from typing import Any, NamedTuple
 from django_graphile_worker.sql.codecs import within_python_years as readable
 from django_graphile_worker.sql.control import Pause, PauseKind
 from django_graphile_worker.sql.inspection.job_list import AVAILABLE_OF_TASK, OldestReady
-from django_graphile_worker.sql.jobs import IS_ALIVE, IS_DUE, IS_PERMANENTLY_FAILED, IS_READY, IS_RETRYING
+from django_graphile_worker.sql.jobs import (
+    IS_ALIVE,
+    IS_AVAILABLE_IN_QUEUE,
+    IS_DUE,
+    IS_PERMANENTLY_FAILED,
+    IS_READY,
+    IS_RETRYING,
+)
 from django_graphile_worker.sql.statements import qualified, statement
 
 # How many jobs of each kind are counted for each task.
@@ -114,42 +121,64 @@ def task_backlogs(cursor: Any, ages: Iterable[TaskBacklog], *, schema: str) -> l
     ]
 
 
-# How many jobs before a job are counted.
+# How many jobs before a job are counted, and how many queues are looked at for that.
 MAX_BEFORE = 1_000
+MAX_QUEUES = 10_000
+# How many pairs of a task and a priority are looked at in each queue.
+MAX_STEPS = 100
 
+_BEFORE_IN_TASK = f"""
+    select from ({_levels(AVAILABLE_OF_TASK[0])}) as level
+    cross join lateral (
+        select from :SCHEMA._private_jobs as job
+        where job.task_id = task.id and {AVAILABLE_OF_TASK[0]} and job.priority = level.priority
+            and job.run_at <= case when level.priority < %(priority)s::int then now() else %(run_at)s::timestamptz end
+            and (level.priority < %(priority)s::int
+                or (job.run_at, job.id) < (%(run_at)s::timestamptz, %(id)s::bigint))
+        order by job.run_at, job.id limit {MAX_BEFORE + 1}) as job
+    where level.priority <= %(priority)s::int"""
 
-def _before(condition: str) -> str:
-    """Return the select of the due jobs of one kind that come before a job: a range on each level of priority."""
-    return f"""
-        select job.job_queue_id from ({_levels(condition)}) as level
-        cross join lateral (
-            select job.job_queue_id from :SCHEMA._private_jobs as job
-            where job.task_id = task.id and {condition} and job.priority = level.priority
-                and job.run_at <=
-                    case when level.priority < %(priority)s::int then now() else %(run_at)s::timestamptz end
-                and (level.priority < %(priority)s::int
-                    or (job.run_at, job.id) < (%(run_at)s::timestamptz, %(id)s::bigint))
-            order by job.run_at, job.id limit {MAX_BEFORE + 1}) as job
-        where level.priority <= %(priority)s::int"""
-
-
-# Of the jobs of a queue one counts, as they run one after the other, and none while a worker holds the queue.
+# Of the jobs of a queue one counts, as they run one after the other, and none while the queue is held or paused. The
+# walk goes from one queue to the next, however many jobs each has.
 JOBS_BEFORE = f"""/* gw:jobs-before */
-select count(*) filter (where before.job_queue_id is null)
-    + count(distinct before.job_queue_id) filter (where queue.locked_at is null)
-from (
-    select found.job_queue_id
-    from (select id from :SCHEMA._private_tasks where identifier = any (%(tasks)s::text[]) order by id) as task
-    cross join lateral ({" union all ".join(f"({_before(condition)})" for condition in AVAILABLE_OF_TASK)}) as found
-    limit {MAX_BEFORE + 1}) as before
-left join :SCHEMA._private_job_queues as queue on queue.id = before.job_queue_id"""
+with recursive task as materialized (
+    select id from :SCHEMA._private_tasks where identifier = any (%(tasks)s::text[])),
+waiting (id) as (
+    (select job.job_queue_id from :SCHEMA._private_jobs as job where {IS_AVAILABLE_IN_QUEUE}
+    order by job.job_queue_id, job.task_id, job.priority, job.run_at, job.id limit 1)
+    union all
+    select (select job.job_queue_id from :SCHEMA._private_jobs as job
+        where {IS_AVAILABLE_IN_QUEUE} and job.job_queue_id > waiting.id
+        order by job.job_queue_id, job.task_id, job.priority, job.run_at, job.id limit 1)
+    from waiting where waiting.id is not null)
+select (select count(*) from (
+        select from task cross join lateral ({_BEFORE_IN_TASK}) as job limit {MAX_BEFORE + 1}) as job)
+    + (select count(*) from (
+        select from (select id from waiting where id is not null limit {MAX_QUEUES}) as waiting
+        join :SCHEMA._private_job_queues as queue on queue.id = waiting.id and queue.locked_at is null
+        cross join lateral (
+            with recursive stair (task_id, priority, run_at, id) as (
+                select -2147483648, 0::smallint, null::timestamptz, null::bigint
+                union all
+                select ahead.* from stair
+                cross join lateral (
+                    select job.task_id, job.priority, job.run_at, job.id from :SCHEMA._private_jobs as job
+                    where {IS_AVAILABLE_IN_QUEUE}
+                        and (job.job_queue_id, job.task_id, job.priority) > (queue.id, stair.task_id, stair.priority)
+                        and job.job_queue_id <= queue.id
+                    order by job.job_queue_id, job.task_id, job.priority, job.run_at, job.id limit 1) as ahead)
+            select from (select * from stair limit {MAX_STEPS}) as job
+            where job.task_id in (select task.id from task) and {IS_DUE} and (job.priority, job.run_at, job.id)
+                < (%(priority)s::int, %(run_at)s::timestamptz, %(id)s::bigint)
+            limit 1) as head
+        limit {MAX_BEFORE + 1}) as queue)"""
 
 
 def jobs_before(cursor: Any, job_id: int, tasks: Sequence[str], *, priority: int, run_at: Any, schema: str) -> int:
     """Return about how many jobs of these tasks are claimed before a job; at most one more than ``MAX_BEFORE``."""
     parameters = {"id": job_id, "tasks": list(tasks)[:MAX_TASKS], "priority": priority, "run_at": run_at}
     cursor.execute(statement(JOBS_BEFORE, schema), parameters)
-    return int(cursor.fetchone()[0])
+    return min(int(cursor.fetchone()[0]), MAX_BEFORE + 1)
 
 
 # A role that may not see the sessions of other roles can still see their age. reltuples is the count of the last
