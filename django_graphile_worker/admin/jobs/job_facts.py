@@ -81,8 +81,10 @@ def _of_slots(slots: Slots) -> str:
 def _of_jobs(number: int) -> str:
     if not number:
         return ""
+    if number > overview.MAX_BEFORE:
+        return _("More than %(number)s jobs are before it.") % {"number": formatting.number(overview.MAX_BEFORE)}
     text = ngettext("About %(number)s job is before it.", "About %(number)s jobs are before it.", number)
-    return text % {"number": formatting.capped_number(number, overview.MAX_BEFORE)}
+    return text % {"number": formatting.number(number)}
 
 
 @dataclass(frozen=True, slots=True)

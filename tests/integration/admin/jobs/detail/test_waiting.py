@@ -122,7 +122,7 @@ def test_many_jobs__are_counted_to_a_limit_and_future_jobs_are_not_read(
         [first],
     )
     job = make_job("send", run_at=minutes_ago(5))
-    assert "About 1,000+ jobs are before it." in waiting(admin_page, job)
+    assert "More than 1,000 jobs are before it." in waiting(admin_page, job)
     read: list[int] = []
 
     def explain(run: Any, statement: str, parameters: Any, many: bool, context: dict[str, Any]) -> Any:
