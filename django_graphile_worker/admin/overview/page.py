@@ -18,6 +18,7 @@ from django_graphile_worker.admin.overview import figures
 from django_graphile_worker.admin.overview.activity import Subject, draw_charts, selected_subject, subject_groups
 from django_graphile_worker.admin.overview.figures import FiguresOfTask, OverviewFigures
 from django_graphile_worker.admin.overview.problems import all_problems
+from django_graphile_worker.admin.overview.readings import BoundedReader
 from django_graphile_worker.admin.overview.tasks import requested_page, task_context
 from django_graphile_worker.admin.overview.tiles import job_tiles, schedule_tiles, worker_tiles
 from django_graphile_worker.admin.pages import PageAdmin, explain_database_errors
@@ -51,14 +52,14 @@ class OverviewAdmin(PageAdmin):
         pauses = self.pauses_context(request, paused)
         if subject.kind == TASK:
             found = figures.shared(
-                request, alias, (span.name, subject), lambda: figures.read_task(alias, span, subject, paused)
+                request, alias, (span.name, subject), lambda last: figures.read_task(alias, span, subject, paused, last)
             )
             context = self._task_context(request, found, span, subject)
             return self.render(request, "task.html", pauses | context | (extra_context or {}))
         asked_tasks = requested_page(request)
         asked = (span.name, subject, asked_tasks)
         read = figures.shared(
-            request, alias, asked, lambda: figures.read_overview(alias, span, subject, asked_tasks, paused)
+            request, alias, asked, lambda last: figures.read_overview(alias, span, subject, asked_tasks, paused, last)
         )
         context = self._overview_context(request, read, span, subject) | (extra_context or {})
         return self.render(request, self.change_list_template or "overview.html", pauses | context)
@@ -82,6 +83,7 @@ class OverviewAdmin(PageAdmin):
         found = all_problems(self, request, read)
         names = {TASK: read.tasks.page.names, **read.names}
         return {
+            **_late_context(read.reader),
             "problems": found[:MAX_PROBLEMS],
             "more_problems": found[MAX_PROBLEMS:],
             "dismiss_url": self.url(request, "event", "dismiss"),
@@ -142,6 +144,7 @@ class OverviewAdmin(PageAdmin):
         history = self.admin_site._registry.get(PastAttempt)
         has_history = history is not None and conf.current().history is not None
         return {
+            **_late_context(read.reader),
             "title": name,
             "tiles": [
                 *job_tiles(self, request, read.counts, None, read.oldest, timezone.now(), query=term),
@@ -162,3 +165,8 @@ class OverviewAdmin(PageAdmin):
 
     def _errors(self, request: HttpRequest, read: FiguresOfTask) -> list[dict[str, Any]]:
         return [error_row(self, request, NamedErrors(each.name, [each], is_part=True)) for each in read.errors]
+
+
+def _late_context(reader: BoundedReader) -> dict[str, Any]:
+    since = reader.late_since
+    return {"is_late": reader.is_late, "late_since": formatting.relative_time(since) if since else ""}

@@ -33,7 +33,6 @@ FULL_NOTIFY_QUEUE = 0.1
 OLD_LOCK = 3600.0
 CLOCK_DIFFERENCE = 5.0
 MAX_NAMES = 5
-# Whether tasks are unserved now is known: the event may be over, and if not, it would be said twice.
 UNSERVED = "tasks_unserved"
 
 
@@ -87,17 +86,20 @@ def _known_tasks(holders: Sequence[Holder]) -> frozenset[str] | None:
 
 def all_problems(page: PageAdmin, request: HttpRequest, read: OverviewFigures) -> list[Problem]:
     """Return all problems and alarms, errors before warnings."""
-    has_ready_jobs, alias = read.counts[State.READY].number > 0, databases.selected_alias(request)
+    ready, alias = read.counts[State.READY], databases.selected_alias(request)
+    ages = read.tasks.backlog_ages
+    # Whether tasks are unserved now is usually known: the event may be over, and if not, it would be said twice.
+    alarms = [each for each in read.alarms if ages is None or each.event.kind != UNSERVED]
     found = [
-        *_worker_problems(read.holders, has_ready_jobs),
-        *_task_problems(read.holders, read.tasks.backlog_ages),
+        *_worker_problems(read.holders, bool(ready.number or ready.is_more)),
+        *_task_problems(read.holders, ages or ()),
         *_lock_problems(read.holders),
         *_database_problems(read.health),
         *_clock_problems(read.app_clock - read.health.now),
         *([_many_dead_rows(read.health)] if _have_dead_rows_stayed(alias, read.health) else []),
         *_late_schedules(_late(read)),
         *_failing_schedules(read.failing_schedules),
-        *_event_problems(page, request, read.alarms),
+        *_event_problems(page, request, alarms),
     ]
     return sorted(found, key=lambda problem: problem.level != "error")
 
@@ -253,8 +255,7 @@ def _event_problems(page: PageAdmin, request: HttpRequest, alarms: Sequence[Alar
     """Return the alarms as the overview shows its problems."""
     text = EventText(page, request)
     may_dismiss = page.has_app_permission(request, "dismiss_event")
-    shown = [alarm for alarm in alarms if alarm.event.kind != UNSERVED]
-    return [_problem(text, alarm, may_dismiss=may_dismiss) for alarm in shown]
+    return [_problem(text, alarm, may_dismiss=may_dismiss) for alarm in alarms]
 
 
 def _problem(text: EventText, alarm: Alarm, *, may_dismiss: bool) -> Problem:

@@ -16,12 +16,13 @@ from django_graphile_worker import conf
 from django_graphile_worker.admin import charts, formatting
 from django_graphile_worker.admin.charts import Span, percentile
 from django_graphile_worker.admin.overview.activity import expired_jobs
+from django_graphile_worker.admin.overview.readings import BoundedReader
 from django_graphile_worker.admin.overview.tiles import about
 from django_graphile_worker.admin.pages import PageAdmin
 from django_graphile_worker.admin.search_terms import SearchTerm, join_terms
 from django_graphile_worker.models import PastAttempt
 from django_graphile_worker.sql import statistics
-from django_graphile_worker.sql.inspection.job_list import State
+from django_graphile_worker.sql.inspection.job_list import Count, State
 from django_graphile_worker.sql.inspection.overview import MAX_COUNTED, TaskBacklog, backlog_ages, task_backlogs
 from django_graphile_worker.sql.results import HistoryOutcome
 from django_graphile_worker.sql.statistics import Row, Sample, TaskRuns
@@ -30,6 +31,8 @@ PAGE_SIZE = 50
 # The parameters of the URL.
 NUMBER, SEARCH = "page", "tasks"
 NO_RUNS = TaskRuns({}, 0)
+# The numbers of a task, in the order in which a sample has them.
+COLUMNS_OF_TASK = ("ready", "retrying", "failed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +62,9 @@ class TaskFigures:
     """The tasks on a page, and their figures."""
 
     page: TaskPage
-    # The age of the oldest job of each task, without counts.
-    backlog_ages: Sequence[TaskBacklog]
+    # The age of the oldest job of each task, without counts; None if that took too long.
+    backlog_ages: Sequence[TaskBacklog] | None
+    # Without tasks whose jobs the database took too long to count.
     backlogs: Mapping[str, TaskBacklog]
     runs: Mapping[str, TaskRuns]
     durations: Mapping[str, Sequence[int]]
@@ -73,27 +77,32 @@ def requested_page(request: HttpRequest) -> tuple[int, str]:
     return int(number) if number.isdecimal() and len(number) < 6 else 1, search
 
 
-def read_tasks(cursor: Any, span: Span, now: datetime, asked: tuple[int, str], *, schema: str) -> TaskFigures:
+def read_tasks(
+    reader: BoundedReader, totals: Sequence[Row], span: Span, now: datetime, asked: tuple[int, str]
+) -> TaskFigures:
     """Read which tasks have jobs or runs, and the figures of the tasks on one page of the table."""
-    since = span.coarse_since(now)
-    totals = statistics.read_totals(cursor, schema=schema, period=span.coarse_period, since=since)
-    ages = backlog_ages(cursor, schema=schema)
-    page = TaskPage.of(_ranked(totals, ages), *asked)
-    shown = [each for each in ages if each.task_identifier in page.names]
-    return TaskFigures(
-        page,
-        ages,
-        {each.task_identifier: each for each in task_backlogs(cursor, shown, schema=schema)},
-        statistics.read_runs(
-            cursor,
-            page.names,
-            schema=schema,
-            period=span.period,
-            starts=span.starts(now),
-            number_of_tasks=len(totals),
-        ),
-        statistics.read_durations(cursor, page.names, schema=schema, period=span.coarse_period, since=since),
-    )
+    ages = reader.read("ages", _backlog_ages, None)
+    page = TaskPage.of(_ranked(totals, ages or ()), *asked)
+    shown, uncounted = [each for each in ages or () if each.task_identifier in page.names], list[TaskBacklog]()
+    counted = reader.read("backlogs", lambda cursor, schema: task_backlogs(cursor, shown, schema=schema), uncounted)
+    starts, since = span.starts(now), span.coarse_since(now)
+
+    def read_runs(cursor: Any, schema: str) -> Mapping[str, TaskRuns]:
+        period, number = span.period, len(totals)
+        return statistics.read_runs(
+            cursor, page.names, schema=schema, period=period, starts=starts, number_of_tasks=number
+        )
+
+    def read_durations(cursor: Any, schema: str) -> Mapping[str, Sequence[int]]:
+        period = span.coarse_period
+        return statistics.read_durations(cursor, page.names, schema=schema, period=period, since=since)
+
+    runs, durations = reader.read("runs", read_runs, {}), reader.read("durations", read_durations, {})
+    return TaskFigures(page, ages, {each.task_identifier: each for each in counted}, runs, durations)
+
+
+def _backlog_ages(cursor: Any, schema: str) -> Sequence[TaskBacklog] | None:
+    return backlog_ages(cursor, schema=schema)
 
 
 def _ranked(totals: Sequence[Row], ages: Sequence[TaskBacklog]) -> list[str]:
@@ -194,7 +203,8 @@ def _row(
     backlog, (runs, failures, expired) = figures.backlogs.get(name), figures.runs.get(name, NO_RUNS)
     durations = figures.durations.get(name, ())
     total = sum(runs.values())
-    ready, retrying, failed = _numbers(name, backlog, sample)
+    age = next((each for each in figures.backlog_ages or () if each.task_identifier == name), None)
+    ready, retrying, failed = _numbers(name, backlog, age, sample)
     values = [float(runs.get(start, 0)) for start in span.starts(now)]
     label = ngettext("%(number)s run", "%(number)s runs", total) % {"number": formatting.number(total)}
     share = formatting.percentage(failures / total) if total else ""
@@ -203,7 +213,7 @@ def _row(
         identifier=name,
         url=page.url(request, "overview", span=span.name, task=name),
         ready=ready,
-        oldest=formatting.duration(backlog.oldest_seconds) if backlog and backlog.ready else "",
+        oldest=formatting.duration(age.oldest_seconds) if age and age.ready else "",
         retrying=retrying,
         failed=failed,
         runs=formatting.number(total) if total else "",
@@ -220,23 +230,22 @@ def _row(
     )
 
 
-def _numbers(name: str, backlog: TaskBacklog | None, sample: Sample | None) -> list[str]:
+def _numbers(name: str, backlog: TaskBacklog | None, age: TaskBacklog | None, sample: Sample | None) -> list[str]:
     """Return how many jobs are ready, retrying and failed: exact up to a limit, beyond it from the latest sample."""
-    if backlog is None:
+    found = backlog or age
+    if found is None:
         return ["", "", ""]
     sampled = (sample.tasks.get(name) if sample else None) or [0, 0, 0]
-    counted = (backlog.ready, backlog.retrying, backlog.failed)
-    is_estimate = bool(sample and sample.estimated)
-    return [
-        _number(each, of_sample, is_estimate=is_estimate) if each else ""
-        for each, of_sample in zip(counted, sampled, strict=False)
-    ]
-
-
-def _number(counted: int, sampled: int, *, is_estimate: bool) -> str:
-    if counted > MAX_COUNTED and sampled > MAX_COUNTED:
-        return about(sampled, is_estimate=is_estimate)
-    return formatting.capped_number(counted, MAX_COUNTED)
+    numbers = []
+    for column, of_sample in zip(COLUMNS_OF_TASK, sampled, strict=False):
+        number = getattr(found, column)
+        # The ages say only whether there are jobs.
+        count = Count(min(number, MAX_COUNTED), number > MAX_COUNTED) if backlog else Count(1, is_more=True)
+        is_known = not count.is_more or of_sample <= count.number
+        is_estimate = sample is not None and column in sample.estimated
+        text = formatting.count(count) if is_known else about(of_sample, is_estimate=is_estimate)
+        numbers.append(text if number else "")
+    return numbers
 
 
 def _expired_url(page: PageAdmin, request: HttpRequest, name: str) -> str:

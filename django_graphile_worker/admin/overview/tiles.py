@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 
 from django_graphile_worker.admin import formatting
 from django_graphile_worker.admin.pages import PageAdmin
-from django_graphile_worker.sql.inspection.job_list import Count, OldestReady, State
+from django_graphile_worker.sql.inspection.job_list import STATES, Count, OldestReady, State
 from django_graphile_worker.sql.inspection.lock_holders import Slots
 from django_graphile_worker.sql.schedules.listing import ScheduleState
 from django_graphile_worker.sql.statistics import Sample
@@ -27,6 +27,8 @@ COLUMNS = {
     State.RETRYING: "retrying",
     State.FAILED: "permanently_failed",
 }
+# The number of jobs in each state, if the database took too long to count them.
+UNCOUNTED: Mapping[State, Count] = {state: Count(0, is_more=True) for state in STATES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +74,9 @@ def _counted(state: State, count: Count, sample: Sample | None, now: datetime) -
     """Return the number of jobs in a state, and what it is based on if it is not exact."""
     column = COLUMNS.get(state)
     if not count.is_more or sample is None or column is None:
-        return formatting.count(count), ""
+        return formatting.EMPTY_VALUE if count == UNCOUNTED[state] else formatting.count(count), ""
     number, is_estimate = getattr(sample, column), column in sample.estimated
-    note = _("Estimated %(age)s ago") if is_estimate else _("Counted %(age)s ago")
-    age = formatting.duration(_seconds_since(sample.sampled_at, now), 1)
-    return about(max(number, count.number), is_estimate=is_estimate), note % {"age": age}
+    return about(max(number, count.number), is_estimate=is_estimate), age_of(sample, now, is_estimate=is_estimate)
 
 
 def _oldest_tile(page: PageAdmin, request: HttpRequest, oldest: OldestReady | None, now: datetime) -> Tile:
@@ -116,6 +116,12 @@ def about(number: int, *, is_estimate: bool) -> str:
     """Return a number that was counted some seconds ago, or estimated: an estimate is rounded."""
     rounded = round(number, min(DIGITS_OF_ESTIMATE - len(str(number)), 0)) if is_estimate else number
     return _("about %(number)s") % {"number": formatting.number(rounded)}
+
+
+def age_of(sample: Sample, now: datetime, *, is_estimate: bool) -> str:
+    """Say how long ago a number was counted or estimated."""
+    note = _("Estimated %(age)s ago") if is_estimate else _("Counted %(age)s ago")
+    return note % {"age": formatting.duration(_seconds_since(sample.sampled_at, now), 1)}
 
 
 def _seconds_since(value: datetime, now: datetime) -> float:

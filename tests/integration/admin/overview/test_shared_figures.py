@@ -23,7 +23,9 @@ TASK = {"task": "send"}
 
 
 @pytest.fixture(autouse=True)
-def empty_cache() -> Iterator[None]:
+def empty_cache(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    # A slow machine may take longer to log in a second user.
+    monkeypatch.setattr(figures, "CACHE_SECONDS", 60.0)
     cache.clear()
     yield
     cache.clear()
@@ -51,7 +53,7 @@ def test_refreshes__read_once_for_all(admin_page: Client, client_with: MakeClien
     assert statements(admin_page, query)
     assert [statements(client, query) for client in (admin_page, client_with(), client_with())] == [[], [], []]
     cache.clear()
-    assert statements(admin_page, query), "they are kept for two seconds"
+    assert statements(admin_page, query)
 
 
 def test_page_that_is_opened__reads_itself_and_tells_the_others(admin_page: Client) -> None:
