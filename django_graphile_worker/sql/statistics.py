@@ -295,10 +295,10 @@ def _document(row: Row) -> dict[str, Any]:
 
 # So many entries of an index are counted. What has more is estimated.
 MAX_COUNTED = 100_000
-# An estimate reads about so many pages of the table; an estimate for a page of the admin reads fewer.
-PAGES_OF_SAMPLE = 1_000
-PAGES_OF_ESTIMATE = 500
-# A task with more jobs than this in a state is listed in the latest sample. The admin counts fewer jobs itself.
+# An estimate reads so many pages of the table at most; an estimate for a page of the admin reads fewer.
+PAGES_OF_SAMPLE = 4_000
+PAGES_OF_ESTIMATE = 1_000
+# A task with more jobs than this in a state is listed in the latest sample.
 MANY_JOBS = 200
 # No chart shows more than a week.
 SAMPLES_KEPT_SECONDS = 8 * 86400
@@ -311,7 +311,7 @@ IS_SAMPLED = f"""/* gw:is-backlog-sampled */
 select exists (select from :SCHEMA._private_backlog_samples where minute = {_THIS_MINUTE})"""
 
 SAMPLE = f"""/* gw:sample-backlog */
-select :SCHEMA._private_sample_backlog({MAX_COUNTED}, {PAGES_OF_SAMPLE}, {MANY_JOBS}, %(now)s::timestamptz)
+select :SCHEMA._private_sample_backlog(%(most)s::int, {PAGES_OF_SAMPLE}, {MANY_JOBS}, %(now)s::timestamptz)
 where not exists (select from :SCHEMA._private_backlog_samples where minute = {_THIS_MINUTE})"""
 
 PRUNE_SAMPLES = """/* gw:prune-backlog-samples */
@@ -350,16 +350,24 @@ where minute > now() - %(newer_than)s::float8 * interval '1 second'
 order by minute desc limit 1"""
 
 ESTIMATE_BACKLOG = f"""/* gw:estimate-backlog */
-with estimate as (
-    select coalesce(sum(number) filter (where state = 'ready'), 0)::bigint as ready,
+with task as materialized (
+    select each.task_id, coalesce(sum(number) filter (where state = 'ready'), 0)::bigint as ready,
         coalesce(sum(number) filter (where state = 'waiting'), 0)::bigint as waiting,
         coalesce(sum(number) filter (where state = 'retrying'), 0)::bigint as retrying,
-        coalesce(sum(number) filter (where state = 'permanently_failed'), 0)::bigint as permanently_failed
+        coalesce(sum(number) filter (where state = 'permanently_failed'), 0)::bigint as failed
     from :SCHEMA._private_estimate_backlog(
-        {PAGES_OF_ESTIMATE}, array['ready', 'waiting', 'retrying', 'permanently_failed']))
-select now(), ready, greatest(waiting - retrying, 0), 0, retrying, permanently_failed,
-    array['ready', 'scheduled', 'retrying', 'permanently_failed'], null
-from estimate"""
+        {PAGES_OF_ESTIMATE}, array['ready', 'waiting', 'retrying', 'permanently_failed']) as each
+    group by each.task_id
+)
+select now(), coalesce(sum(ready), 0)::bigint, greatest(coalesce(sum(waiting - retrying), 0), 0)::bigint, 0,
+    coalesce(sum(retrying), 0)::bigint, coalesce(sum(failed), 0)::bigint,
+    array['ready', 'scheduled', 'retrying', 'permanently_failed'], (
+        select json_object_agg(known.identifier, json_build_array(many.ready, many.retrying, many.failed))::text
+        from (
+            select task.* from task where greatest(ready, retrying, failed) > {MANY_JOBS} order by ready desc limit 200
+        ) as many
+        join only :SCHEMA._private_tasks as known on known.id = many.task_id)
+from task"""
 
 
 class Sample(NamedTuple):
@@ -397,9 +405,12 @@ def is_sampled(cursor: Any, *, schema: str, now: datetime | None = None) -> bool
     return bool(cursor.fetchone()[0])
 
 
-def sample_backlog(cursor: Any, *, schema: str, now: datetime | None = None) -> bool:
-    """Count the jobs in each state, unless a worker has done so in this minute; return True if this call did."""
-    cursor.execute(statement(SAMPLE, schema), {"now": now})
+def sample_backlog(cursor: Any, *, schema: str, now: datetime | None = None, most: int = MAX_COUNTED) -> bool:
+    """Count the jobs in each state, unless a worker has done so in this minute; return True if this call did.
+
+    If there are more than ``most`` jobs, their number is an estimate.
+    """
+    cursor.execute(statement(SAMPLE, schema), {"now": now, "most": most})
     row = cursor.fetchone()
     return bool(row and row[0])
 

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from django.http import HttpRequest
+from django.utils import timezone
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
@@ -17,7 +18,7 @@ from django_graphile_worker.admin import charts, formatting
 from django_graphile_worker.admin.charts import Span, percentile
 from django_graphile_worker.admin.overview.activity import expired_jobs
 from django_graphile_worker.admin.overview.readings import BoundedReader
-from django_graphile_worker.admin.overview.tiles import about
+from django_graphile_worker.admin.overview.tiles import about, age_of
 from django_graphile_worker.admin.pages import PageAdmin
 from django_graphile_worker.admin.search_terms import SearchTerm, join_terms
 from django_graphile_worker.models import PastAttempt
@@ -31,8 +32,8 @@ PAGE_SIZE = 50
 # The parameters of the URL.
 NUMBER, SEARCH = "page", "tasks"
 NO_RUNS = TaskRuns({}, 0)
-# The numbers of a task, in the order in which a sample has them.
-COLUMNS_OF_TASK = ("ready", "retrying", "failed")
+# The numbers of a task, in the order in which a sample has them, and the name that the sample has for each state.
+COLUMNS_OF_TASK = {"ready": "ready", "retrying": "retrying", "failed": "permanently_failed"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +142,8 @@ class TaskRow:
     sparkline: SafeString | str
     # The lists of the jobs that the row counts, by their states.
     state_urls: Mapping[str, str]
+    # How long ago the numbers were counted or estimated that are not exact.
+    note: str
 
 
 def task_context(
@@ -204,7 +207,7 @@ def _row(
     durations = figures.durations.get(name, ())
     total = sum(runs.values())
     age = next((each for each in figures.backlog_ages or () if each.task_identifier == name), None)
-    ready, retrying, failed = _numbers(name, backlog, age, sample)
+    (ready, retrying, failed), note = _numbers(name, backlog, age, sample)
     values = [float(runs.get(start, 0)) for start in span.starts(now)]
     label = ngettext("%(number)s run", "%(number)s runs", total) % {"number": formatting.number(total)}
     share = formatting.percentage(failures / total) if total else ""
@@ -227,25 +230,35 @@ def _row(
             state.value: page.url(request, "job", q=term, state=state.value)
             for state in (State.READY, State.RETRYING, State.FAILED)
         },
+        note=note,
     )
 
 
-def _numbers(name: str, backlog: TaskBacklog | None, age: TaskBacklog | None, sample: Sample | None) -> list[str]:
-    """Return how many jobs are ready, retrying and failed: exact up to a limit, beyond it from the latest sample."""
-    found = backlog or age
+def _numbers(
+    name: str, backlog: TaskBacklog | None, age: TaskBacklog | None, sample: Sample | None
+) -> tuple[list[str], str]:
+    """Return how many jobs are ready, retrying and failed: exact up to a limit, beyond it from the latest sample.
+
+    The second value says how old the sample is, if a number is from it.
+    """
+    found, note = backlog or age, ""
     if found is None:
-        return ["", "", ""]
+        return ["", "", ""], note
     sampled = (sample.tasks.get(name) if sample else None) or [0, 0, 0]
-    numbers = []
-    for column, of_sample in zip(COLUMNS_OF_TASK, sampled, strict=False):
+    texts = []
+    for (column, column_of_sample), of_sample in zip(COLUMNS_OF_TASK.items(), sampled, strict=False):
         number = getattr(found, column)
         # The ages say only whether there are jobs.
         count = Count(min(number, MAX_COUNTED), number > MAX_COUNTED) if backlog else Count(1, is_more=True)
-        is_known = not count.is_more or of_sample <= count.number
-        is_estimate = sample is not None and column in sample.estimated
-        text = formatting.count(count) if is_known else about(of_sample, is_estimate=is_estimate)
-        numbers.append(text if number else "")
-    return numbers
+        if not number:
+            texts.append("")
+        elif sample is not None and count.is_more and of_sample > count.number:
+            is_estimate = column_of_sample in sample.estimated
+            texts.append(about(of_sample, is_estimate=is_estimate))
+            note = age_of(sample, timezone.now(), is_estimate=is_estimate)
+        else:
+            texts.append(formatting.count(count))
+    return texts, note
 
 
 def _expired_url(page: PageAdmin, request: HttpRequest, name: str) -> str:

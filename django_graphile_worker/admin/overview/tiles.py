@@ -18,8 +18,8 @@ from django_graphile_worker.sql.statistics import Sample
 
 # If the oldest ready job has waited for longer than this, its tile is highlighted.
 LATE_SECONDS = 60
-# An estimate is not more exact than this.
-DIGITS_OF_ESTIMATE = 3
+# A number of some seconds ago, and an estimate, are not more exact than this.
+DIGITS_OF_COUNT, DIGITS_OF_ESTIMATE = 3, 2
 # The columns of a sample by state.
 COLUMNS = {
     State.READY: "ready",
@@ -113,9 +113,9 @@ def schedule_tiles(page: PageAdmin, request: HttpRequest, *, failing: int, misse
 
 
 def about(number: int, *, is_estimate: bool) -> str:
-    """Return a number that was counted some seconds ago, or estimated: an estimate is rounded."""
-    rounded = round(number, min(DIGITS_OF_ESTIMATE - len(str(number)), 0)) if is_estimate else number
-    return _("about %(number)s") % {"number": formatting.number(rounded)}
+    """Return a number that was counted some seconds ago, or estimated, and is rounded therefore."""
+    digits = DIGITS_OF_ESTIMATE if is_estimate else DIGITS_OF_COUNT
+    return _("about %(number)s") % {"number": formatting.number(round(number, min(digits - len(str(number)), 0)))}
 
 
 def age_of(sample: Sample, now: datetime, *, is_estimate: bool) -> str:

@@ -205,46 +205,57 @@ as $function$
   ) as each (state, number)
 $function$;
 
--- Estimates how many jobs of each task are in some of these states, from some pages of the table: about `most_pages`. The
--- seed is fixed, so that two estimates read the same pages, and their difference shows what has changed.
+-- Estimates how many jobs of each task are in some of these states, from pages of the table at equal distances: at most
+-- `most_pages`. Jobs that were added together are in pages side by side, of which random pages would miss too many.
 create or replace function :SCHEMA._private_estimate_backlog(
   most_pages integer, states text[], moment timestamptz default null)
 returns table (state text, task_id integer, number bigint)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
+-- A page is a range of row addresses.
+set enable_seqscan = off set enable_tidscan = on
 set jit = off set max_parallel_workers_per_gather = 0
 as $function$
 /* gw:estimate_backlog */
 declare
   this_moment constant timestamptz := coalesce(moment, clock_timestamp());
-  pages constant float8 := greatest(
-    pg_relation_size(':SCHEMA._private_jobs'::regclass) / current_setting('block_size')::float8, 1);
-  percent constant float8 := least(100 * most_pages / pages, 100);
+  pages constant bigint :=
+    pg_relation_size(':SCHEMA._private_jobs'::regclass) / current_setting('block_size')::bigint;
+  read_pages constant bigint := least(pages, most_pages);
 begin
-  if states = '{}' then
+  if states = '{}' or pages = 0 then
     return;
   end if;
   return query
-    select each.state, sampled.task_id, round(each.number * 100 / percent)::bigint
+    select each.state, sampled.task_id, round(each.number * pages::numeric / read_pages)::bigint
     from (
       select job.task_id, count(*) filter (where job.is_available and job.run_at <= this_moment) as ready,
         count(*) filter (where job.is_available and job.run_at > this_moment and job.run_at < 'infinity') as waiting,
+        count(*) filter (where job.locked_at is not null) as running,
         count(*) filter (where job.locked_at is null and job.attempts > 0 and job.is_available
           and job.run_at > this_moment and job.run_at < 'infinity') as retrying,
         count(*) filter (where job.locked_at is null and job.attempts > 0 and not job.is_available) as failed
-      from only :SCHEMA._private_jobs as job tablesample system (percent) repeatable (0)
+      from (
+        select (place * pages + pages / 2) / read_pages as number from generate_series(0, read_pages - 1) as place
+      ) as page
+      cross join lateral (
+        select job.task_id, job.is_available, job.run_at, job.locked_at, job.attempts
+        from only :SCHEMA._private_jobs as job
+        where job.ctid >= format('(%s,0)', page.number)::tid and job.ctid < format('(%s,0)', page.number + 1)::tid
+        offset 0
+      ) as job
       group by job.task_id
     ) as sampled
     cross join lateral (
-      values ('ready', sampled.ready), ('waiting', sampled.waiting), ('retrying', sampled.retrying),
-        ('permanently_failed', sampled.failed)
+      values ('ready', sampled.ready), ('waiting', sampled.waiting), ('running', sampled.running),
+        ('retrying', sampled.retrying), ('permanently_failed', sampled.failed)
     ) as each (state, number)
     where each.state = any (states);
 end
 $function$;
 
 -- Counts the jobs in each state, once in each minute: of workers that call it at the same time, one counts. What is too
--- much to count is estimated. Returns whether this call counted.
+-- much to count is estimated; with zero for `most`, everything. Returns whether this call counted.
 create or replace function :SCHEMA._private_sample_backlog(
   most integer, most_pages integer, many integer, moment timestamptz default null)
 returns boolean language plpgsql volatile set search_path = pg_catalog, pg_temp as $function$
@@ -269,9 +280,11 @@ begin
   where sample.tasks is not null and sample.minute < this_minute;
 
   with counted as materialized (
-    select * from :SCHEMA._private_count_backlog(most, this_moment)
+    select * from :SCHEMA._private_count_backlog(most, this_moment) where most > 0
   ), inexact as materialized (
-    select coalesce(array_agg(distinct counted.state), '{}') as states from counted where not counted.is_exact
+    select case when most > 0 then coalesce(array_agg(distinct counted.state), '{}')
+      else array['ready', 'waiting', 'running', 'retrying', 'permanently_failed'] end as states
+    from counted where not counted.is_exact
   ), estimated as materialized (
     select each.* from inexact
     cross join lateral :SCHEMA._private_estimate_backlog(most_pages, inexact.states, this_moment) as each

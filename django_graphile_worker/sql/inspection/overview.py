@@ -22,7 +22,7 @@ from django_graphile_worker.sql.jobs import (
 from django_graphile_worker.sql.statements import qualified, statement
 
 # How many jobs of each kind are counted for each task.
-MAX_COUNTED = 200
+MAX_COUNTED = 5_000
 # Usually few tasks and few priorities are in use. These limits only keep a page fast if a program has filled the tables
 # with names.
 MAX_TASKS = 2_000

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg import errors
@@ -24,8 +25,10 @@ FIRST_LOOK = 15.0
 LOOK_INTERVAL = 120.0
 # Seconds until the next sample of the backlog after one that failed, for example because it took too long.
 SAMPLE_RETRY_INTERVAL = 600.0
-# Seconds that a sample may take: the recovery of dead workers' jobs waits for it.
+# Seconds that a sample may take: the recovery of dead workers' jobs waits for it. Counts that take longer than their
+# part of it are estimated.
 LONGEST_SAMPLE = 3.0
+LONGEST_COUNT = 0.5
 
 
 class SchemaVersion:
@@ -138,10 +141,18 @@ class BacklogSampler:
         try:
             with database.cursor() as cursor:
                 if not statistics.is_sampled(cursor, schema=schema, now=now):
-                    with limited_transaction(cursor.connection, min(LONGEST_SAMPLE, database.deadline)):
-                        statistics.sample_backlog(cursor, schema=schema, now=now)
+                    self._take(cursor, min(LONGEST_SAMPLE, database.deadline), schema, now)
             # Until the next minute there is nothing to ask the database, however far its clock is from this one.
             self._next_at = time.monotonic() + 60.0 - time.time() % 60.0
         except psycopg.Error as error:
             self._next_at = time.monotonic() + SAMPLE_RETRY_INTERVAL
             self._worker.reports.database_trouble("backlog samples", error, SAMPLE_RETRY_INTERVAL)
+
+    def _take(self, cursor: Any, longest: float, schema: str, now: datetime | None) -> None:
+        """Count the jobs, or estimate their number: dead rows that no VACUUM can remove yet make counts slow."""
+        try:
+            with limited_transaction(cursor.connection, min(LONGEST_COUNT, longest)):
+                statistics.sample_backlog(cursor, schema=schema, now=now)
+        except errors.QueryCanceled:
+            with limited_transaction(cursor.connection, longest):
+                statistics.sample_backlog(cursor, schema=schema, now=now, most=0)
