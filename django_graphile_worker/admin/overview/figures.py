@@ -186,7 +186,7 @@ def read_overview(
             reader.read("queues", _queues, ()),
             charts,
             names,
-            read_tasks(reader, totals, span, now, asked_tasks),
+            read_tasks(reader, totals, holders, span, now, asked_tasks),
             alarms,
             known_items,
             failing,

@@ -17,6 +17,7 @@ from django_graphile_worker.admin.events import EventText
 from django_graphile_worker.admin.formatting import byte_size, duration
 from django_graphile_worker.admin.late_schedules import late_items
 from django_graphile_worker.admin.overview.figures import OverviewFigures
+from django_graphile_worker.admin.overview.tasks import TaskFigures
 from django_graphile_worker.admin.pages import PageAdmin
 from django_graphile_worker.admin.project_items import read_crontab
 from django_graphile_worker.event_texts import Name, Sentence, suspects
@@ -32,6 +33,8 @@ DEAD_ROWS_STAY = 600.0
 FULL_NOTIFY_QUEUE = 0.1
 OLD_LOCK = 3600.0
 CLOCK_DIFFERENCE = 5.0
+# Seconds after which a task that has all slots is a problem for others.
+LONG_RUN = 60.0
 MAX_NAMES = 5
 UNSERVED = "tasks_unserved"
 
@@ -93,6 +96,7 @@ def all_problems(page: PageAdmin, request: HttpRequest, read: OverviewFigures) -
     found = [
         *_worker_problems(read.holders, bool(ready.number or ready.is_more)),
         *_task_problems(read.holders, ages or ()),
+        *_slot_problems(read.tasks),
         *_lock_problems(read.holders),
         *_database_problems(read.health),
         *_clock_problems(read.app_clock - read.health.now),
@@ -171,6 +175,25 @@ def _task_problems(holders: Sequence[Holder], backlogs: Sequence[TaskBacklog]) -
     )
     cause = _("No worker has the tasks of some ready jobs: %(tasks)s.") % {"tasks": _listed(unknown)}
     yield Problem("error", cause, remedy)
+
+
+def _slot_problems(tasks: TaskFigures) -> Iterator[Problem]:
+    """Yield the problem that jobs of one task have had all slots for long, while others wait."""
+    full, ages = tasks.in_all_slots, tasks.backlog_ages
+    if full is None or full.seconds < LONG_RUN:
+        return
+    if ages is not None and not any(each.ready and each.task_identifier != full.task_identifier for each in ages):
+        return
+    text = ngettext(
+        "The only slot runs %(task)s, for %(duration)s already.",
+        "All %(number)s slots run %(task)s, for %(duration)s or longer.",
+        tasks.slots.total,
+    )
+    values = {"number": tasks.slots.total, "task": full.task_identifier, "duration": duration(full.seconds, 1)}
+    remedy = _(
+        "Jobs of other tasks wait for a slot. Start more workers, or give the task a limit or workers of its own."
+    )
+    yield Problem("warning", text % values, remedy)
 
 
 def _lock_problems(holders: Sequence[Holder]) -> Iterator[Problem]:

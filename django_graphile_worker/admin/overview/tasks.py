@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -24,6 +24,7 @@ from django_graphile_worker.admin.search_terms import SearchTerm, join_terms
 from django_graphile_worker.models import PastAttempt
 from django_graphile_worker.sql import statistics
 from django_graphile_worker.sql.inspection.job_list import Count, State
+from django_graphile_worker.sql.inspection.lock_holders import Holder, RunningTask, Slots, running_tasks, slots_of
 from django_graphile_worker.sql.inspection.overview import MAX_COUNTED, TaskBacklog, backlog_ages, task_backlogs
 from django_graphile_worker.sql.results import HistoryOutcome
 from django_graphile_worker.sql.statistics import Row, Sample, TaskRuns
@@ -67,8 +68,20 @@ class TaskFigures:
     backlog_ages: Sequence[TaskBacklog] | None
     # Without tasks whose jobs the database took too long to count.
     backlogs: Mapping[str, TaskBacklog]
+    running: Mapping[str, RunningTask]
+    # The slots of all live workers.
+    slots: Slots
     runs: Mapping[str, TaskRuns]
     durations: Mapping[str, Sequence[int]]
+
+    @property
+    def in_all_slots(self) -> RunningTask | None:
+        """The task whose jobs have all slots; None if there is no such task."""
+        return in_all_slots(self.running.values(), self.slots)
+
+
+def in_all_slots(running: Iterable[RunningTask], slots: Slots) -> RunningTask | None:
+    return next((each for each in running if 0 < slots.total <= each.in_slots), None)
 
 
 def requested_page(request: HttpRequest) -> tuple[int, str]:
@@ -79,11 +92,22 @@ def requested_page(request: HttpRequest) -> tuple[int, str]:
 
 
 def read_tasks(
-    reader: BoundedReader, totals: Sequence[Row], span: Span, now: datetime, asked: tuple[int, str]
+    reader: BoundedReader,
+    totals: Sequence[Row],
+    holders: Sequence[Holder],
+    span: Span,
+    now: datetime,
+    asked: tuple[int, str],
 ) -> TaskFigures:
     """Read which tasks have jobs or runs, and the figures of the tasks on one page of the table."""
     ages = reader.read("ages", _backlog_ages, None)
-    page = TaskPage.of(_ranked(totals, ages or ()), *asked)
+    timeout = conf.current().worker_timeout
+
+    def read_running(cursor: Any, schema: str) -> Sequence[RunningTask]:
+        return running_tasks(cursor, holders, timeout, schema=schema)
+
+    running, slots = reader.read("running", read_running, ()), slots_of(holders, timeout)
+    page = TaskPage.of(_ranked(totals, ages or (), running, slots), *asked)
     shown, uncounted = [each for each in ages or () if each.task_identifier in page.names], list[TaskBacklog]()
     counted = reader.read("backlogs", lambda cursor, schema: task_backlogs(cursor, shown, schema=schema), uncounted)
     starts, since = span.starts(now), span.coarse_since(now)
@@ -99,15 +123,29 @@ def read_tasks(
         return statistics.read_durations(cursor, page.names, schema=schema, period=period, since=since)
 
     runs, durations = reader.read("runs", read_runs, {}), reader.read("durations", read_durations, {})
-    return TaskFigures(page, ages, {each.task_identifier: each for each in counted}, runs, durations)
+    return TaskFigures(
+        page,
+        ages,
+        {each.task_identifier: each for each in counted},
+        {each.task_identifier: each for each in running},
+        slots,
+        runs,
+        durations,
+    )
 
 
 def _backlog_ages(cursor: Any, schema: str) -> Sequence[TaskBacklog] | None:
     return backlog_ages(cursor, schema=schema)
 
 
-def _ranked(totals: Sequence[Row], ages: Sequence[TaskBacklog]) -> list[str]:
-    """Return the tasks that ran or have jobs: first the tasks that fail, then by runs, then by the oldest job."""
+def _ranked(
+    totals: Sequence[Row], ages: Sequence[TaskBacklog], running: Sequence[RunningTask], slots: Slots
+) -> list[str]:
+    """Return the tasks that ran or have jobs: first a task that has all slots, then the tasks that fail.
+
+    Then they are sorted by runs, then by the oldest job.
+    """
+    full = in_all_slots(running, slots)
     runs = {row.name: row for row in totals}
     backlogs = {each.task_identifier: each for each in ages if each.ready or each.retrying or each.failed}
 
@@ -117,9 +155,10 @@ def _ranked(totals: Sequence[Row], ages: Sequence[TaskBacklog]) -> list[str]:
         has_failed, retries = (bool(backlog.failed), bool(backlog.retrying)) if backlog else (False, False)
         oldest = (backlog.oldest_seconds or 0.0) if backlog else 0.0
         fails = bool(failures or has_failed or retries or expired)
-        return (not fails, -failures, -expired, not has_failed, not retries, -ended, -oldest, name)
+        has_all_slots = full is not None and full.task_identifier == name
+        return (not has_all_slots, not fails, -failures, -expired, not has_failed, not retries, -ended, -oldest, name)
 
-    return sorted({*runs, *backlogs}, key=rank)
+    return sorted({*runs, *backlogs, *(each.task_identifier for each in running)}, key=rank)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +167,7 @@ class TaskRow:
 
     identifier: str
     url: str
+    running: str
     ready: str
     oldest: str
     retrying: str
@@ -215,6 +255,7 @@ def _row(
     return TaskRow(
         identifier=name,
         url=page.url(request, "overview", span=span.name, task=name),
+        running=_running(name, figures),
         ready=ready,
         oldest=formatting.duration(age.oldest_seconds) if age and age.ready else "",
         retrying=retrying,
@@ -228,10 +269,21 @@ def _row(
         sparkline=charts.sparkline(values, label) if total else "",
         state_urls={
             state.value: page.url(request, "job", q=term, state=state.value)
-            for state in (State.READY, State.RETRYING, State.FAILED)
+            for state in (State.RUNNING, State.READY, State.RETRYING, State.FAILED)
         },
         note=note,
     )
+
+
+def _running(name: str, figures: TaskFigures) -> str:
+    """Return how many jobs of a task run, and of how many slots if it has all of them."""
+    found, full = figures.running.get(name), figures.in_all_slots
+    if found is None:
+        return ""
+    if found != full:
+        return formatting.number(found.number)
+    numbers = {"number": formatting.number(found.in_slots), "total": formatting.number(figures.slots.total)}
+    return _("%(number)s of %(total)s slots") % numbers
 
 
 def _numbers(

@@ -124,8 +124,17 @@ class Slots(NamedTuple):
 def slots_of(holders: Iterable[Holder], timeout: float, *, task: str | None = None) -> Slots:
     """Return the slots of all live workers, or of those that run a task; of those that start jobs and have a number."""
     alive = [each for each in holders if each.is_alive(timeout) and (task is None or task in each.tasks)]
-    counted = [each for each in alive if each.slots is not None and not each.metadata.get("is_stopping")]
+    counted = _with_slots(alive, timeout)
     return Slots(len(alive), sum(each.slots_in_use for each in counted), sum(each.slots or 0 for each in counted))
+
+
+def _with_slots(holders: Iterable[Holder], timeout: float) -> list[Holder]:
+    """Return the live workers that start jobs and have a number of slots."""
+    return [
+        each
+        for each in holders
+        if each.is_alive(timeout) and each.slots is not None and not each.metadata.get("is_stopping")
+    ]
 
 
 def holders(
@@ -135,6 +144,38 @@ def holders(
     named = None if names is None else list(names)
     cursor.execute(statement(HOLDERS, schema), {"names": named, "most_locks": most_locks})
     return [Holder._make(row) for row in cursor.fetchall()]
+
+
+# A worker may hold more jobs than it has slots: those that it has held for longest run.
+RUNNING = f"""/* gw:running-tasks */
+with held as materialized (
+    select job.id, job.task_id, job.locked_at, :SCHEMA._private_worker_of(job.locked_by) as worker_id
+    from :SCHEMA._private_jobs as job where {IS_LOCKED} order by job.locked_at limit {MAX_LOCKS}),
+placed as (
+    select held.*, row_number() over (partition by held.worker_id order by held.locked_at, held.id) as place from held)
+select task.identifier, count(*), count(known.id),
+    (extract(epoch from now()) - extract(epoch from max(placed.locked_at)))::float8
+from placed
+join :SCHEMA._private_tasks as task on task.id = placed.task_id
+left join unnest(%(workers)s::text[], %(slots)s::int[]) as known (id, slots) on known.id = placed.worker_id
+where placed.place <= coalesce(known.slots, {MAX_LOCKS})
+group by task.identifier"""
+
+
+class RunningTask(NamedTuple):
+    """A task whose jobs run: how many, how many of them in slots of live workers, and for how long the last of them."""
+
+    task_identifier: str
+    number: int
+    in_slots: int
+    seconds: float
+
+
+def running_tasks(cursor: Any, holders: Iterable[Holder], timeout: float, *, schema: str) -> list[RunningTask]:
+    """Return the tasks whose jobs run, given all holders of locks."""
+    slots = {each.id: each.slots for each in _with_slots(holders, timeout)}
+    cursor.execute(statement(RUNNING, schema), {"workers": list(slots), "slots": list(slots.values())})
+    return [RunningTask._make(row) for row in cursor.fetchall()]
 
 
 HELD = f"""/* gw:held */

@@ -17,7 +17,6 @@ from tests.support import admin_pages as pages
 from tests.support.factories import make_job, minutes_ago
 from tests.support.operating import execute
 
-
 __all__ = ["empty_cache"]
 
 

@@ -101,6 +101,7 @@ def test_figures__are_links_to_the_jobs_that_they_count(admin_page: Client) -> N
     make_job("send")
     make_failed_job("send")
     make_job("send", attempts=1, last_error="no", run_at=minutes_ago(-5))
+    make_job("send", locked_by="worker")
     (line,) = admin_page.get(pages.OVERVIEW).context["tasks"]
     for url in line.state_urls.values():
         assert len(pages.listed(admin_page.get(url))) == 1, url
