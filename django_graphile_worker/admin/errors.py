@@ -17,7 +17,7 @@ from django_graphile_worker.models import Job
 from django_graphile_worker.redaction import redact_text
 from django_graphile_worker.sql.inspection import error_groups
 from django_graphile_worker.sql.inspection.error_groups import ErrorGroup
-from django_graphile_worker.sql.inspection.job_list import State, Subquery
+from django_graphile_worker.sql.inspection.job_list import Count, State, Subquery
 
 PAGE_SIZE = 50
 # How many pairs of a task and an exception are read, grouped and searched.
@@ -147,7 +147,7 @@ class ErrorGroupAdmin(PageAdmin):
         return {
             "name": name,
             "url": self.url(request, "overview", task=name),
-            "number": formatting.number(of_task.number) + ("+" if of_task.is_more else ""),
+            "number": formatting.count(Count(of_task.number, of_task.is_more)),
             "jobs_url": self.url(request, "job", q=join_terms(terms)) if has_url else "",
         }
 
@@ -164,7 +164,7 @@ def error_row(page: PageAdmin, request: HttpRequest, group: NamedErrors) -> dict
         "name": short_name,
         "path": name,
         "message": error_summary.without_name(summary.text, short_name),
-        "number": formatting.number(group.number) + ("+" if group.is_more else ""),
+        "number": formatting.count(Count(group.number, group.is_more)),
         "last_seen": formatting.relative_time(latest.last_seen),
         "latest_id": latest.latest_id,
         "latest_url": page.url(request, "job", "change", latest.latest_id),

@@ -12,22 +12,27 @@ from django_graphile_worker.sql.jobs import HAS_FAILED
 from django_graphile_worker.sql.statements import statement
 
 MAX_GROUPS = 100
-# How many jobs are counted in all groups together; the fewer groups there are, the higher each group is counted.
-MAX_COUNTED = 30_000
+# How many jobs are counted in all groups together: one half by equal shares for all groups, the other half by equal
+# shares for the groups that have more jobs than the first.
+MAX_COUNTED = 100_000
 
 # The jobs of a group. The index has two halves: the jobs that will be retried, and the permanently failed jobs.
 _JOBS = f"""from :SCHEMA._private_jobs as job
     where job.task_id = found.task_id and job.is_available = {{half}} and {HAS_FAILED}
         and :SCHEMA._private_error_name(job.last_error) = found.name"""
-_LIMIT = "(select %(most)s::int / (2 * greatest(count(*), 1)) from found)"
+_SHARE = "(select greatest(%(most)s::int / 2 / (2 * greatest(count(*), 1)), 1) from found)"
+_LARGER_SHARE = "(select number from larger_share)"
 _NAME = ":SCHEMA._private_error_name(job.last_error)"
 
 
+def _count(half: str, share: str) -> str:
+    return f"(select count(*) from (select {_JOBS.format(half=half)} limit {share}) as job)"
+
+
 def _half(name: str, half: str) -> str:
-    """Return joins that count one half of a group, and read its first and last failure and its latest job."""
+    """Return joins that read the first and the last failure of one half of a group, and its latest job."""
     jobs = _JOBS.format(half=half)
     return f"""
-cross join lateral (select count(*) as number from (select {jobs} limit {_LIMIT}) as job) as {name}
 left join lateral (
     select job.updated_at {jobs} order by job.updated_at, job.id limit 1) as {name}_first on true
 left join lateral (
@@ -59,13 +64,29 @@ walk (task_id, is_available, name) as (
         order by {_NAME} limit 1) as next_job),
 found as materialized (
     select task_id, name from (select * from walk limit 2 * %(most_groups)s::int) as walk
-    group by task_id, name limit %(most_groups)s)
-select task.identifier, found.name, failed.number + retrying.number, failed.number,
-    greatest(failed.number, retrying.number) >= {_LIMIT},
+    group by task_id, name limit %(most_groups)s),
+share as materialized (select {_SHARE} as number),
+first_count as materialized (
+    select found.*, {_count("false", "(select number from share)")} as failed,
+        {_count("true", "(select number from share)")} as retrying
+    from found),
+larger_share as materialized (
+    select greatest(max(share.number), %(most)s::int / 2 / greatest(
+        count(*) filter (where failed >= share.number) + count(*) filter (where retrying >= share.number), 1)) as number
+    from first_count cross join share),
+counted as materialized (
+    select found.task_id, found.name,
+        case when found.failed < share.number then found.failed
+            else {_count("false", _LARGER_SHARE)} end as failed,
+        case when found.retrying < share.number then found.retrying
+            else {_count("true", _LARGER_SHARE)} end as retrying
+    from first_count as found cross join share)
+select task.identifier, found.name, found.failed + found.retrying, found.failed,
+    greatest(found.failed, found.retrying) >= {_LARGER_SHARE},
     {readable("least(failed_first.updated_at, retrying_first.updated_at)")},
     {readable("greatest(failed_last.updated_at, retrying_last.updated_at)")},
     latest.id, left(latest.last_error, 500)
-from found
+from counted as found
 join :SCHEMA._private_tasks as task on task.id = found.task_id
 {_half("failed", "false")}
 {_half("retrying", "true")}
@@ -74,8 +95,8 @@ cross join lateral (
         (failed_last.updated_at, failed_last.id, failed_last.last_error),
         (retrying_last.updated_at, retrying_last.id, retrying_last.last_error)) as each (updated_at, id, last_error)
     order by updated_at desc nulls last limit 1) as latest
-where failed.number + retrying.number > 0
-order by failed.number + retrying.number desc, latest.updated_at desc"""
+where found.failed + found.retrying > 0
+order by found.failed + found.retrying desc, latest.updated_at desc"""
 
 
 class ErrorGroup(NamedTuple):
