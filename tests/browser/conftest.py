@@ -1,4 +1,4 @@
-"""A real browser and a real site with a strict content security policy."""
+"""A real browser and a real site with a strict content security policy, and what the tests do to its pages."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from django_graphile_worker.registry import tasks
 from tests.browser import showcase
 from tests.support import prerequisites
 
+OpenPage = Callable[..., Any]
+DESKTOP, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
 # No inline code, and nothing from other sites.
 POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"  # noqa: E501
 # The pages of a project may show pages of their own site in frames.
@@ -103,10 +105,15 @@ def strict_server() -> Iterator[Any]:
 
 
 @pytest.fixture
-def showcase_data(transactional_db: None, settings: Any, worker_schema: str) -> Iterator[None]:
-    """A user, jobs in every state, workers, statistics and schedules."""
+def user(transactional_db: None) -> Any:
+    """The superuser who is logged in."""
+    return get_user_model().objects.create_superuser("demo")
+
+
+@pytest.fixture
+def showcase_data(user: Any, settings: Any, worker_schema: str) -> Iterator[None]:
+    """Jobs in every state, workers, statistics and schedules."""
     settings.GRAPHILE_WORKER = {**settings.GRAPHILE_WORKER, "CRONTAB": showcase.CRONTAB}
-    showcase.make_user()
     showcase.fill(worker_schema)
     with tasks.isolated():
         showcase.register_limited_tasks()
@@ -114,9 +121,15 @@ def showcase_data(transactional_db: None, settings: Any, worker_schema: str) -> 
 
 
 @pytest.fixture
-def site(strict_server: Any, showcase_data: None) -> Any:
-    """The demo site with jobs, served with the policy."""
+def site(strict_server: Any, user: Any) -> Any:
+    """The demo site, served with the policy. It has jobs if the test uses `showcase_data`, too."""
     return strict_server
+
+
+def refresh_often(page: Any) -> None:
+    """Refresh five times a second, an interval that the page does not offer."""
+    page.evaluate("document.querySelector('#gw-interval').add(new Option('often', '0.2'))")
+    page.select_option("#gw-interval", "0.2")
 
 
 def session_cookie() -> str:
@@ -132,25 +145,20 @@ def _is_error(message: Any) -> bool:
 
 @pytest.fixture
 def open_page(browser: Any, site: Any) -> Iterator[Callable[..., Any]]:
-    """Return a factory of logged-in pages. Errors in the console of the browser fail the test."""
+    """Return a factory of pages of the user. Errors in the console of the browser fail the test."""
     errors: list[str] = []
     contexts: list[Any] = []
 
-    def open_(path: str = "overview/", *, logs_in: bool = False, **options: Any) -> Any:
+    def open_(path: str = "overview/", **options: Any) -> Any:
         context = browser.new_context(base_url=f"{site.url}/admin/graphile_worker/", **options)
         contexts.append(context)
-        if not logs_in:
-            context.add_cookies([{"name": "sessionid", "value": session_cookie(), "url": site.url}])
+        context.add_cookies([{"name": "sessionid", "value": session_cookie(), "url": site.url}])
         page = context.new_page()
         page.set_default_timeout(60_000)
         page.on("console", lambda message: errors.append(message.text) if _is_error(message) else None)
         page.on("pageerror", lambda error: errors.append(str(error)))
         response = page.goto(path)
         assert "default-src 'none'" in response.headers["content-security-policy"]
-        if logs_in:
-            page.fill("#id_username", "demo")
-            page.fill("#id_password", showcase.PASSWORD)
-            page.click("input[type=submit]")
         page.wait_for_selector(".gw-page")
         return page
 

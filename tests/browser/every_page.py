@@ -1,9 +1,10 @@
-"""The addresses of every page of the admin, from the admin's own list of addresses, so that a new page is included."""
+"""Every page of the admin, from the admin's own list of addresses, so that a new page is included."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
+from typing import Any
 
 from django.contrib import admin
 from django.contrib.auth import get_user_model
@@ -11,11 +12,41 @@ from django.test import Client
 from django.urls import NoReverseMatch, reverse
 
 from django_graphile_worker.models import Job, Schedule
+from tests.browser.conftest import DESKTOP
+from tests.browser.looks import SHORTEN
 from tests.support.admin_pages import BASE
 
-# Pages that need a query, and a list with a mistake in its search.
-WITH_QUERY = ("limitkey/numbers/?limit=account:%7Baccount%7D", "job/?state=failed&q=taks:mistyped")
-LISTS = ("schedule/?q=nothing", "job/?state=ready", "job/?state=limited", "job/?q=task:none_has_this_name")
+# Pages that need a query, a list with an error in its search, and an empty list.
+WITH_QUERY = (
+    "limitkey/numbers/?limit=account:%7Baccount%7D",
+    "job/?state=failed&q=taks:mistyped",
+    "schedule/?q=nothing",
+)
+DANGER = ".gw-heading button.gw-danger"
+
+
+def visit(page: Any, addresses: Iterable[str]) -> Iterator[str]:
+    """Open each page, and a confirmation and a form with an error that buttons lead to, and yield a name for each."""
+    waits_for = {"confirmation", "errors"}
+    for address in addresses:
+        page.set_viewport_size(DESKTOP)
+        response = page.goto(address, wait_until="domcontentloaded")
+        assert response.status == 200, address
+        page.wait_for_selector(".gw-page")
+        page.evaluate(SHORTEN)
+        yield address
+        page.set_viewport_size(DESKTOP)
+        if "confirmation" in waits_for and page.locator(DANGER).count():
+            waits_for.remove("confirmation")
+            page.locator(DANGER).first.click()
+            page.wait_for_selector("button.gw-danger-solid")
+            yield f"{address} confirmation"
+        elif "errors" in waits_for and page.locator("#id_payload").count():
+            waits_for.remove("errors")
+            page.fill("#id_payload", "{")
+            page.click(".gw-page form button.gw-primary")
+            page.wait_for_selector(".errorlist")
+            yield f"{address} errors"
 
 
 def addresses() -> list[str]:

@@ -10,7 +10,6 @@ from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from django.contrib.auth import get_user_model
 from django.db import connection, transaction
 
 from django_graphile_worker import Limit, task
@@ -22,9 +21,7 @@ from tests.support.factories import make_failed_job, make_job, make_queue, make_
 from tests.support.limits import make_key, park_job, run_job
 from tests.support.recorded_statistics import append_and_fold, make_row
 
-__all__ = ["CRONTAB", "PASSWORD", "fill", "make_user", "register_limited_tasks"]
-
-PASSWORD = "demo"
+__all__ = ["CRONTAB", "fill", "fill_events", "register_limited_tasks"]
 
 TRACEBACK = """{summary}
 
@@ -48,10 +45,6 @@ TASKS = {
 
 # By schema: the last minute of the statistics that tests copy.
 _copied: dict[str, int] = {}
-
-
-def make_user(name: str = "demo", **options: Any) -> Any:
-    return get_user_model().objects.create_user(name, "", PASSWORD, is_staff=True, is_superuser=True, **options)
 
 
 def register_limited_tasks() -> None:

@@ -1,8 +1,7 @@
-"""Actions on many jobs in Chromium: clicking Stop while a step runs, and jobs that have started meanwhile."""
+"""An action on many jobs, which continues by itself, in Chromium."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from threading import Event
 from typing import Any
 
@@ -12,13 +11,11 @@ from playwright.sync_api import expect
 from django_graphile_worker.admin.jobs import bulk_action
 from django_graphile_worker.models import Job
 from django_graphile_worker.sql.job_actions import bulk_steps
-from tests.browser.test_admin import DESKTOP
+from tests.browser.conftest import DESKTOP, OpenPage
 from tests.support.factories import make_job
 from tests.support.operating import execute
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-OpenPage = Callable[..., Any]
 
 
 def test_stop__during_a_step_says_what_the_step_has_changed_too(
@@ -57,18 +54,3 @@ def test_stop__during_a_step_says_what_the_step_has_changed_too(
     expect(page.locator(".messagelist")).to_contain_text("Stopped after 8 of 20 jobs.")
     assert "8 jobs were rescheduled." in page.inner_text(".messagelist")
     assert Job.objects.filter(priority=7).count() == 8
-
-
-def test_delete__of_a_job_that_has_started_meanwhile_says_that_nothing_would_be_changed(
-    open_page: OpenPage,
-) -> None:
-    job_id = make_job("fresh")
-    page = open_page(f"job/{job_id}/change/", viewport=DESKTOP)
-    page.select_option("#gw-interval", "0")
-    execute("update {schema}._private_jobs set locked_at = now(), locked_by = 'w' where id = %s", [job_id])
-    page.click(".gw-heading button:has-text('Delete')")
-    assert page.inner_text(".gw-heading h1") == f"“Delete” is not possible for fresh #{job_id}"
-    expect(page.locator(".gw-notice-error")).to_have_text("Nothing would be changed: its state is “Running”.")
-    expect(page.locator(".gw-confirm button[type=submit]")).to_have_count(0)
-    page.click("text=No, take me back")
-    expect(page.locator("h1:has-text('fresh')")).to_be_visible()

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.browser.test_admin import refresh_often
+from tests.browser.conftest import DESKTOP, OpenPage, refresh_often
 from tests.support.operating import execute
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("showcase_data")]
 
-OpenPage = Callable[..., Any]
 SMALLEST_TEXT = """() => Math.min(...[...document.querySelectorAll(
         '.gw-values span, .gw-times span, .gw-unit, .gw-key')]
     .filter(each => each.textContent.trim() && each.getClientRects().length)
@@ -47,7 +45,7 @@ def readout(page: Any) -> str:
 
 
 def test_crosshair__shows_values_by_mouse_touch_and_keyboard(open_page: OpenPage) -> None:
-    page = open_page("overview/", viewport={"width": 1360, "height": 900}, has_touch=True)
+    page = open_page("overview/", viewport=DESKTOP, has_touch=True)
     page.select_option("#gw-interval", "0")
     box = box_of(page, "throughput")
     page.mouse.move(box["x"] + box["width"] * 30.5 / 60, box["y"] + 40)
@@ -77,49 +75,30 @@ def test_crosshair__shows_values_by_mouse_touch_and_keyboard(open_page: OpenPage
     assert readout(page).startswith(figures(page, "added", 30)[0])
 
 
-def test_refresh__keeps_the_crosshair_and_renews_its_values(open_page: OpenPage) -> None:
-    page = open_page("overview/", viewport={"width": 1360, "height": 900})
-    refresh_often(page)
+def test_refresh__keeps_the_crosshair_and_open_charts_and_renews_their_values(open_page: OpenPage) -> None:
+    page = open_page("overview/", viewport=DESKTOP)
+    page.evaluate("window.figure = document.querySelector('#gw-charts figure')")
+    assert not page.locator("#gw-plot-added").is_visible()
+    page.click(".gw-more-charts > summary")
     box = box_of(page, "throughput")
     page.mouse.move(box["x"] + box["width"] * 30.5 / 60, box["y"] + 40)
+    refresh_often(page)
     execute("update {schema}._private_statistics set counts[1] = 777777 where kind = 'all'")
     page.wait_for_selector(".gw-readout:has-text('777,777')")
     # The label is read with the table, because the next minute moves both.
     assert readout(page).split()[0] in {figures(page, "throughput", row)[0] for row in (30, 29)}
+    assert page.locator("#gw-plot-added").is_visible()
+    assert page.evaluate("window.figure.isConnected")
     # The tables are emptied after the test: no request must read them meanwhile.
     page.select_option("#gw-interval", "0")
     page.wait_for_load_state("networkidle")
 
 
-def test_further_charts__stay_open_when_the_page_refreshes(open_page: OpenPage) -> None:
-    page = open_page("overview/", viewport={"width": 1360, "height": 900})
-    assert not page.locator("#gw-plot-added").is_visible()
-    page.click(".gw-more-charts > summary")
-    refresh_often(page)
-    execute("update {schema}._private_statistics set counts[1] = 777777 where kind = 'all'")
-    page.wait_for_selector("#gw-chart-throughput:has-text('777,777')", state="attached")
-    assert page.locator("#gw-plot-added").is_visible()
-    page.select_option("#gw-interval", "0")
-    page.wait_for_load_state("networkidle")
-
-
 def test_axes__are_text_that_can_be_read_at_every_width(open_page: OpenPage) -> None:
-    page = open_page("overview/", viewport={"width": 1440, "height": 900})
-    for span in ("hour", "day", "week"):
-        page.goto(f"overview/?span={span}")
-        for width in (1440, 1024, 390):
-            page.set_viewport_size({"width": width, "height": 900})
-            page.evaluate("document.querySelector('.gw-more-charts').open = true")
-            assert page.evaluate(SMALLEST_TEXT) >= 11, (width, span)
-            assert page.evaluate(OVERLAPS) == 0, (width, span)
-            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (width, span)
-
-
-def test_without_scripts__a_table_has_the_values_and_a_button_selects(open_page: OpenPage) -> None:
-    page = open_page("overview/", java_script_enabled=False)
-    assert page.locator(".gw-readout").count() == 0
-    page.click("#gw-chart-throughput summary")
-    assert page.locator("#gw-chart-throughput tbody tr").nth(59).is_visible()
-    page.select_option("#gw-of", "queue:warehouse")
-    page.click(".gw-subject button")
-    assert "Activity of the queue warehouse" in page.inner_text("#gw-charts-title")
+    page = open_page("overview/?span=week", viewport=DESKTOP)
+    page.evaluate("document.querySelector('.gw-more-charts').open = true")
+    for width in (1440, 1024, 390):
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.evaluate(SMALLEST_TEXT) >= 11, width
+        assert page.evaluate(OVERLAPS) == 0, width
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), width

@@ -1,20 +1,14 @@
-"""The list of jobs in Chromium: selecting, sorting, the keyboard, and a phone."""
+"""The list of jobs in Chromium: selecting, the room that it has on a phone, and text from right to left."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import pytest
 
-from tests.browser.test_admin import DESKTOP, PHONE, refresh_often
+from tests.browser.conftest import DESKTOP, PHONE, OpenPage, refresh_often
 from tests.support.factories import make_failed_job, make_job, minutes_ago
 from tests.support.operating import execute
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-OpenPage = Callable[..., Any]
 
 
 def test_jobs__are_selected_by_range_page_and_search(open_page: OpenPage) -> None:
@@ -45,27 +39,10 @@ def test_jobs__are_selected_by_range_page_and_search(open_page: OpenPage) -> Non
     page.uncheck(".gw-select-page input")
     assert selected.inner_text() == ""
 
-    assert '{"number": 5}' in page.inner_text("#gw-jobs")
-    page.click("#gw-jobs th a:has-text('Job')")
-    page.wait_for_selector("th[aria-sort=ascending] a:has-text('Job')")
-    assert page.locator(".field-number a").nth(0).inner_text() == f"#{ids[0]}"
-    page.click("#gw-jobs th a:has-text('Job')")
-    page.wait_for_selector("th[aria-sort=descending] a:has-text('Job')")
-    assert page.locator(".field-number a").nth(0).inner_text() == f"#{ids[-1]}"
-    page.click("text=Filters")
-    page.select_option(".gw-filters select[name=task]", "send_receipt")
-    page.click(".gw-filters button:has-text('Apply')")
-    page.wait_for_selector(".gw-empty:has-text('No jobs match.')")
-    page.click(".gw-term:has-text('task:unseen')")
-    page.wait_for_selector("td:has-text('send_receipt')")
-    page.goto("job/?state=ready&q=task:unseen")
-    with page.expect_download() as download:
-        page.click(".gw-export a:has-text('CSV')")
-    assert Path(download.value.path()).read_text().count("unseen") == 6
-    assert download.value.suggested_filename.endswith(".csv")
-
 
 def test_phone__has_the_actions_within_reach(open_page: OpenPage) -> None:
+    for _ in range(20):
+        make_job("send_receipt", {"order": 1200})
     page = open_page("job/?state=ready", viewport=PHONE, has_touch=True)
     bar = page.locator(".gw-actions").bounding_box()
     assert bar["height"] < PHONE["height"] / 12, "without a selection, it is one row"
@@ -107,6 +84,22 @@ def test_cells__have_the_room_they_need(open_page: OpenPage) -> None:
     assert badge["height"] < 30, "the badge is not as high as the bar beside it"
     title = page.locator("td.gw-wide-name").first.bounding_box()
     assert title["width"] > PHONE["width"] * 0.8
-    page = open_page("job/?state=running&q=task:carried", viewport=DESKTOP)
+    page.set_viewport_size(DESKTOP)
     number = page.locator(".gw-progress-number").first
     assert number.bounding_box()["height"] < 25, "the numbers are on one line"
+
+
+def test_text_from_right_to_left__does_not_move_the_text_beside_it(open_page: OpenPage) -> None:
+    """Beside an Arabic name, a number or a value of the payload must not change sides."""
+    job_id = make_failed_job("إرسال", payload={"اسم": "محمد"}, error="ValueError: لا")
+    page = open_page(f"job/{job_id}/change/", viewport=DESKTOP)
+    key, value = (page.locator(selector).bounding_box() for selector in (".gw-json-key", ".gw-json-string"))
+    assert key["x"] + key["width"] <= value["x"] + 1
+    number = page.evaluate(
+        """() => {
+            const title = document.querySelector('.gw-heading h1'), range = document.createRange();
+            range.selectNode(title.lastChild);
+            return [title.querySelector('bdi').getBoundingClientRect().right, range.getBoundingClientRect().left];
+        }"""
+    )
+    assert number[0] <= number[1] + 1

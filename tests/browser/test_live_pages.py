@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from django.contrib.sessions.models import Session
 from django.db import connection
 
-from tests.support.factories import make_failed_job, make_job, minutes_ago
+from tests.browser.conftest import OpenPage, refresh_often
+from tests.support.factories import make_job, minutes_ago
 from tests.support.operating import execute
 from tests.support.results import store_result
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-OpenPage = Callable[..., Any]
 
 REFRESH = """() => new Promise(resolve => {
     document.addEventListener('graphile-worker:refreshed', event => resolve(event.detail.regions.length), {once: true});
@@ -162,33 +160,6 @@ def test_page_of_a_job__follows_the_job_to_its_end(open_page: OpenPage, worker_s
     assert page.is_hidden("#gw-interval"), "nothing changes any more"
 
 
-def test_refresh__says_when_the_user_is_signed_out_and_waits_while_offline(open_page: OpenPage) -> None:
-    page = open_quietly(open_page, "worker/")
-    page.context.set_offline(True)
-    page.evaluate("document.querySelector('#gw-interval').add(new Option('often', '0.2'))")
-    page.select_option("#gw-interval", "0.2")
-    page.wait_for_selector("text=No answer. Next attempt in")
-    page.context.set_offline(False)
-    page.wait_for_selector(".gw-refresh:not(.gw-failed-refresh)")
-    Session.objects.all().delete()
-    page.wait_for_selector("text=You are signed out. Sign in")
-    requests: list[str] = []
-    page.on("request", lambda request: requests.append(request.url))
-    page.evaluate("document.dispatchEvent(new Event('graphile-worker:refresh'))")
-    page.click("text=Sign in")
-    page.wait_for_selector("#id_username")
-    assert "worker/" in page.input_value("input[name=next]")
-    assert len([url for url in requests if url.endswith("graphile_worker/worker/") and "login" not in url]) == 1
-
-
-def test_charts__stay_in_place_and_an_event_tells_of_the_refresh(open_page: OpenPage) -> None:
-    page = open_quietly(open_page, "overview/")
-    page.evaluate("window.figure = document.querySelector('#gw-charts figure')")
-    make_failed_job("live")
-    refresh(page)
-    assert page.evaluate("window.figure.isConnected")
-
-
 # Each line is a case: what was shown, what the server sends, and what must be true afterwards.
 CASES = """() => {
     const failures = [];
@@ -252,6 +223,24 @@ CASES = """() => {
 }"""
 
 
-def test_patching__changes_only_what_differs(open_page: OpenPage) -> None:
+def test_refresh__changes_only_what_differs_waits_while_offline_and_says_when_the_user_is_signed_out(
+    open_page: OpenPage,
+) -> None:
     page = open_quietly(open_page, "worker/")
     assert page.evaluate(CASES) == []
+    page.reload()
+    assert page.input_value("#gw-interval") == "0", "the interval is stored"
+    page.context.set_offline(True)
+    refresh_often(page)
+    page.wait_for_selector("text=No answer. Next attempt in")
+    page.context.set_offline(False)
+    page.wait_for_selector(".gw-refresh:not(.gw-failed-refresh)")
+    Session.objects.all().delete()
+    page.wait_for_selector("text=You are signed out. Sign in")
+    requests: list[str] = []
+    page.on("request", lambda request: requests.append(request.url))
+    page.evaluate("document.dispatchEvent(new Event('graphile-worker:refresh'))")
+    page.click("text=Sign in")
+    page.wait_for_selector("#id_username")
+    assert "worker/" in page.input_value("input[name=next]")
+    assert len([url for url in requests if url.endswith("graphile_worker/worker/") and "login" not in url]) == 1

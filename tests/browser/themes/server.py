@@ -14,10 +14,20 @@ ADDRESS = re.compile(r"Starting development server at (http://[\d.:]+)/")
 @contextmanager
 def running_site(settings: str, environment: dict[str, str]) -> Iterator[str]:
     """Serve the site of a settings module on a free port, and yield its address."""
-    command = [sys.executable, "-u", "-m", "django", "runserver", "127.0.0.1:0", "--noreload", "--skip-checks"]
+    command = [
+        sys.executable,
+        "-u",
+        "-m",
+        "django",
+        "runserver",
+        "127.0.0.1:0",
+        "--noreload",
+        "--skip-checks",
+        "--insecure",
+    ]
     with subprocess.Popen(
         command,
-        env=environment | {"DJANGO_SETTINGS_MODULE": settings, "DEBUG": "1"},
+        env=environment | {"DJANGO_SETTINGS_MODULE": settings, "DEBUG": "0"},
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
