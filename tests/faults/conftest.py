@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from django.core.management import call_command
+from django.db import connections
+from pytest_django import DjangoDbBlocker
 
+from testproject import databases
 from tests.faults import mutants
 from tests.faults.cluster import Cluster
-from tests.faults.processes import CHECKOUT, MANAGE, Fleet, Wait, Zygote
+from tests.faults.processes import Fleet, Wait, Zygote
 from tests.faults.proxy import Proxy
 from tests.faults.world import World
 from tests.support.database_server import DatabaseServer
+
+Migrate = Callable[[str], None]
 
 mutants.apply(os.environ.get("FAULT_MUTANT", ""), is_in_tests=True)
 
@@ -30,10 +34,19 @@ def environment_for(url: str, history_url: str | None = None) -> dict[str, str]:
     }
 
 
-def migrate(url: str) -> None:
-    subprocess.run(
-        [sys.executable, MANAGE, "migrate", "-v0"], cwd=CHECKOUT, env=environment_for(url), check=True, timeout=100
-    )
+@pytest.fixture(scope="session")
+def migrate(django_db_blocker: DjangoDbBlocker) -> Migrate:
+    """A function that creates the worker schema in the database with this address."""
+
+    def migrate(url: str) -> None:
+        entry = connections.configure_settings({"default": databases.from_url(url)})["default"]
+        connections.settings["fault"] = entry
+        with django_db_blocker.unblock():
+            call_command("migrate", "graphile_worker", database="fault", verbosity=0, skip_checks=True)
+            connections["fault"].close()
+        del connections["fault"], connections.settings["fault"]
+
+    return migrate
 
 
 @pytest.fixture(scope="session")
@@ -44,7 +57,7 @@ def zygote() -> Iterator[Zygote]:
 
 
 @pytest.fixture(scope="session")
-def fault_database(database_server: DatabaseServer) -> Iterator[str]:
+def fault_database(database_server: DatabaseServer, migrate: Migrate) -> Iterator[str]:
     """The address of a migrated database, which the tests of a session share."""
     name = database_server.create_database()
     url = database_server.url(name)
@@ -85,7 +98,7 @@ def proxied_fleet(world: World, proxy: Proxy, zygote: Zygote, tmp_path: Path, wa
 
 
 @pytest.fixture(scope="session")
-def scratch_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def scratch_cluster(migrate: Migrate) -> Iterator[Cluster]:
     """A server with a migrated database, which tests may stop and start."""
     with Cluster.create() as cluster:
         migrate(cluster.url())

@@ -18,7 +18,7 @@ import pytest
 
 from tests.faults.clocks import IS_POSSIBLE, ShiftedClock
 from tests.faults.cluster import Cluster
-from tests.faults.conftest import environment_for, migrate
+from tests.faults.conftest import Migrate, environment_for
 from tests.faults.processes import CHECKOUT, MANAGE, Fleet, Wait, Zygote
 from tests.faults.world import World
 
@@ -38,7 +38,7 @@ def clock() -> Iterator[ShiftedClock]:
 
 
 @pytest.fixture
-def shifted_world(clock: ShiftedClock, worker_schema: str, wait_until: Wait) -> Iterator[World]:
+def shifted_world(clock: ShiftedClock, migrate: Migrate, worker_schema: str, wait_until: Wait) -> Iterator[World]:
     """A world on a server whose clock the test can set."""
     with Cluster.create(clock.environment) as cluster:
         migrate(cluster.url())

@@ -14,7 +14,7 @@ from psycopg.conninfo import make_conninfo
 
 from testproject import embedded_account
 from tests.faults.cluster import Cluster
-from tests.faults.conftest import environment_for, migrate
+from tests.faults.conftest import Migrate, environment_for
 from tests.faults.processes import Fleet, Wait, Zygote
 from tests.faults.world import World
 from tests.support import postgres_versions
@@ -58,7 +58,7 @@ def make_certificate(directory: Path) -> None:
 
 
 @pytest.fixture
-def encrypted_world(worker_schema: str, wait_until: Wait) -> Iterator[World]:
+def encrypted_world(migrate: Migrate, worker_schema: str, wait_until: Wait) -> Iterator[World]:
     port = str(free_port(HOST))
     settings = {"listen_addresses": HOST, "port": port, "ssl": "on"}
     with Cluster.create(programs=PROGRAMS, settings=settings, prepare=make_certificate) as cluster:

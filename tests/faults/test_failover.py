@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from tests.faults.cluster import Cluster
-from tests.faults.conftest import environment_for, migrate
+from tests.faults.conftest import Migrate, environment_for
 from tests.faults.processes import Fleet, Wait, Zygote
 from tests.faults.proxy import Proxy
 from tests.faults.world import World
@@ -38,7 +38,7 @@ class Pair(NamedTuple):
 
 
 @pytest.fixture
-def pair() -> Iterator[Pair]:
+def pair(migrate: Migrate) -> Iterator[Pair]:
     with Cluster.create() as primary:
         migrate(primary.url())
         with primary.standby() as standby:

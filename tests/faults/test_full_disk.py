@@ -17,7 +17,7 @@ import pytest
 from testproject import embedded_account
 from testproject.embedded import EmbeddedPostgresError
 from tests.faults.cluster import Cluster
-from tests.faults.conftest import environment_for, migrate
+from tests.faults.conftest import Migrate, environment_for
 from tests.faults.processes import Fleet, Wait, Zygote
 from tests.faults.world import World
 
@@ -88,7 +88,7 @@ def open_world(url: str, schema: str, wait_until: Wait, fleet: Fleet) -> World:
 
 
 def test_full_disk__raises_errors_and_loses_nothing(
-    cluster: Cluster, fleet_on: Fleet, mount_point: Path, worker_schema: str, wait_until: Wait
+    cluster: Cluster, fleet_on: Fleet, mount_point: Path, migrate: Migrate, worker_schema: str, wait_until: Wait
 ) -> None:
     """Tables cannot grow: adding a job raises an error, the worker keeps results, and nothing is lost."""
     with SmallDisk(mount_point, DISK) as disk:
@@ -116,7 +116,7 @@ def test_full_disk__raises_errors_and_loses_nothing(
 
 
 def test_full_wal_disk__stops_the_server_and_loses_nothing(
-    fleet_on: Fleet, mount_point: Path, worker_schema: str, wait_until: Wait
+    fleet_on: Fleet, mount_point: Path, migrate: Migrate, worker_schema: str, wait_until: Wait
 ) -> None:
     """Without space for its log PostgreSQL stops. Committed jobs are there after the next start."""
     with SmallDisk(mount_point, LOG_DISK) as disk:

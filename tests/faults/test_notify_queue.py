@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from tests.faults.cluster import Cluster
-from tests.faults.conftest import environment_for, migrate
+from tests.faults.conftest import Migrate, environment_for
 from tests.faults.processes import Fleet, Wait, WorkerProcess, Zygote
 from tests.faults.world import World
 from tests.support import postgres_versions
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.skipif(VERSION is None, reason="needs PostgreSQL 17 or 
 
 
 @pytest.fixture(scope="module")
-def cluster_with_a_short_queue() -> Iterator[Cluster]:
+def cluster_with_a_short_queue(migrate: Migrate) -> Iterator[Cluster]:
     assert VERSION is not None
     with Cluster.create(programs=postgres_versions.programs(VERSION), settings=SETTINGS) as cluster:
         migrate(cluster.url())

@@ -13,7 +13,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from tests.faults.cluster import Cluster
-from tests.faults.conftest import environment_for, migrate
+from tests.faults.conftest import Migrate, environment_for
 from tests.faults.processes import Fleet, Wait, Zygote
 from tests.faults.world import World
 
@@ -83,7 +83,7 @@ def link() -> Iterator[Link]:
 
 
 @pytest.fixture
-def linked_world(link: Link, worker_schema: str, wait_until: Wait) -> Iterator[World]:
+def linked_world(link: Link, migrate: Migrate, worker_schema: str, wait_until: Wait) -> Iterator[World]:
     """A world on a server that listens at this end of the link."""
 
     def allow(directory: Path) -> None:

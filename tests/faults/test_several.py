@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.faults.conftest import migrate
-from tests.faults.processes import Fleet, Wait
+from tests.faults.conftest import Migrate, environment_for
+from tests.faults.processes import CHECKOUT, Fleet, Wait
 from tests.faults.proxy import Proxy
 from tests.faults.world import World
 from tests.support.database_server import DatabaseServer
 
 
 @pytest.fixture(scope="module")
-def other_database(database_server: DatabaseServer) -> Iterator[str]:
+def other_database(database_server: DatabaseServer, migrate: Migrate) -> Iterator[str]:
     name = database_server.create_database()
     migrate(database_server.url(name))
     yield database_server.url(name)
@@ -107,10 +109,8 @@ def test_several_databases_without_an_answer__are_an_error_that_names_them(
     away = through(other_proxy) | {"FAULT_DATABASE_OPTIONS": '{"NAME": "nowhere"}'}
     worker = fleet.start(*BOTH, environment=away, is_ready=False)
     assert worker.wait() == 1
-    assert worker.count_in_output("CommandError: Expected the database 'other' to answer, got: ") == 1
-    assert worker.has_written(
-        """Expected the database 'default' to answer, got: .* database "nowhere" does not exist"""
-    )
+    assert worker.count_in_output("CommandError: Cannot reach the database 'other': ") == 1
+    assert worker.has_written("""Cannot reach the database 'default': .* database "nowhere" does not exist""")
     assert "Traceback" not in worker.output()
 
 
@@ -139,7 +139,7 @@ def test_once__drains_the_reachable_databases_and_names_the_unreachable_one(
     )
     assert worker.wait() == 1
     assert world.count() == 0
-    assert worker.count_in_output("CommandError: Expected the database 'other' to answer, got: ") == 1
+    assert worker.count_in_output("CommandError: Cannot reach the database 'other': ") == 1
     assert "Traceback" not in worker.output()
 
 
@@ -172,3 +172,33 @@ def test_forbidden_flags_that_raise_system_exit__do_not_end_the_worker(world: Wo
     worker.wait_for("(?s)(fetcher failed.*){2}")
     assert world.job(job_id).attempts == 0, "without the forbidden flags nothing is claimed"
     assert worker.stop() == 0
+
+
+PROGRAM = """
+import threading
+import django
+django.setup()
+from django_graphile_worker import StopRequest, run_worker
+from tests.worker_app import history
+
+stop = StopRequest()
+codes = []
+thread = threading.Thread(target=lambda: codes.append(run_worker(stop=stop, concurrency=2)))
+thread.start()
+while not history.is_recorded("end"):
+    threading.Event().wait(0.01)
+stop("enough")
+thread.join()
+left = [t.name for t in threading.enumerate() if t.name.startswith("graphile-worker") and "watchdog" not in t.name]
+print("codes", codes, "threads", left, flush=True)
+"""
+
+
+def test_worker_on_a_thread_of_a_program__runs_jobs_until_it_is_stopped(world: World) -> None:
+    world.add("quick")
+    environment = environment_for(world.url) | {"PYTHONPATH": str(CHECKOUT)}
+    command = [sys.executable, "-c", PROGRAM]
+    program = subprocess.run(command, cwd=CHECKOUT, env=environment, capture_output=True, text=True, timeout=100)
+    assert "codes [0] threads []" in program.stdout, program.stderr
+    assert world.count() == 0
+    world.check_nothing_is_held()

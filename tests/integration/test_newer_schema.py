@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 from django.core import checks
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError
 
 from django_graphile_worker import Worker, add_job
 from django_graphile_worker.exceptions import BreakingMigrationError, SchemaError
@@ -173,8 +173,3 @@ class TestFunctionsOfAnotherProgram:
         assert "repair" in found()["W005"]
         assert operate("repair").out == "Built: jobs_queued_index, jobs_locked_index.\n"
         assert found() == {}
-
-    def test_manage_py_check__fails(self) -> None:
-        come_from_rust()
-        with pytest.raises(CommandError, match=r"graphile_worker\.E019"):
-            call_command("check", databases=["default"])

@@ -6,10 +6,8 @@ from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
-from django.apps import apps
 from django.core.management import call_command
-from django.db import connection, connections
-from django.db.models.signals import post_migrate
+from django.db import connections
 
 from django_graphile_worker import JobSpec, add_job, add_jobs, models, task
 from django_graphile_worker.api.add import logged_names
@@ -57,13 +55,6 @@ def test_the_call_goes_before_the_defaults() -> None:
 
     job = send.add_job(queue_name="other", priority=0, job_key="l", max_attempts=2)
     assert (job.queue_name, job.priority, job.key, job.max_attempts, job.payload) == ("other", 0, "l", 2, {})
-
-
-def test_a_name_alone_brings_no_defaults() -> None:
-    @task(queue_name="mail")
-    def send(payload: Any) -> None: ...
-
-    assert add_job("send").queue_name is None
 
 
 @pytest.mark.parametrize(
@@ -146,12 +137,6 @@ class TestNamesAfterMigrate:
         register_task_names(using="default")
         assert "send_receipt" in names()
 
-    def test_known_names_keep_their_ids(self) -> None:
-        register_task_names(using="default")
-        before = list(models.Task.objects.order_by("id").values_list("id", "identifier"))
-        register_task_names(using="default")
-        assert list(models.Task.objects.order_by("id").values_list("id", "identifier")) == before
-
     @pytest.mark.django_db(databases=["default", "other"])
     def test_only_the_queues_database_gets_them(self) -> None:
         models_of_other = names("other")
@@ -169,15 +154,6 @@ class TestNamesAfterMigrate:
         register_task_names(using="other")
         assert "send_receipt" in names("other")
 
-    def test_an_absent_schema_is_no_error(self, settings: Any, caplog: pytest.LogCaptureFixture) -> None:
-        settings.GRAPHILE_WORKER = {"SCHEMA": "not_there"}
-        register_task_names(using="default")
-        assert caplog.messages == []
-
-    def test_another_engine_is_no_error(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(connection, "vendor", "sqlite")
-        register_task_names(using="default")
-
     def test_a_database_error_is_logged_and_the_transaction_continues(
         self, caplog: pytest.LogCaptureFixture, worker_schema: str
     ) -> None:
@@ -190,8 +166,3 @@ class TestNamesAfterMigrate:
         register_task_names(using="default")
         assert "Task names were not registered in the database 'default'" in caplog.text
         assert "brand:new" not in names()
-
-    def test_it_is_connected_once_and_to_this_app(self) -> None:
-        config = apps.get_app_config("graphile_worker")
-        responses = post_migrate.send_robust(config, app_config=config, using="nowhere", verbosity=0, interactive=False)
-        assert [receiver for receiver, _ in responses].count(register_task_names) == 1

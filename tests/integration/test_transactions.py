@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.test import Client
 from django.urls import path
 
-from django_graphile_worker import InvalidJobError, JobSpec, add_job, add_jobs, models, remove_job, routing
+from django_graphile_worker import InvalidJobError, JobSpec, add_job, add_jobs, models, remove_job
 from testproject.shop.models import Order
 from tests.support.rows import in_quotes
 
@@ -79,15 +79,6 @@ def test_a_savepoint_that_rolls_back_takes_its_jobs_along(visible: Callable[[], 
 
 
 @committing
-def test_a_durable_transaction_is_no_obstacle(visible: Callable[[], int]) -> None:
-    with transaction.atomic(durable=True):
-        add_job("a")
-        add_jobs([JobSpec("a", job_key="k"), JobSpec("a", job_key="l", job_key_mode="unsafe_dedupe")])
-        add_jobs([JobSpec("a")], returning=False)
-    assert visible() == 4
-
-
-@committing
 @pytest.mark.parametrize("returning", [True, False])
 def test_a_batch_of_several_statements_is_all_or_none__also_outside_a_transaction(
     returning: bool, visible: Callable[[], int]
@@ -97,14 +88,6 @@ def test_a_batch_of_several_statements_is_all_or_none__also_outside_a_transactio
     with pytest.raises(InvalidJobError):
         add_jobs([JobSpec("a"), JobSpec("a", job_key="k"), refused_by_the_database], returning=returning)
     assert visible() == 0
-
-
-@committing
-def test_a_job_may_be_added_on_commit(visible: Callable[[], int]) -> None:
-    with transaction.atomic():
-        transaction.on_commit(lambda: add_job("a"))
-        assert visible() == 0
-    assert visible() == 1
 
 
 @committing
@@ -182,25 +165,12 @@ class TestAtomicRequests:
         assert client.get("/buy/?fail").status_code == 500
         assert (visible(), Order.objects.count()) == (0, 0)
 
-    @committing
-    def test_without_a_transaction_the_job_stays(self, client: Client, visible: Callable[[], int]) -> None:
-        client.raise_request_exception = False
-        assert client.get("/buy-without/?fail").status_code == 500
-        assert (visible(), Order.objects.count()) == (1, 1)
-
 
 class JobsElsewhere:
     """Sends this app's models to the other database, and has no opinion on anything else."""
 
     def db_for_write(self, model: type[Any], **hints: Any) -> str | None:
         return "other" if model._meta.app_label == "graphile_worker" else None
-
-
-class NoOpinion:
-    """A router that is about something else."""
-
-    def db_for_write(self, model: type[Any], **hints: Any) -> str | None:
-        return None
 
 
 def count(alias: str) -> int:
@@ -227,14 +197,6 @@ class TestSeveralDatabases:
         add_job("a")
         add_job("a", using="default")
         assert (count("default"), count("other")) == (1, 1)
-
-    @on_both
-    def test_a_router_without_an_opinion_leaves_it_to_the_setting(self, settings: Any) -> None:
-        settings.DATABASE_ROUTERS = [f"{__name__}.NoOpinion"]
-        settings.GRAPHILE_WORKER = {**settings.GRAPHILE_WORKER, "DATABASE": "other"}
-        assert routing.queue_alias() == "other"
-        add_job("a")
-        assert (count("default"), count("other")) == (0, 1)
 
     @on_both
     def test_only_a_transaction_on_the_queues_database_counts(self) -> None:

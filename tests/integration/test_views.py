@@ -90,13 +90,6 @@ def test_every_status__is_shown_by_the_views_the_tag_and_the_admin(
         assert str(status.label) in shown.text
 
 
-@pytest.mark.parametrize("token", ["x", "1:2:3", "WzEsIDJd:1wKzzz:abc"])
-def test_other_text__is_not_found(client: Any, token: str, django_assert_num_queries: Any) -> None:
-    with django_assert_num_queries(0):
-        assert client.get(f"/jobs/{token}.json").status_code == 404
-        assert client.get(f"/jobs/{token}/").status_code == 404
-
-
 def test_old_token__is_not_found(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     job_id = make_job()
     assert fetch(client, job_id).status_code == 200
@@ -128,10 +121,6 @@ def test_function_of_the_project__decides(client: Any, settings: Any, permission
     assert client.get(f"/jobs/{even}.json").json()["status"] == "waiting"
     assert client.get(f"/jobs/{odd}.json").status_code == 403
     assert client.get(f"/jobs/{10**30}.json").status_code == 403
-
-
-def test_other_methods__are_refused(client: Any) -> None:
-    assert client.post(f"/jobs/{progress_token(1)}.json").status_code == 405
 
 
 def test_page__moves_without_a_script_until_the_job_is_over(client: Any, worker_schema: str) -> None:

@@ -36,14 +36,6 @@ def test_errors_are_also_what_python_and_django_call_them() -> None:
     assert issubclass(CrontabError, ValueError)
 
 
-def test_a_configuration_error_lists_its_mistakes() -> None:
-    error = ConfigurationError(
-        mistakes=[SettingMistake(key="A", message="a is wrong."), SettingMistake(key="B", message="b is wrong.")]
-    )
-    assert str(error) == "a is wrong.\nb is wrong."
-    assert [mistake.key for mistake in error.mistakes] == ["A", "B"]
-
-
 @pytest.mark.parametrize(
     "error",
     [
@@ -59,11 +51,6 @@ def test_errors_survive_being_copied_and_sent_between_processes(error: GraphileW
         assert type(duplicate) is type(error)
         assert str(duplicate) == str(error)
         assert vars(duplicate) == vars(error)
-
-
-@pytest.mark.parametrize("delay", [timedelta(seconds=90), 90, 90.0])
-def test_retry_later_takes_a_timedelta_or_seconds(delay: timedelta | float) -> None:
-    assert RetryLater(delay).delay == timedelta(seconds=90)
 
 
 def test_retry_later_shows_its_reason_or_its_delay() -> None:

@@ -48,11 +48,6 @@ def test_times_beyond_those_of_python__are_never() -> None:
     assert job_flags.as_time(0) == datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def test_flags__say_how_long_the_outcome_is_kept() -> None:
-    assert job_flags.schedule_flag(5, timedelta(days=25)) == "schedule:5:2160000"
-    assert job_flags.crontab_flag(timedelta(hours=25)) == "crontab:90000"
-
-
 def test_flags__keep_the_outcome_for_an_hour_at_least_and_400_days_at_most() -> None:
     assert job_flags.crontab_flag(timedelta(seconds=25)) == "crontab:3600"
     assert job_flags.crontab_flag(timedelta(days=25 * 365)) == "crontab:34560000"
@@ -71,10 +66,6 @@ def test_flags__keep_the_outcome_for_an_hour_at_least_and_400_days_at_most() -> 
 )
 def test_keep__is_that_of_our_own_flags(flags: list[str], seconds: float | None) -> None:
     assert job_flags.keep_in(json.dumps(dict.fromkeys(flags, True))) == seconds
-
-
-def test_keep__of_no_flags_is_none() -> None:
-    assert job_flags.keep_in(None) is None
 
 
 def test_flags_of_people__stay() -> None:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import enum
 import math
 import pickle
 from datetime import UTC, date, datetime, timedelta
@@ -12,30 +11,16 @@ from typing import Any
 import pytest
 
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError
-from django_graphile_worker.job_options import OPTIONS, JobKeyMode
+from django_graphile_worker.job_options import JobKeyMode
 from django_graphile_worker.jobs import Job, JobDefaults, JobSpec, RemovedJob, attempts_made, final_remark
 
 NUMBERS = "a whole number from"
-TASK_EXPECTED = "identifier: expected a task identifier (str) or a function decorated with @task"
-
-
-class Named(enum.StrEnum):
-    SEND = "send_email"
-
-
-class OldStyle(str, enum.Enum):  # noqa: UP042 - the kind whose str() is not its value
-    SEND = "send_email"
 
 
 @dataclasses.dataclass(frozen=True)
 class FakeTask:
     identifier: str
     defaults: JobDefaults
-
-
-def test_a_spec_needs_only_an_identifier() -> None:
-    spec = JobSpec("send_email")
-    assert dataclasses.astuple(spec) == ("send_email", None, *[None] * len(OPTIONS))
 
 
 def test_a_spec_keeps_what_it_is_given() -> None:
@@ -64,22 +49,16 @@ def test_a_spec_is_frozen_comparable_replaceable_and_can_be_pickled() -> None:
     assert pickle.loads(pickle.dumps(spec)) == copy.deepcopy(spec) == spec
 
 
-@pytest.mark.parametrize("identifier", [Named.SEND, OldStyle.SEND])
-def test_a_string_enum_stands_for_its_value(identifier: str) -> None:
-    assert type(JobSpec(identifier).identifier) is str
-    assert JobSpec(identifier).identifier == "send_email"
-
-
 REFUSED = [
     ({"identifier": ""}, "identifier: expected 1 to 128 characters, got ''."),
     ({"identifier": "x" * 129}, f"identifier: expected 1 to 128 characters, got 129 characters: {'x' * 40!r}…."),
     (
         {"identifier": "a\x00b"},
-        "identifier: expected text that PostgreSQL can store, got '\\x00' at position 1.",
+        "identifier: PostgreSQL cannot store '\\x00' at position 1.",
     ),
     (
         {"identifier": "ab\ud800"},
-        "identifier: expected text that PostgreSQL can store, got '\\ud800' at position 2.",
+        "identifier: PostgreSQL cannot store '\\ud800' at position 2.",
     ),
     ({"queue_name": ""}, "queue_name: expected 1 to 128 characters, got ''."),
     ({"queue_name": "q" * 129}, f"queue_name: expected 1 to 128 characters, got 129 characters: {'q' * 40!r}…."),
@@ -198,26 +177,10 @@ def test_a_task_lends_its_defaults_to_the_spec() -> None:
     )
 
 
-def test_what_the_call_says_goes_before_the_tasks_defaults__zero_and_empty_included() -> None:
-    defaults = JobDefaults(queue_name="mail", max_attempts=3, priority=5, flags=("x",))
-    spec = JobSpec(FakeTask("send_email", defaults), queue_name="other", max_attempts=4, priority=0, flags=[])
-    assert (spec.queue_name, spec.max_attempts, spec.priority, spec.flags) == ("other", 4, 0, ())
-
-
-def test_a_job_key_may_be_made_from_the_payload() -> None:
-    defaults = JobDefaults(job_key=lambda payload: f"user:{payload['user']}")
-    assert JobSpec(FakeTask("sync", defaults), {"user": 5}).job_key == "user:5"
-
-
 def test_a_job_key_made_from_the_payload_is_checked_too() -> None:
     defaults = JobDefaults(job_key=lambda payload: payload["user"])
     with pytest.raises(InvalidTypeError, match=r"^job_key: expected a string, got 5 \(int\)\.$"):
         JobSpec(FakeTask("sync", defaults), {"user": 5})
-
-
-def test_a_job_key_of_the_call_goes_before_the_function_of_the_task() -> None:
-    defaults = JobDefaults(job_key=lambda payload: payload["user"])
-    assert JobSpec(FakeTask("sync", defaults), {}, job_key="mine").job_key == "mine"
 
 
 class TestAJobWhosePayloadIsDecodedLater:
@@ -246,15 +209,6 @@ class TestAJobWhosePayloadIsDecodedLater:
     def test_can_be_copied(self, later: Job, copied: Any) -> None:
         assert copied(later) == later
         assert vars(copied(later)) == self.values()
-
-    def test_has_one_payload(self, later: Job) -> None:
-        assert later.payload is later.payload
-
-    def test_has_no_other_attributes(self, later: Job) -> None:
-        with pytest.raises(AttributeError, match="has no attribute 'other'"):
-            _ = later.other  # type: ignore[attr-defined]
-        with pytest.raises(AttributeError, match="has no attribute 'payload'"):
-            _ = Job.of_checked_values({}).payload
 
 
 @pytest.mark.parametrize(

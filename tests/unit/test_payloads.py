@@ -122,23 +122,17 @@ BAD_PAYLOADS = [
     (
         {"names": ["ok", "x\x00"]},
         "$.names[1]",
-        "payload: expected text that PostgreSQL can store, got a NUL character at position 1 at $.names[1].",
+        "payload: PostgreSQL cannot store a NUL character at position 1 at $.names[1].",
     ),
     (
         {"a b": {"c": "x\ud800"}},
         '$["a b"].c',
-        (
-            "payload: expected text that PostgreSQL can store, got half a surrogate pair ('\\ud800') "
-            'at position 1 at $["a b"].c.'
-        ),
+        ("payload: PostgreSQL cannot store half a surrogate pair ('\\ud800') at position 1 at $[\"a b\"].c."),
     ),
     (
         {"a": {"k\x00": 1}},
         "$.a",
-        (
-            "payload: expected text that PostgreSQL can store, got a NUL character at position 1 in the key "
-            "'k\\x00' at $.a."
-        ),
+        ("payload: PostgreSQL cannot store a NUL character at position 1 in the key 'k\\x00' at $.a."),
     ),
     (
         {"a": {(1, 2): 3}},
@@ -150,7 +144,7 @@ BAD_PAYLOADS = [
     (
         cycle(),
         "$.a[1].b",
-        "payload: expected a value without cycles, got a reference back to $.a at $.a[1].b.",
+        "payload: the value contains itself: it refers back to $.a at $.a[1].b.",
     ),
     (
         {"tags": {"a", "b"}},
@@ -198,7 +192,7 @@ BAD_PAYLOADS = [
         "$.at",
         "payload: expected a value that JSON can hold, got time (JSON can't represent timezone-aware times.) at $.at.",
     ),
-    ({"n": 10**4300}, "$.n", "payload: expected a number of at most 4300 digits, got a longer one at $.n."),
+    ({"n": 10**4300}, "$.n", "payload: the number has more than 4300 digits at $.n."),
     (
         {True: {None: {"é": {}.keys()}}},
         "$.true.null.é",
@@ -215,17 +209,13 @@ def test_what_cannot_be_stored_is_refused_with_its_place(payload: Any, path: str
     assert refused.value.path == path
 
 
-def test_the_longest_integer_that_python_reads_is_stored() -> None:
-    assert encode({"n": 10**4300 - 1}) == {"n": 10**4300 - 1}
-
-
 def test_500_levels_are_stored_and_can_be_read_back() -> None:
     assert encode(nested(500)) == nested(500)
 
 
 @pytest.mark.parametrize("levels", [501, 990, 100_000])
 def test_deeper_nesting_is_refused(levels: int) -> None:
-    with pytest.raises(PayloadError, match=r"^payload: expected at most 500 levels of nesting, got more at \$\[0\]"):
+    with pytest.raises(PayloadError, match=r"^payload: the value is nested more than 500 levels deep at \$\[0\]"):
         payloads.encode(nested(levels), max_size=LIMIT)
 
 
@@ -236,10 +226,6 @@ def test_brackets_in_strings_neither_count_as_nesting_nor_hide_it() -> None:
         hidden = ["]", hidden, '"', "["]
     with pytest.raises(PayloadError, match="500 levels"):
         payloads.encode(hidden, max_size=LIMIT)
-
-
-def test_many_brackets_side_by_side_are_not_deep() -> None:
-    assert encode([[{}]] * 2000) == [[{}]] * 2000
 
 
 def test_a_payload_of_the_largest_size_is_stored__counted_in_bytes() -> None:
@@ -253,7 +239,7 @@ def test_a_payload_that_is_too_large_is_refused_with_its_heaviest_part() -> None
     with pytest.raises(PayloadError) as refused:
         payloads.encode(payload, max_size=500)
     assert str(refused.value) == (
-        "payload: expected at most 500 bytes of JSON, got 1064, most of them at $.files[0].content. Keep large "
+        "payload: 1064 bytes of JSON exceed the limit of 500, most of them at $.files[0].content. Keep large "
         'data elsewhere and pass its URL, or raise GRAPHILE_WORKER["MAX_PAYLOAD_SIZE"].'
     )
     assert refused.value.path == "$.files[0].content"
@@ -274,10 +260,6 @@ def test_what_python_cannot_decode_comes_as_its_text(text: str) -> None:
     payload = payloads.decode_leniently(text)
     assert isinstance(payload, payloads.RawPayload)
     assert payload == text
-
-
-def test_what_python_can_decode_is_decoded() -> None:
-    assert payloads.decode_leniently('{"a": [1, null]}') == payloads.decode('{"a": [1, null]}') == {"a": [1, None]}
 
 
 def test_dataclass__is_written_as_the_object_of_what_it_is_made_with() -> None:

@@ -30,9 +30,9 @@ def test_young_file__is_a_sound_worker(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        ({"age": 3600.0}, "expected a file younger than 60 s, got 3600 s: the worker hangs, or has ended"),
-        ({"is_ready": False}, "expected a worker whose database answers, got a worker that waits for it"),
-        ({"written_at": None}, "expected a health file, got TypeError"),
+        ({"age": 3600.0}, "is 3600 s old, more than 60 s: the worker hangs, or has ended"),
+        ({"is_ready": False}, "the worker waits for its database"),
+        ({"written_at": None}, "Cannot read "),
     ],
 )
 def test_any_other_file__is_a_complaint(
@@ -40,7 +40,9 @@ def test_any_other_file__is_a_complaint(
 ) -> None:
     path = write(tmp_path / "health", **content)
     assert probe.main(["--ready", path]) == 1
-    assert f"{path}: {complaint}" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert complaint in error
+    assert path in error
 
 
 def test_no_file__is_a_complaint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

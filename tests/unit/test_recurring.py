@@ -61,10 +61,6 @@ def test_the_time_zone_of_the_setting__is_that_of_items_without_one() -> None:
     assert {item.time_zone for item in recurring.collect(settings(CRONTAB=crontab))} == {None, "UTC"}
 
 
-def test_a_crontab_may_be_one_text() -> None:
-    assert [item.task for item in recurring.collect(settings(CRONTAB="* * * * * report"))] == ["report"]
-
-
 def test_one_error_has_every_mistake_of_every_source_with_its_place(tmp_path: Path) -> None:
     path = tmp_path / "crontab"
     path.write_text("61 1 * * * report\n* * * * * repotr\n")
@@ -163,36 +159,3 @@ def test_mistakes_that_one_caller_adds_are_not_seen_by_the_next() -> None:
     for _ in range(2):
         with pytest.raises(CrontabError, match="1 error in the crontab"):
             recurring.collect(mine)
-
-
-def test_a_crontab_is_read_once_for_each_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    reads: list[str] = []
-
-    def counted(text: str, collector: MistakeCollector) -> list[PlacedItem]:
-        reads.extend([text] if text else [])
-        return read_crontab(text, collector)
-
-    monkeypatch.setattr("django_graphile_worker.crontab.parser.read_crontab", counted)
-    path = tmp_path / "crontab"
-    path.write_text("0 1 * * * report ?id=file")
-    installations = [
-        settings(CRONTAB="* * * * * report"),
-        settings(CRONTAB="0 2 * * * report"),
-        settings(CRONTAB=[CronItem("report", "0 3 * * *", flags=["slow"])]),
-        settings(CRONTAB_FILE=path),
-    ]
-    first = [recurring.collect(each) for each in installations]
-    assert [recurring.collect(each) for each in installations] == first
-    assert len(reads) == 3
-
-    path.write_text("0 1 * * * report ?id=changed")
-    assert [item.name for item in recurring.collect(installations[-1])] == ["changed"]
-    kept = [sources.content for sources, _ in recurring._cache if sources.filename == str(path)]
-    assert kept == [path.read_bytes()], "what a file no longer holds is forgotten"
-
-
-def test_the_cache_of_crontabs_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recurring, "MAX_CACHED", 3)
-    for minute in range(5):
-        recurring.collect(settings(CRONTAB=f"{minute} * * * * report"))
-    assert [sources.crontab for sources, _ in recurring._cache] == [f"{minute} * * * * report" for minute in (2, 3, 4)]

@@ -24,16 +24,6 @@ def test_muted_signal__is_heard_only_while_its_one_receiver_is_active() -> None:
     assert not signal.is_heard(wanted=False)
 
 
-def test_muted_signal__is_heard_when_another_receiver_is_connected() -> None:
-    signal = NamedSignal("job")
-    signal.connect(_receive, dispatch_uid="log")
-    signal.mute_unless("log", lambda **kwargs: False)
-    signal.connect(_receive, dispatch_uid="another")
-    assert signal.is_heard()
-    signal.disconnect(dispatch_uid="log")
-    assert signal.is_heard(), "the one receiver that is left is not the muted one"
-
-
 def test_signal__is_sent_without_a_lock() -> None:
     signal, received = NamedSignal("job"), []
 

@@ -5,7 +5,6 @@ import pytest
 from django_graphile_worker.text import (
     MAX_TEXT_LENGTH,
     MAX_VALUE_LENGTH,
-    escaped,
     in_largest_unit,
     quoted,
     readable_duration,
@@ -33,11 +32,6 @@ def test_shown_survives_an_object_without_readable_text() -> None:
             raise KeyboardInterrupt
 
     assert shown(Mute()) == "<its text could not be read>"
-
-
-def test_escaped_leaves_printable_text_alone() -> None:
-    assert escaped("größe 🎉") == "größe 🎉"
-    assert escaped("\u202egnp.exe") == "\\u202egnp.exe"
 
 
 def test_quoted_is_short() -> None:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -26,7 +26,7 @@ from django_graphile_worker.jobs import JobDefaults
 from django_graphile_worker.payloads import RawPayload
 from django_graphile_worker.registry import Task
 from tests.support.factories import make_job
-from tests.support.rows import as_job, database_now, query, stored
+from tests.support.rows import as_job, query, stored
 
 pytestmark = pytest.mark.django_db
 
@@ -34,13 +34,6 @@ NOW = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
 
 
 class TestAddJob:
-    def test_a_job_has_the_schemas_defaults(self) -> None:
-        job = add_job("send_email")
-        assert (job.task_identifier, job.payload, job.queue_name, job.key) == ("send_email", {}, None, None)
-        assert (job.priority, job.attempts, job.max_attempts, job.revision) == (0, 0, 25, 0)
-        assert job.run_at == job.created_at == job.updated_at == database_now()
-        assert (job.last_error, job.locked_at, job.locked_by, job.flags) == (None, None, None, frozenset())
-
     def test_the_job_returned_is_the_row_stored(self) -> None:
         job = add_job(
             "send_email",
@@ -68,10 +61,6 @@ class TestAddJob:
         job = add_job("send_email", payload)
         assert job.payload == stored(job).payload == payload
 
-    @pytest.mark.parametrize("delay", [timedelta(days=2, microseconds=1), timedelta(hours=-1), timedelta(0)])
-    def test_a_timedelta_counts_from_the_databases_now(self, delay: timedelta) -> None:
-        assert add_job("send_email", run_at=delay).run_at == database_now() + delay
-
     def test_a_day_has_24_hours__whatever_the_sessions_time_zone(self) -> None:
         with connection.cursor() as cursor:
             cursor.execute("set local time zone 'Europe/Berlin'")
@@ -81,10 +70,6 @@ class TestAddJob:
         table = models.Job._meta.db_table
         waits = query(f"select (extract(epoch from run_at - now()) / 86400)::float8 from {table} order by id")
         assert [days for (days,) in waits] == [100, 200, 300] * 2
-
-    def test_a_time_of_any_zone_is_the_same_moment(self) -> None:
-        local = NOW.astimezone(timezone(timedelta(hours=5, minutes=45)))
-        assert add_job("send_email", run_at=local).run_at == NOW
 
     def test_a_naive_time_is_warned_about_and_taken_in_the_default_zone(self, settings: Any) -> None:
         settings.TIME_ZONE = "Asia/Tokyo"
@@ -136,10 +121,6 @@ class TestAddJob:
         (batched,) = add_jobs([JobSpec(hostile, {hostile: hostile}, queue_name=hostile, flags=[hostile])])
         assert batched == as_job(stored(batched))
 
-    def test_the_longest_names_are_taken(self) -> None:
-        job = add_job("ü" * 128, queue_name="ü" * 128, job_key="ü" * 512)
-        assert job == as_job(stored(job))
-
     @pytest.mark.parametrize(
         ("options", "kind"),
         [
@@ -164,7 +145,7 @@ class TestAddJob:
     def test_a_payload_is_limited_by_the_setting(self, settings: Any) -> None:
         settings.GRAPHILE_WORKER = {**settings.GRAPHILE_WORKER, "MAX_PAYLOAD_SIZE": 10}
         add_job("send_email", "x" * 8)
-        with pytest.raises(PayloadError, match="expected at most 10 bytes of JSON, got 11"):
+        with pytest.raises(PayloadError, match="11 bytes of JSON exceed the limit of 10"):
             add_job("send_email", "x" * 9)
 
 
@@ -216,16 +197,6 @@ class TestJobKeys:
             {"n": 1},
             frozenset("a"),
         )
-
-    @pytest.mark.parametrize("queue_name", ["sms", None])
-    def test_unsafe_dedupe_adds_a_job_that_is_not_there__in_one_statement(
-        self, queue_name: str | None, django_assert_num_queries: Any
-    ) -> None:
-        with django_assert_num_queries(1):
-            job = add_job("send_sms", {"n": 2}, job_key="k", queue_name=queue_name, job_key_mode="unsafe_dedupe")
-        assert not job.existed
-        assert job == as_job(stored(job))
-        assert (job.task_identifier, job.queue_name, job.revision) == ("send_sms", queue_name, 0)
 
     def test_unsafe_dedupe_returns_a_job_that_python_cannot_read(self) -> None:
         digits = "9" * 5000

@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from django.db import DatabaseError, connection
+from django.db import connection
 from django.utils.functional import lazy
 
 from django_graphile_worker import (
@@ -55,11 +54,6 @@ class TestAddJobs:
         assert (job.queue_name, job.run_at, job.max_attempts, job.key) == ("mail", NOW, 3, "k")
         assert (job.priority, job.flags, job.payload) == (4, frozenset({"a", 'b"\\'}), {"a": "ü"})
 
-    def test_a_spec_without_options_has_the_schemas_defaults(self) -> None:
-        (job,) = add_jobs([JobSpec("send_email")])
-        assert job == as_job(stored(job))
-        assert (job.payload, job.max_attempts, job.run_at) == ({}, 25, database_now())
-
     def test_a_timedelta_counts_from_the_databases_now(self) -> None:
         delays = [timedelta(days=1, microseconds=1), timedelta(0), -timedelta(hours=1), timedelta(microseconds=3)]
         jobs = add_jobs(JobSpec("send_email", run_at=delay) for delay in delays)
@@ -73,21 +67,6 @@ class TestAddJobs:
         specs = [JobSpec("send_email", job_key=f"k{number}" if number % 2 else None) for number in range(100)]
         with django_assert_num_queries(1):
             add_jobs(specs)
-
-    def test_of_a_key_given_twice_the_last_wins__and_arrays_merge(self) -> None:
-        jobs = add_jobs(
-            [
-                JobSpec("send_email", {"n": 1}, job_key="a", priority=1),
-                JobSpec("send_email", {"n": 2}),
-                JobSpec("send_sms", {"n": 3}, job_key="a", queue_name="sms"),
-                JobSpec("send_email", [1], job_key="b"),
-                JobSpec("send_email", [2], job_key="b"),
-            ]
-        )
-        assert [job.payload for job in jobs] == [{"n": 3}, {"n": 2}, {"n": 3}, [1, 2], [1, 2]]
-        assert jobs[0] == jobs[2] == as_job(stored(jobs[0]))
-        assert jobs[3] == jobs[4] == as_job(stored(jobs[3]))
-        assert models.Job.objects.count() == 3
 
     def test_each_spec_has_its_own_job_key_mode(self) -> None:
         for key in "abc":
@@ -114,11 +93,6 @@ class TestAddJobs:
             ({"n": 6}, later),
         ]
         assert jobs == [as_job(stored(job)) for job in jobs]
-
-    def test_specs_without_a_key_do_not_split_the_batch(self, django_assert_num_queries: Any) -> None:
-        specs = [JobSpec("a"), JobSpec("a", job_key="k", job_key_mode="preserve_run_at"), JobSpec("a")]
-        with django_assert_num_queries(1):
-            add_jobs(specs)
 
     def test_a_key_is_not_added_twice_if_a_later_one_fails(self) -> None:
         """Several statements are one transaction, also where Django has none."""
@@ -169,11 +143,6 @@ class TestAddJobs:
         assert add_jobs(specs(), returning=False) == 10
         assert most_waiting == 2
         assert [job.payload["n"] for job in models.Job.objects.order_by("id")] == list(range(10))
-
-    def test_a_stream_is_cut_by_size_too(self, monkeypatch: pytest.MonkeyPatch, django_assert_num_queries: Any) -> None:
-        monkeypatch.setattr(add, "STREAMED_CHARACTERS", 100)
-        with django_assert_num_queries(4):  # two statements in a savepoint
-            assert add_jobs((JobSpec("a", "x" * 60) for _ in range(4)), returning=False) == 4
 
     def test_a_stream_that_breaks_adds_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(adding, "MAX_UNKEYED", 2)
@@ -232,39 +201,6 @@ class TestCodeOfTheProject:
         # The cursor updates the first job, and finds it only if the jobs before its own are added.
         assert numbers() == [*range(12), "1", 13]
 
-    def test_that_handles_the_record_of_an_unknown_task_uses_the_connection(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        counts: list[int] = []
-        monkeypatch.setattr(add, "logged_names", set[str]())
-        monkeypatch.setattr(add.logger, "warning", lambda *arguments, **extra: counts.append(len(numbers())))
-        add_jobs([JobSpec(f"unknown {number}", {"n": number}) for number in range(8)], returning=False)
-        assert counts == [0, 0, 0, 0, 0, 5, 5, 5]
-
-    def test_with_a_connection_that_it_loses_gets_an_error_of_django(self, raw_connection: Callable[..., Any]) -> None:
-        other = raw_connection()
-
-        def lost() -> str:
-            other.execute("select pg_terminate_backend(%s, 10000)", [connection.connection.info.backend_pid])
-            return "lost"
-
-        specs = [JobSpec("a", {"n": lazy(lost, str)() if number == 7 else number}) for number in range(9)]
-        with pytest.raises(DatabaseError):
-            add_jobs(specs, returning=False)
-        connection.close()
-        assert numbers() == []
-
-
-@pytest.mark.parametrize("is_list", [True, False])
-def test_several_statements__keep_the_order(is_list: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(adding, "MAX_UNKEYED", 2)
-    specs = [JobSpec("a", {"n": number}, job_key="k" if number == 6 else None) for number in range(13)]
-    if is_list:
-        assert [job.payload["n"] for job in add_jobs(specs)] == list(range(13))
-    else:
-        assert add_jobs(iter(specs), returning=False) == 13
-    assert numbers() == list(range(13))
-
 
 @pytest.mark.parametrize("place", [0, 3, 7, 12])
 @pytest.mark.parametrize("returning", [True, False])
@@ -302,31 +238,6 @@ class TestMemory:
             assert add_jobs(specs(), returning=False) == 1_200
         # The last small ones may wait with the first large ones.
         assert max(waiting[820:]) < (14 if is_received else 4)
-
-    def test_holds_no_more_specs_than_a_statement(self) -> None:
-        given: list[weakref.ref[Payload]] = []
-        most = 0
-
-        class Payload(dict[str, int]):
-            pass
-
-        def specs() -> Iterator[JobSpec]:
-            nonlocal most
-            for number in range(5_000):
-                payload = Payload(n=number)
-                given.append(weakref.ref(payload))
-                if number % 100 == 0:
-                    most = max(most, sum(each() is not None for each in given))
-                yield JobSpec("a", payload)
-
-        assert add_jobs(specs(), returning=False) == 5_000
-        assert 0 < most <= 2_002  # a statement that has run, and the next
-
-    def test_of_keys_is_bounded_too(self, monkeypatch: pytest.MonkeyPatch, django_assert_num_queries: Any) -> None:
-        monkeypatch.setattr(add, "STREAMED_CHARACTERS", 1_000)
-        with django_assert_num_queries(5 + 2):  # in a savepoint
-            specs = [JobSpec("a", "x" * 98, job_key=f"k{number}") for number in range(45)]
-            assert add_jobs(specs, returning=False) == 45
 
 
 @contextmanager

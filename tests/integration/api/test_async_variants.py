@@ -3,7 +3,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync, sync_to_async
@@ -17,17 +16,12 @@ from django_graphile_worker import (
     aadd_jobs,
     acleanup,
     acomplete_jobs,
-    aforce_unlock_workers,
     aget_job,
     apermanently_fail_jobs,
     aremove_job,
     areschedule_jobs,
     models,
-    task,
 )
-from django_graphile_worker.exceptions import InvalidTypeError
-from django_graphile_worker.registry import tasks
-from tests.support.factories import make_job
 
 FUNCTIONS = [
     "add_job",
@@ -74,13 +68,6 @@ def test_the_variants_do_what_the_functions_do() -> None:
     assert models.Job.objects.count() == 3
 
 
-@pytest.mark.django_db
-def test_workers_can_be_unlocked_asynchronously() -> None:
-    job_id = make_job("a", locked_by="gone")
-    async_to_sync(aforce_unlock_workers)(["gone"])
-    assert models.Job.objects.get(pk=job_id).locked_by is None
-
-
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("fails", [True, False])
 def test_a_job_added_asynchronously_is_part_of_the_transaction_around_it(fails: bool) -> None:
@@ -117,23 +104,3 @@ def test_async_code_can_hold_its_transaction_in_one_sync_function() -> None:
 
     async_to_sync(view)()
     assert models.Job.objects.count() == 1
-
-
-@pytest.mark.django_db
-def test_errors_come_through() -> None:
-    async def scenario() -> Any:
-        return await aadd_job("a", priority="high")  # type: ignore[arg-type]
-
-    with pytest.raises(InvalidTypeError, match="priority: expected a whole number"):
-        async_to_sync(scenario)()
-
-
-@pytest.mark.django_db
-def test_a_task_can_be_added_asynchronously() -> None:
-    with tasks.isolated():
-
-        @task(priority=7)
-        async def send(payload: Any) -> None: ...
-
-        job = async_to_sync(send.aadd_job)({"n": 1}, queue_name="q")
-    assert (job.task_identifier, job.priority, job.queue_name, job.payload) == ("send", 7, "q", {"n": 1})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 from asgiref.sync import async_to_sync
 from django.conf import settings as django_settings
-from django.db import connection, transaction
+from django.db import transaction
 from django.test import override_settings
 
 from django_graphile_worker import (
@@ -157,11 +156,6 @@ class TestJobsInEveryState:
 
 @pytest.mark.django_db
 class TestByKey:
-    def test_a_waiting_job(self) -> None:
-        job = add_job("send_email", job_key="key")
-        assert cancel_by_key("key") == CancelResult(removed=(job.id,))
-        assert cancel_by_key("key") == CancelResult()
-
     def test_a_running_job(self, worker_schema: str) -> None:
         job_id = make_job(locked_by=OURS, attempts=1, key="key")
         assert cancel_by_key("key", reason="twice", by="maria") == CancelResult(stopping=(job_id,))
@@ -209,30 +203,6 @@ class TestRecords:
         with pytest.raises(JobCancelledError, match=r"it was cancelled\. Cancelled by maria: sent \"twice\"$"):
             found.value  # noqa: B018 - it raises
 
-    def test_the_due_time_of_a_job_that_waits_for_a_limit_is_recorded(self, worker_schema: str) -> None:
-        with keeping():
-            job = add_job("send_email")
-            query(
-                f"""insert into {in_quotes(worker_schema)}._private_limited_jobs (
-                    job_id, lane_id, task_id, priority, run_at, revision)
-                values ({job.id}, 1, 1, 0, '2026-01-01', 0) returning 1"""
-            )
-            query(f"""update {in_quotes(worker_schema)}._private_jobs set run_at = 'infinity' returning 1""")
-            cancel_jobs([job.id])
-        (row,) = records.history(worker_schema)
-        assert row.run_at.year == 2026
-
-    def test_a_lock_that_was_renewed_keeps_who_cancelled_first(self, worker_schema: str) -> None:
-        """A worker renews the time of its locks while a job runs for hours."""
-        job_id = make_job("send_email", locked_by=OURS, key="key", attempts=1)
-        cancel_jobs([job_id], reason="first", by="maria")
-        query(f"update {in_quotes(worker_schema)}._private_jobs set locked_at = now() + interval '1 hour' returning 1")
-        cancel_jobs([job_id], reason="second", by="otto")
-        (found,) = query(f"select reason, requested_by from {in_quotes(worker_schema)}._private_stop_requests")
-        assert found == ("first", "maria")
-        (marker,) = query(f"select attempts, job_key from {in_quotes(worker_schema)}._private_cancellations")
-        assert marker == (1, "key")
-
     def test_a_call_about_a_job_that_has_ended_says_so(self) -> None:
         with keeping():
             job = add_job("send_email")
@@ -240,21 +210,6 @@ class TestRecords:
             assert cancel_jobs([job.id]) == CancelResult(ended=(job.id,))
             with pytest.raises(JobCancelledError, match=r"it was cancelled\. Cancelled\.$"):
                 kept(job.id).value  # noqa: B018 - it raises
-
-    def test_nothing_is_kept_unless_it_is_asked_for(self, worker_schema: str) -> None:
-        job = add_job("send_email")
-        cancel_jobs([job.id])
-        assert records.results(worker_schema) == {}
-        assert records.history(worker_schema) == []
-        assert cancel_jobs([job.id]).unknown == (job.id,)
-
-    def test_texts_that_postgresql_cannot_store_are_escaped(self, worker_schema: str) -> None:
-        with keeping():
-            job = add_job("send_email")
-            cancel_jobs([job.id], reason="\x00\ud800", by="x" * 1000)
-            found = kept(job.id)
-        assert found.cancel_reason == "\\x00\\ud800"
-        assert found.cancelled_by == "x" * 300
 
     def test_force_unlocking_a_worker_ends_its_cancelled_jobs(
         self, worker_schema: str, told: list[Any], django_capture_on_commit_callbacks: Any
@@ -324,12 +279,6 @@ class TestTheNotification:
         cancel_jobs([add_job("send_email").id, make_job(locked_by=NODE, attempts=1), make_failed_job(), 2**62])
         assert heard() == []
 
-    def test_can_be_switched_off(self, heard: Callable[[], list[str]]) -> None:
-        running = make_job(locked_by=OURS, attempts=1)
-        with override_settings(GRAPHILE_WORKER=django_settings.GRAPHILE_WORKER | {"NOTIFY": False}):
-            assert cancel_jobs([running]).stopping == (running,)
-        assert heard() == []
-
 
 @pytest.mark.django_db
 def test_async_variants() -> None:
@@ -339,16 +288,6 @@ def test_async_variants() -> None:
         return await acancel_jobs([job.id], reason="twice"), await acancel_by_key("key", by="maria")
 
     assert async_to_sync(cancel)() == (CancelResult(removed=(job.id,)), CancelResult(removed=(other.id,)))
-
-
-@pytest.mark.django_db
-def test_a_cancelled_job_with_a_huge_payload_is_recorded_without_it(worker_schema: str) -> None:
-    with keeping():
-        job = add_job("send_email", {"text": "x" * 100_000})
-        cancel_jobs([job.id])
-    (row,) = records.results(worker_schema).values()
-    assert (row.payload, json.loads(row.value)) == (None, {"by": "", "reason": ""})
-    assert connection.in_atomic_block
 
 
 @pytest.mark.django_db(transaction=True)

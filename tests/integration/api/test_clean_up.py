@@ -118,11 +118,6 @@ class TestQueues:
         assert cleanup().queues == 1
         assert queue_names() == {"used", "locked"}
 
-    def test_queues_can_be_kept(self) -> None:
-        make_queue("empty")
-        assert cleanup(unused_queues=False).queues == 0
-        assert queue_names() == {"empty"}
-
 
 class TestTasks:
     def test_names_without_jobs_go(self) -> None:
@@ -156,26 +151,8 @@ class TestTasks:
         assert cleanup() == CleanupResult(queues=1, is_complete=False)
         assert task_names() == {"one"}
 
-    def test_names_can_be_kept(self) -> None:
-        make_task("forgotten")
-        assert cleanup(unused_tasks=False).tasks == 0
-        assert task_names() == {"forgotten"}
-
 
 class TestTheLock:
-    @pytest.mark.django_db(transaction=True)
-    def test_names_of_an_uncommitted_job_stay(self, raw_connection: Callable[..., Any], worker_schema: str) -> None:
-        make_task("used by nobody yet")
-        make_queue("used by nobody yet")
-        adder = raw_connection(autocommit=False)
-        adder.execute(
-            f"select {in_quotes(worker_schema)}.add_job('used by nobody yet', queue_name => 'used by nobody yet')"
-        )
-        assert cleanup() == CleanupResult(is_complete=False)
-        adder.commit()
-        assert cleanup() == CleanupResult()
-        assert task_names() == queue_names() == {"used by nobody yet"}
-
     @pytest.mark.django_db(transaction=True)
     def test_giving_up_leaves_the_callers_transaction_usable(
         self, raw_connection: Callable[..., Any], worker_schema: str
@@ -262,45 +239,6 @@ class TestNamesThatAreUsedMeanwhile:
                 monkeypatch.setattr(sql_cleanup, name, then_act(getattr(sql_cleanup, name)))
 
         return do
-
-    @pytest.mark.django_db(transaction=True)
-    @pytest.mark.parametrize("state", ["waits", "runs", "has failed", "replaced another"])
-    def test_a_job_keeps_its_names(
-        self,
-        between: Callable[[Callable[[], None]], None],
-        raw_connection: Callable[..., Any],
-        worker_schema: str,
-        state: str,
-    ) -> None:
-        schema = in_quotes(worker_schema)
-        make_task("wanted")
-        make_queue("wanted")
-        make_queue("unwanted")
-        make_job("other", queue_name="other", key="key")
-        adder = raw_connection()
-        key = "'key'" if state == "replaced another" else "null"
-
-        def use() -> None:
-            adder.execute(f"select {schema}.add_job('wanted', queue_name => 'wanted', job_key => {key})")
-            if state == "runs":
-                adder.execute(f"update {schema}._private_jobs set locked_at = now(), locked_by = 'w' where key is null")
-            elif state == "has failed":
-                adder.execute(f"select {schema}.permanently_fail_jobs(array(select id from {schema}._private_jobs))")
-
-        between(use)
-        is_other_used = state != "replaced another"
-        assert cleanup() == CleanupResult(queues=2 - is_other_used, tasks=1 - is_other_used)
-        assert task_names() == queue_names() == ({"wanted", "other"} if is_other_used else {"wanted"})
-
-    @pytest.mark.django_db(transaction=True)
-    def test_a_worker_that_starts_keeps_its_tasks(
-        self, between: Callable[[Callable[[], None]], None], make_worker: Callable[..., None]
-    ) -> None:
-        make_task("wanted")
-        make_task("unwanted")
-        between(lambda: make_worker("w", {"tasks": ["wanted"]}))
-        assert cleanup(unused_queues=False) == CleanupResult(tasks=1)
-        assert task_names() == {"wanted"}
 
     @pytest.mark.django_db(transaction=True)
     def test_names_are_deleted_in_portions(self, monkeypatch: pytest.MonkeyPatch) -> None:

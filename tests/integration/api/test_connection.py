@@ -41,7 +41,7 @@ class TestErrors:
         with pytest.raises(ConfigurationError) as refused:
             add_job("a")
         assert str(refused.value) == (
-            "The queue needs PostgreSQL: expected a PostgreSQL database, got sqlite for the alias 'default'. "
+            "The queue needs PostgreSQL, and the database 'default' is sqlite. "
             'Choose another database with using=... or GRAPHILE_WORKER["DATABASE"].'
         )
 

@@ -4,19 +4,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from asgiref.sync import async_to_sync
 from django.db import transaction
 
 from django_graphile_worker import (
     InvalidJobError,
     InvalidTypeError,
-    Pause,
     UnknownQueueError,
     UnknownTaskError,
     add_job,
-    apause,
-    apauses,
-    aresume,
     cleanup,
     models,
     pause,
@@ -67,13 +62,6 @@ def test_pause__returns_the_pause_and_lists_it() -> None:
 def test_resume_of_what_is_not_paused__is_no_error() -> None:
     assert resume(queue="mail") is None
     assert resume(task="anything") is None
-
-
-def test_pausing_again__changes_the_end_and_the_reason() -> None:
-    first = pause(flag="bulk", until=timedelta(hours=1), reason="a", by="ann")
-    second = pause(flag="bulk", reason="b", by="bob")
-    assert (second.paused_at, second.until, second.reason, second.by) == (first.paused_at, None, "b", "bob")
-    assert pauses() == [second]
 
 
 def test_pauses__end_by_their_time() -> None:
@@ -146,15 +134,6 @@ def test_bad_arguments__are_refused_before_any_statement(
     with django_assert_num_queries(0), pytest.raises((InvalidTypeError, InvalidJobError)) as caught:
         pause(**arguments)
     assert message in str(caught.value)
-
-
-def test_async_variants__do_the_same() -> None:
-    async def all_of_them() -> tuple[list[Pause], Pause | None]:
-        await apause(flag="bulk")
-        return await apauses(), await aresume(flag="bulk")
-
-    listed, resumed = async_to_sync(all_of_them)()
-    assert listed == [resumed]
 
 
 def test_cleanup__keeps_a_paused_queue_without_jobs() -> None:

@@ -6,7 +6,6 @@ from typing import Any
 
 import psycopg
 import pytest
-from asgiref.sync import async_to_sync
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
@@ -16,7 +15,6 @@ from django_graphile_worker import (
     Job,
     JobSpec,
     Unique,
-    aadd_job,
     add_job,
     add_jobs,
     complete_jobs,
@@ -102,10 +100,6 @@ class TestWaitingAndRunning:
             assert JobSpec(report, {"shop": 1}).unique == Unique("shop 1")
             assert get_job(first) == first
 
-    def test_asynchronous_variant(self) -> None:
-        first = async_to_sync(aadd_job)("report", unique=True)
-        assert async_to_sync(aadd_job)("report", unique=True).id == first.id
-
 
 class TestWindow:
     def test_an_ended_job_counts_within_the_window(self) -> None:
@@ -115,12 +109,6 @@ class TestWindow:
         again = add_job("report", {"n": 1}, unique=option)
         assert (again.id, again.existed, again.task_identifier) == (job.id, True, "report")
         assert models.Job.objects.count() == 0
-
-    def test_the_window_of_the_later_call_counts(self) -> None:
-        job = add_job("report", unique="shop 1")
-        complete_jobs(job)
-        assert add_job("report", unique=Unique("shop 1", for_=600)).id == job.id
-        assert not add_job("report", unique="shop 1").existed
 
     def test_after_the_window_a_job_is_added(self) -> None:
         option = Unique("shop 1", for_=timedelta(minutes=10))
@@ -150,10 +138,6 @@ class TestManyAndTransactions:
             assert added[0].id == waiting.id
             assert [job.existed for job in added] == [True, False, False, True, False]
             assert added[2].id == added[3].id
-
-    def test_hundreds_of_specs(self) -> None:
-        specs = [JobSpec("report", {"n": n % 300}, unique=True) for n in range(600)]
-        assert [job.existed for job in add_jobs(specs)] == [False] * 300 + [True] * 300
 
     def test_a_rollback_takes_the_entry_with_it(self, worker_schema: str) -> None:
         with transaction.atomic():

@@ -89,12 +89,6 @@ def test_enqueue__has_one_attempt_unless_somebody_says_more(framework: Any, sett
     assert job_of(framework.add.using(max_attempts=3).enqueue(1)).max_attempts == 3
 
 
-def test_job_that_an_operator_adds__has_the_options_of_enqueue(framework: Any, settings: Any) -> None:
-    settings.GRAPHILE_WORKER = settings.GRAPHILE_WORKER | {"MAX_ATTEMPTS": 4}
-    call_command("graphile_worker", "add", register(framework.add).identifier, '{"args": [1]}', stdout=StringIO())
-    assert [job.max_attempts for job in Job.objects.all()] == [1]
-
-
 def test_job_that_an_operator_adds__is_unique_as_those_of_enqueue(
     framework: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,12 +115,6 @@ def test_get_result__equals_the_result_of_enqueue(framework: Any) -> None:
     assert result.task.run_after == at
 
 
-def test_run_after__may_be_a_timedelta(framework: Any) -> None:
-    result = framework.add.using(run_after=timedelta(hours=1)).enqueue(1)
-    assert job_of(result).run_at == result.enqueued_at + timedelta(hours=1) == result.task.run_after
-    assert framework.add.get_result(result.id) == result
-
-
 @committing
 def test_priority__larger_numbers_run_sooner(framework: Any, run: Run) -> None:
     for priority in (0, -100, 100, 5):
@@ -151,17 +139,12 @@ def test_result__tells_the_return_value(framework: Any, run: Run) -> None:
 def test_malformed_ids__need_no_query(framework: Any, identity: Any) -> None:
     from django_graphile_worker.backend.compat import TaskResultDoesNotExist
 
-    with CaptureQueriesContext(connection) as queries, pytest.raises(TaskResultDoesNotExist, match="expected an id"):
+    with (
+        CaptureQueriesContext(connection) as queries,
+        pytest.raises(TaskResultDoesNotExist, match="is no id that enqueue"),
+    ):
         framework.add.get_result(identity)
     assert not queries.captured_queries
-
-
-def test_long_id__is_not_repeated_as_a_whole(framework: Any) -> None:
-    from django_graphile_worker.backend.compat import TaskResultDoesNotExist
-
-    with pytest.raises(TaskResultDoesNotExist, match=r"got 'x+… \(100000 characters\)\. The id of another") as raised:
-        framework.add.get_result("x" * 100_000)
-    assert len(str(raised.value)) < 300
 
 
 @pytest.mark.parametrize(
@@ -171,9 +154,9 @@ def test_long_id__is_not_repeated_as_a_whole(framework: Any) -> None:
         ({"a": [1, float("-inf")]}, "-inf at args[0].a[1]."),
         ({"a": {1: 2}}, "got 1 (int) at args[0].a."),
         ({"a b": {3}}, 'got set (pass a list) at args[0]["a b"].'),
-        ("a\x00b", "got a NUL character at position 1 at args[0]."),
-        ({"é": ["\ud800"]}, "got half a surrogate pair ('\\ud800') at position 0 at args[0].é[0]."),
-        ({"\x00": 1}, "got a NUL character at position 0 at args[0]."),
+        ("a\x00b", "cannot store a NUL character at position 1 at args[0]."),
+        ({"é": ["\ud800"]}, "cannot store half a surrogate pair ('\\ud800') at position 0 at args[0].é[0]."),
+        ({"\x00": 1}, "cannot store a NUL character at position 0 at args[0]."),
     ],
 )
 def test_arguments_that_json_cannot_hold__are_refused_before_sql(framework: Any, value: Any, place: str) -> None:

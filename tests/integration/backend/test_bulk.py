@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from asgiref.sync import async_to_sync
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
@@ -51,13 +50,6 @@ def test_enqueue_many__names_the_call_that_is_none(framework: Any, call: Any) ->
         enqueue_many([call])
     with pytest.raises(InvalidTypeError, match=r"calls\[0\]: expected a list of arguments"):
         enqueue_many([(framework.add, "text")])
-
-
-def test_aenqueue_many__does_the_same(framework: Any) -> None:
-    from django_graphile_worker.backend import aenqueue_many
-
-    results = async_to_sync(aenqueue_many)([(framework.add, [1])])
-    assert Job.objects.count() == len(results) == 1
 
 
 def test_task_of_another_backend__is_refused(framework: Any, settings: Any) -> None:

@@ -18,7 +18,7 @@ def test_correct_setting__gets_no_message(framework: Any) -> None:
     [
         ({"OPTIONS": {"RESULT_TTL": -1}}, '["RESULT_TTL"]: expected a number of seconds or a timedelta'),
         ({"OPTIONS": {"DATABAS": "x"}}, "Did you mean 'DATABASE'?"),
-        ({"OPTIONS": {"INSTALLATION": "reports"}}, "installation: expected 'default', got 'reports'"),
+        ({"OPTIONS": {"INSTALLATION": "reports"}}, "installation: there is no 'reports'"),
         ({"QUEUES": ["x" * 200]}, '["QUEUES"]: label: expected 1 to 128 characters'),
         ({"QUEUES": [5]}, '["QUEUES"]: label: expected a string, got 5'),
     ],

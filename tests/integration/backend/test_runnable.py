@@ -47,18 +47,6 @@ def test_retries__tell_of_each_attempt(framework: Any, run: Run) -> None:
     assert result.started_at < result.last_attempted_at <= result.finished_at
 
 
-def test_last_attempt__fails_the_result(framework: Any, run: Run) -> None:
-    result = framework.broken.enqueue()
-    run()
-    result.refresh()
-    assert (result.status, result.attempts, len(result.errors)) == ("FAILED", 3, 3)
-    assert result.errors[-1].exception_class is ValueError
-    assert "no such order" in result.errors[-1].traceback
-    assert result.finished_at is not None
-    with pytest.raises(ValueError, match="Task failed"):
-        _ = result.return_value
-
-
 def test_attempt_that_will_be_repeated__leaves_the_result_ready(framework: Any, run: Run) -> None:
     result = framework.picky.enqueue("")
     run()
@@ -73,14 +61,6 @@ def test_failures_that_no_attempt_can_repair__are_not_repeated(framework: Any, r
     run()
     result.refresh()
     assert (result.status, result.attempts) == ("FAILED", 1)
-
-
-def test_return_value_that_json_cannot_hold__is_a_type_error_with_its_place(framework: Any, run: Run) -> None:
-    result = framework.unsuitable.enqueue()
-    run()
-    result.refresh()
-    assert issubclass(result.errors[0].exception_class, TypeError)
-    assert "got set (pass a list) at return value.found[0]." in result.errors[0].traceback
 
 
 def test_atomic_task__has_its_result(framework: Any, run: Run) -> None:
@@ -203,9 +183,3 @@ def test_expiry_of_a_task__counts_for_jobs_that_schedules_add(framework: Any) ->
     assert RunnableTask(expiring, "about").expires == 300
     assert RunnableTask(replace(framework.about, expires=False), "about").expires is None
     assert RunnableTask(framework.about, "about").expires is None
-
-
-@pytest.mark.parametrize(("timeout", "seconds"), [(30, 30.0), (timedelta(minutes=1), 60.0), (False, None), (None, 5.0)])
-def test_time_limit__is_that_of_the_task_or_of_the_setting(framework: Any, timeout: Any, seconds: float | None) -> None:
-    limited = replace(framework.about, timeout=timeout)
-    assert RunnableTask(limited, "about").time_limit(5.0) == seconds

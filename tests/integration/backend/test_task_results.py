@@ -58,13 +58,6 @@ def test_task_that_has_gone__leaves_readable_results(
         framework.add.get_result(result.id)
 
 
-def test_label_that_is_not_allowed_any_more__leaves_readable_results(framework: Any, settings: Any) -> None:
-    result = framework.mail.enqueue("a@example.com")
-    settings.TASKS = {"default": {**settings.TASKS["default"], "QUEUES": ["default"]}}
-    found = framework.mail.get_result(result.id)
-    assert (found.task.queue_name, found.task.priority) == ("emails", 20)
-
-
 @pytest.fixture
 def unimported(framework: Any) -> Callable[[], None]:
     """A function after which no module has registered a task, as in a worker that has yet to find them."""

@@ -43,9 +43,7 @@ def test_result_of_a_foreign_backend__is_refused(framework: Any, settings: Any) 
     settings.TASKS = {**settings.TASKS, "other": {"BACKEND": other}}
     enqueued = framework.add.using(backend="other").enqueue(1)
     for read in (wait_for_result, result, progress_token):
-        with pytest.raises(
-            InvalidTypeError, match="expected the result of a GraphileWorkerBackend, got one of Immedia"
-        ):
+        with pytest.raises(InvalidTypeError, match="can read its results"):
             read(enqueued)
 
 

@@ -36,16 +36,6 @@ class TestImmediateMode:
         configure(IMMEDIATE=False)
         assert found() == []
 
-    def test_in_development(self, configure: Any, settings: Any) -> None:
-        configure(IMMEDIATE=True)
-        settings.DEBUG = True
-        assert found() == []
-
-    def test_in_a_test_run(self, configure: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        configure(IMMEDIATE=True)
-        monkeypatch.setattr("django.core.mail.outbox", [], raising=False)
-        assert found() == []
-
 
 class TestSettings:
     def test_unknown_key(self, configure: Any) -> None:
@@ -83,12 +73,6 @@ class TestSettings:
                 hint="The default is 'graphile_worker'. Choose another name before the first migrate.",
                 id="graphile_worker.E003",
             )
-        ]
-
-    def test_settings_that_are_no_dict(self, settings: Any) -> None:
-        settings.GRAPHILE_WORKER = "graphile_worker"
-        assert [(message.id, message.msg) for message in found()] == [
-            ("graphile_worker.E002", "settings.GRAPHILE_WORKER: expected a dict, got 'graphile_worker'.")
         ]
 
     def test_a_project_with_a_bad_schema_name_starts_far_enough_to_report_it(self, tmp_path: Path) -> None:
@@ -151,7 +135,3 @@ class TestDottedPaths:
                 id="graphile_worker.E026",
             ),
         ]
-
-    def test_forbidden_flags_need_no_path(self, configure: Any) -> None:
-        configure(FORBIDDEN_FLAGS=["a.b"])
-        assert found() == []

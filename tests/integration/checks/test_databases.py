@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import pytest
 from django.core.checks import Error, Warning  # noqa: A004 - Django's names
-from django.core.management import call_command
-from django.core.management.base import SystemCheckError
 from django.db import connection, connections
 
 from django_graphile_worker.checks import databases
@@ -21,10 +18,6 @@ class AllElsewhere:
 
     def allow_migrate(self, db: str, app_label: str, **hints: Any) -> bool | None:
         return db == "default"
-
-
-class NoOpinion:
-    pass
 
 
 class TestEngine:
@@ -73,13 +66,6 @@ class TestPsycopg:
         hint = "Install it: python -m pip install 'psycopg[binary]>=3.2.10'"
         assert found() == [Error(message, hint=hint, id=identifier)]
 
-    def test_the_version_of_psycopg_is_read(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        version = databases.psycopg_version()
-        assert version
-        assert version >= (3, 2, 10)
-        monkeypatch.setitem(sys.modules, "psycopg", None)
-        assert databases.psycopg_version() is None
-
 
 class TestRouters:
     def test_routers_that_disagree_with_themselves(self, settings: Any) -> None:
@@ -107,11 +93,6 @@ class TestRouters:
                 id="graphile_worker.W003",
             )
         ]
-
-    def test_routers_without_an_opinion(self, settings: Any, configure: Any) -> None:
-        settings.DATABASE_ROUTERS = [f"{__name__}.NoOpinion"]
-        configure(DATABASE="other")
-        assert found() == []
 
 
 class TestPool:
@@ -145,9 +126,3 @@ class TestInstallation:
 
         monkeypatch.setattr(connection, "cursor", refuse)
         assert found(databases=["default"]) == []
-
-    def test_manage_py_check_runs_them(self, configure: Any) -> None:
-        call_command("check", databases=["default"])
-        configure(LISTEN="yes")
-        with pytest.raises(SystemCheckError, match=r"graphile_worker\.E002"):
-            call_command("check")

@@ -94,21 +94,6 @@ def test_times_that_python_cannot_hold_come_as_the_nearest_that_it_can(stored: s
     assert job.locked_at.year == year
 
 
-def test_no_lock_stays_no_lock() -> None:
-    factories.make_job(queue_name="queue")
-
-    assert Job.objects.get().locked_at is None
-    assert JobQueue.objects.get().locked_at is None
-
-
-def test_known_crontabs_are_read() -> None:
-    execute("insert into {schema}._private_known_crontabs (identifier, known_since) values ('daily', 'infinity')")
-
-    crontab = KnownCrontab.objects.get()
-
-    assert (str(crontab), crontab.known_since.year, crontab.last_execution) == ("daily", 9999, None)
-
-
 @pytest.mark.parametrize("model", [Job, JobQueue, KnownCrontab, Task])
 class TestWriting:
     def test_an_instance_is_refused(self, model: type[Job]) -> None:

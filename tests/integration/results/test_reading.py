@@ -5,18 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from asgiref.sync import async_to_sync
 from django.db import connection
 
 from django_graphile_worker import (
     InvalidJobError,
-    InvalidTypeError,
     JobFailedError,
     Progress,
     ResultNotReadyError,
     ResultStatus,
     add_job,
-    aresult,
     result,
 )
 from tests.support.factories import make_failed_job, make_job
@@ -47,14 +44,6 @@ def test_waiting_job__has_no_value_yet() -> None:
     assert (found.status, found.is_finished, found.added_at) == (ResultStatus.WAITING, False, job.created_at)
     with pytest.raises(ResultNotReadyError, match=rf"^task #{job.id} has no value yet: it is"):
         found.value  # noqa: B018
-
-
-def test_running_job__tells_its_worker_and_when_it_started() -> None:
-    job_id = make_job("task", locked_by="django-worker-1/5", attempts=1)
-    found = result(job_id)
-    assert found is not None
-    assert (found.status, found.worker_id) == (ResultStatus.RUNNING, "django-worker-1")
-    assert found.first_started_at == found.last_started_at is not None
 
 
 def test_failed_job__raises_the_first_line_of_its_error() -> None:
@@ -137,21 +126,10 @@ def test_naive_times__are_those_of_a_project_without_time_zones(settings: Any, c
     assert found.attempts[0].ended_at.tzinfo is None
 
 
-@pytest.mark.parametrize("wrong", ["7", None, True, 7.0])
-def test_wrong_type__is_refused_before_sql(wrong: Any, django_assert_num_queries: Any) -> None:
-    with django_assert_num_queries(0), pytest.raises(InvalidTypeError, match=r"^job_or_id: expected a Job, the id"):
-        result(wrong)
-
-
 @pytest.mark.parametrize("wrong", [0, -1, 2**63])
 def test_id_that_no_job_can_have__is_refused_before_sql(wrong: int, django_assert_num_queries: Any) -> None:
     with django_assert_num_queries(0), pytest.raises(InvalidJobError, match=r"^job_or_id: expected"):
         result(wrong)
-
-
-def test_aresult__is_the_same_for_async_code() -> None:
-    job_id = make_job("task")
-    assert async_to_sync(aresult)(job_id) == result(job_id)
 
 
 def test_result__is_one_query(django_assert_num_queries: Any) -> None:

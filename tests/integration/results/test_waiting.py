@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
@@ -12,11 +11,8 @@ from typing import Any
 import pytest
 from asgiref.sync import async_to_sync
 from django.db import connection, connections, transaction
-from psycopg import errors
 
 from django_graphile_worker import (
-    InvalidJobError,
-    InvalidTypeError,
     Result,
     ResultStatus,
     ResultTimeoutError,
@@ -27,7 +23,6 @@ from django_graphile_worker import (
     wait_for_result,
 )
 from django_graphile_worker.results import waiting as result_waiting
-from django_graphile_worker.results.waiting import ResultListener
 from django_graphile_worker.sql import results as statements
 from django_graphile_worker.worker.database.connection import Database
 from tests.support.factories import make_failed_job, make_job
@@ -177,35 +172,6 @@ def test_wait__survives_the_loss_of_its_connection(
     assert wait.result(DEADLINE).value == 1
 
 
-def test_connection_that_is_lost_before_the_wait_for_notifications__is_replaced_at_once(
-    only_notifications: None, waiting: Any, raw_connection: Connect, worker_schema: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The end of the job is read with the new connection, and not at the time of the next look."""
-    job, worker = add_job("task"), raw_connection()
-    step, is_cut = ResultListener.step, threading.Event()
-
-    def step_and_lose(listener: ResultListener) -> float:
-        seconds = step(listener)
-        if seconds > 0 and not is_cut.is_set():
-            is_cut.set()
-            end_job(worker, job.id, worker_schema, value=1)
-            worker.execute("select pg_terminate_backend(%s, 60000)", [listener._connection.info.backend_pid])
-            # The last message of the server arrives together with an answer.
-            listener._connection.pgconn.consume_input()
-        return seconds
-
-    monkeypatch.setattr(ResultListener, "step", step_and_lose)
-    monkeypatch.setattr(statements, "announced_jobs", lambda payload: set())
-    assert waiting(job, timeout=DEADLINE).result(DEADLINE).value == 1
-
-
-def test_timeout__names_the_job_and_leaves_it_unchanged(worker_schema: str) -> None:
-    job = add_job("task")
-    with pytest.raises(ResultTimeoutError, match=rf"^wait_for_result: job {job.id} did not end within 0.05 sec"):
-        wait_for_result(job, timeout=0.05)
-    assert issubclass(ResultTimeoutError, TimeoutError)
-
-
 def test_unknown_job__is_refused_at_once() -> None:
     with pytest.raises(
         UnknownResultError, match=r"neither a job 4711 nor a result of it\. Either there never was such"
@@ -217,15 +183,6 @@ def test_job_of_the_same_transaction__is_refused_at_once() -> None:
     with transaction.atomic():
         job = add_job("task")
         with transaction.atomic(), pytest.raises(UncommittedJobError, match=r"Wait after the atomic\(\) block"):
-            wait_for_result(job, timeout=DEADLINE)
-
-
-def test_job_that_the_same_transaction_has_changed__is_refused_at_once() -> None:
-    """The transaction holds the lock of the row, so no worker can run the job."""
-    job = add_job("task", job_key="a")
-    with transaction.atomic():
-        assert add_job("task", {"new": 1}, job_key="a").id == job.id
-        with pytest.raises(UncommittedJobError):
             wait_for_result(job, timeout=DEADLINE)
 
 
@@ -278,19 +235,6 @@ def test_pooler__is_recognised_and_polled(
     assert waiters(worker_schema) == []
 
 
-def test_role_that_may_only_read__polls(
-    monkeypatch: pytest.MonkeyPatch, waiting: Any, raw_connection: Connect, worker_schema: str
-) -> None:
-    def refuse(*args: Any, **kwargs: Any) -> None:
-        raise errors.InsufficientPrivilege("permission denied for table _private_waiters")
-
-    monkeypatch.setattr(statements, "register_waiter", refuse)
-    job = add_job("task")
-    wait = waiting(job, timeout=DEADLINE)
-    end_job(raw_connection(), job.id, worker_schema, value=3)
-    assert wait.result(DEADLINE).value == 3
-
-
 def test_forked_process__has_listeners_of_its_own() -> None:
     job = add_job("task")
     with pytest.raises(ResultTimeoutError):
@@ -332,30 +276,7 @@ def test_async_wait__times_out() -> None:
         async_to_sync(await_for_result)(job, timeout=0.02)
 
 
-def test_async_wait__refuses_a_job_of_the_same_transaction() -> None:
-    with transaction.atomic():
-        job = add_job("task")
-        with pytest.raises(UncommittedJobError):
-            async_to_sync(await_for_result)(job, timeout=DEADLINE)
-
-
-@pytest.mark.parametrize("wrong", ["5", True, -1, float("nan")])
-def test_wrong_timeout__is_refused_before_sql(wrong: Any, django_assert_num_queries: Any) -> None:
-    with django_assert_num_queries(0), pytest.raises((InvalidTypeError, InvalidJobError), match=r"^timeout: expected"):
-        wait_for_result(1, timeout=wrong)
-
-
 def test_missing_schema__is_explained(settings: Any) -> None:
     settings.GRAPHILE_WORKER = {**settings.GRAPHILE_WORKER, "SCHEMA": "not_installed"}
     with pytest.raises(Exception, match=r"The database 'default' has no worker schema 'not_installed'"):
         wait_for_result(1, timeout=DEADLINE)
-
-
-def test_thread__ends_when_nothing_is_awaited_for_a_while(
-    monkeypatch: pytest.MonkeyPatch, wait_until: WaitUntil
-) -> None:
-    monkeypatch.setattr("django_graphile_worker.results.waiting.IDLE_TIME", 0.01)
-    for _ in range(2):
-        with pytest.raises(ResultTimeoutError):
-            wait_for_result(add_job("task"), timeout=0.01)
-        wait_until(lambda: "graphile-worker-results" not in {thread.name for thread in threading.enumerate()})

@@ -235,26 +235,3 @@ def test_cost__of_jobs_that_another_claim_takes_is_that_of_their_scan(
     assert len(taken) == len(claimed) == FEW
     assert not taken & claimed
     assert beside < alone + FEW / 10
-
-
-def test_cost__of_a_scan_shows(connection: Connection) -> None:
-    """The measure itself works: a scan of the whole table shows."""
-    insert(connection, f"{TASK}, 0, {DUE}, null, null, 0", f"generate_series(1, {MANY})")
-    cursor = MeasuringCursor(connection)
-    cursor.execute(f"select count(payload::text) from {JOBS}")
-    assert cursor.buffers > 100
-
-
-def test_cost__of_new_levels_of_an_index_shows(connection: Connection) -> None:
-    """What is allowed for deeper indexes is what a look-up reads more in them."""
-    look_up = f"select payload from {JOBS} where id = 1"
-    insert(connection, f"{TASK}, 0, {DUE}, null, null, 0", f"generate_series(1, {FEW // 10})")
-    cursor = MeasuringCursor(connection)
-    cursor.execute(look_up)
-    few = cursor.buffers
-    descents = IndexDescents(connection, JOBS, lambda: connection.execute(look_up.encode()))
-    assert descents.pages_of_new_levels() == 0
-    insert(connection, f"{TASK}, 0, {DUE}, null, null, 0", f"generate_series(1, {MANY})")
-    cursor.execute(look_up)
-    assert cursor.buffers == few + 1
-    assert descents.pages_of_new_levels() == 1

@@ -79,12 +79,6 @@ class TestOrder:
         four = make_job("a", run_at=minutes_ago(6))
         assert ids(claim("a", "b", "c")) == [one, two, three, four]
 
-    def test_decides_what_a_small_claim_gets(self, claim: Callable[..., Claimed]) -> None:
-        make_job("a", run_at=minutes_ago(1))
-        queued = make_job("b", run_at=minutes_ago(8), queue_name="q", priority=-1)
-        flagged = make_job("a", run_at=minutes_ago(9), flags={"f": True})
-        assert ids(claim("a", "b", max_jobs=2)) == [queued, flagged]
-
 
 class TestWhatIsClaimed:
     def test_leaves_future_failed_locked_and_unknown_jobs(self, claim: Callable[..., Claimed]) -> None:
@@ -104,13 +98,6 @@ class TestWhatIsClaimed:
         stored = row(cursor, job_id, worker_schema)
         assert stored is not None
         assert (stored["attempts"], stored["locked_by"]) == (1, WORKER)
-
-    def test_takes_no_more_than_asked_for(self, claim: Callable[..., Claimed]) -> None:
-        for _ in range(5):
-            make_job()
-        claimed = claim(max_jobs=3)
-        assert len(claimed.claims) == 3
-        assert claimed.has_more
 
     def test_forbidden_flags_are_stepped_over(self, claim: Callable[..., Claimed]) -> None:
         make_job(flags={"heavy": True})
@@ -187,11 +174,6 @@ class TestPayloadSizes:
         assert ids(claimed) == jobs[:3]
         assert claimed.has_more
 
-    def test_large_payloads_after_small_payloads(self, claim: Callable[..., Claimed]) -> None:
-        jobs = [make_job(run_at=minutes_ago(60 - n)) for n in range(20)]
-        jobs += [make_job(payload={"x": "y" * 6000}, run_at=minutes_ago(30 - n)) for n in range(10)]
-        assert ids(claim(max_bytes=10_000)) == jobs[:21]
-
     def test_jobs_of_queues(self, claim: Callable[..., Claimed], cursor: Any, worker_schema: str) -> None:
         first = [make_job("a", {"x": "y" * 3000}, queue_name="a", run_at=minutes_ago(60 - n)) for n in range(10)]
         second = [make_job("a", {"x": "y" * 3000}, queue_name="b", run_at=minutes_ago(30 - n)) for n in range(10)]
@@ -239,18 +221,6 @@ class TestQueues:
         free = make_job(queue_name="free")
         assert ids(claim()) == [free]
 
-    def test_a_long_backlog_behind_a_busy_queue_hides_no_job(
-        self, claim: Callable[..., Claimed], cursor: Any, worker_schema: str
-    ) -> None:
-        busy = make_queue("busy", locked_by="pool-node")
-        cursor.execute(
-            f"""insert into "{worker_schema}"._private_jobs (task_id, job_queue_id, run_at)
-            select %s, %s, now() - interval '1 hour' from generate_series(1, 500)""",
-            [make_task("task"), busy],
-        )
-        hidden = [make_job(queue_name=f"free{number}") for number in range(3)]
-        assert sorted(ids(claim())) == hidden
-
     def test_steps_over_held_queues_do_not_leave_behind_what_a_full_claim_could_not_take(
         self, claim: Callable[..., Claimed]
     ) -> None:
@@ -283,12 +253,6 @@ class TestQueues:
         hidden = make_job(queue_name="free", run_at=minutes_ago(8))
         others = [make_job(run_at=minutes_ago(5)) for _ in range(5)]
         assert ids(claim(max_jobs=3)) == [hidden, *others[:2]]
-
-    def test_jobs_of_unqueued_and_queued_backlogs_are_claimed_in_their_order(
-        self, claim: Callable[..., Claimed]
-    ) -> None:
-        jobs = [make_job(queue_name=f"q{n}" if n % 2 else None, run_at=minutes_ago(60 - n)) for n in range(40)]
-        assert ids(claim(max_jobs=20)) == jobs[:20]
 
     def test_no_more_jobs_of_queues_than_asked_for(self, claim: Callable[..., Claimed]) -> None:
         for number in range(30):

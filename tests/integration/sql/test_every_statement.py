@@ -20,7 +20,6 @@ from django_graphile_worker.admin.visible_jobs import NO_IDS
 from django_graphile_worker.sql import session
 from django_graphile_worker.sql.control import Pause, PauseKind
 from django_graphile_worker.sql.inspection import error_groups, overview
-from django_graphile_worker.sql.schedules import listing
 from django_graphile_worker.sql.statements import statement
 from django_graphile_worker.testing import clear_queue
 from tests.support import admin_pages as pages
@@ -235,5 +234,4 @@ def use_everything(client: Client) -> None:
         error_groups.error_groups_within(cursor, NO_IDS, schema=SCHEMA)
         paused = [Pause(kind=kind, name="a", paused_at=minutes_ago(1)) for kind in PauseKind]
         overview.oldest_unpaused(cursor, paused, schema=SCHEMA)
-        listing.page(cursor, listing.ScheduleCriteria(), schema=SCHEMA, limit=1)
     clear_queue()

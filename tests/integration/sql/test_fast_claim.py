@@ -119,10 +119,6 @@ class TestFastClaim:
         assert seconds is not None
         assert 29 * 60 < seconds <= 30 * 60
 
-    def test_returns_none_when_nothing_is_scheduled(self, claim_few: Callable[..., claims.FastClaimed]) -> None:
-        make_job()
-        assert claim_few().seconds_until_next is None
-
     def test_goes_by_the_clock_it_is_given(self, look: Look) -> None:
         job_id = make_job(run_at=minutes_ago(-30))
         assert look(now=minutes_ago(-29)) == []

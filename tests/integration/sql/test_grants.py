@@ -13,7 +13,7 @@ import pytest
 from django.core.management import call_command
 from django.db import connection, transaction
 
-from django_graphile_worker import JobKeyMode, JobSpec, add_job, add_jobs, models
+from django_graphile_worker import JobSpec, add_job, add_jobs, models
 from django_graphile_worker.sql import jobs, recovery
 from django_graphile_worker.sql.install import catalog, privileges
 from tests.support.worker_sql import WorkerSql
@@ -76,20 +76,6 @@ class TestAnEnqueueOnlyRole:
 
         assert job["payload"] == {"n": 1}
         assert [row["id"] for row in owner.jobs()] == [job["id"], *(row["id"] for row in batch)]
-
-    @pytest.mark.parametrize("level", ["read committed", "repeatable read", "serializable"])
-    def test_adds_in_nested_savepoints(self, owner: WorkerSql, as_role: WorkerSql, level: str) -> None:
-        with as_role.connection.transaction():
-            as_role.query(f"set transaction isolation level {level}")
-            as_role.add_job("outer")
-            with as_role.connection.transaction():
-                as_role.add_job("inner", queue_name="queue")
-                with as_role.connection.transaction(force_rollback=True):
-                    as_role.add_job("rolled-back")
-                as_role.add_jobs({"identifier": "innermost"}, {"identifier": "new-name"})
-
-        names = [row["task_identifier"] for row in owner.query("select task_identifier from {schema}.jobs order by id")]
-        assert names == ["outer", "inner", "innermost", "new-name"]
 
     def test_reads_nothing(self, owner: WorkerSql, as_role: WorkerSql) -> None:
         owner.add_job(payload={"secret": 1}, job_key="key")
@@ -200,13 +186,6 @@ class TestAnEnqueueOnlyRoleWithKeys:
         assert denied(as_role, "select {schema}.force_unlock_workers('{worker}')")
         assert denied(as_role, "select {schema}.remove_job('key')")
         assert denied(as_role, "select * from {schema}.reschedule_jobs(%s)", [unkeyed["id"]])
-
-    def test_deduplicates_through_the_python_api(self, owner: WorkerSql, role: str) -> None:
-        owner.add_job("another", job_key="key", payload={"secret": 1})
-        with transaction.atomic():
-            connection.cursor().execute(f"set local role {role}")
-            job = add_job("task", {"n": 1}, job_key="key", job_key_mode=JobKeyMode.UNSAFE_DEDUPE)
-            assert (job.key, job.revision, job.payload, job.task_identifier) == ("key", 1, {"n": 1}, "task")
 
     def test_keeps_the_rights_of_another_kind(self, owner: WorkerSql, role: str, as_role: WorkerSql) -> None:
         follow(owner, role, "viewer")

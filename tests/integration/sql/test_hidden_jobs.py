@@ -116,14 +116,6 @@ def test_free_queue_behind_held_ones__is_found_behind_flagged_jobs_of_a_better_p
     assert backlog.claims_until(hidden, max_jobs=10, flags=["paused"]) < 150
 
 
-def test_job_behind_flagged_jobs_of_its_queue__is_found_beside_others(backlog: Backlog) -> None:
-    backlog.add(3000, flags=FLAG, minutes=90)
-    backlog.add(500, queue=str(FREE), flags=FLAG, minutes=90)
-    backlog.add(2000, queue="1", minutes=90)
-    hidden = backlog.add(1, queue=str(FREE))
-    assert backlog.claims_until(hidden, max_jobs=10, flags=["paused"]) < 20
-
-
 def test_job_behind_flagged_jobs_of_its_queue__is_found_while_other_jobs_keep_claims_full(backlog: Backlog) -> None:
     backlog.add(3000, queue=str(FREE), flags=FLAG, minutes=90)
     hidden = backlog.add(1, queue=str(FREE))
@@ -160,17 +152,6 @@ def test_job_behind_queues_that_wait_for_limited_jobs__is_found_with_one_slot(ba
     backlog.add(300, queue="1", minutes=70)
     hidden = backlog.add(1)
     assert backlog.claims_until(hidden, max_jobs=1, limited_tasks=[2], tasks=1) < 10
-
-
-def test_job_behind_many_queues_whose_rows_are_locked__is_found_with_one_slot(backlog: Backlog) -> None:
-    backlog.add(200, queue="1", minutes=120)
-    free_some_queues(backlog)
-    backlog.add(60, queue="100 + n", minutes=90)
-    backlog.add(300, queue="1", minutes=70)
-    hidden = backlog.add(1)
-    with psycopg.connect(backlog.connection.info.dsn) as other:
-        other.execute(f'select from "{backlog.schema}"._private_job_queues where id > 100 for update'.encode())
-        assert backlog.claims_until(hidden, max_jobs=1) < 10
 
 
 def test_jobs_of_many_tasks__are_found_behind_flagged_jobs_of_one(backlog: Backlog) -> None:
@@ -220,15 +201,6 @@ def test_pass_over_flagged_jobs_of_free_queues__reads_each_once(backlog: Backlog
     backlog.add(25 * HELD, queue=f"1 + n % {HELD}", flags=FLAG, minutes=90)
     # 5,000 jobs, and 105 steps from queue to queue.
     assert backlog.claims_of_a_pass(max_jobs=10, flags=["paused"]) < 25 * HELD / 5000 + HELD / 105 + 5
-
-
-def test_job_behind_flagged_jobs_of_its_queue__is_found_beside_many_priorities(backlog: Backlog) -> None:
-    """Later steps find that they are not enough, when the worker does not remember all places."""
-    backlog.add(HELD, queue="n", minutes=90)
-    backlog.add(25, queue=str(FREE), flags=FLAG, minutes=80)
-    hidden = backlog.add(1, queue=str(FREE), minutes=70)
-    backlog.add(MAX_PRIORITIES + 2, task="50", priority="n")
-    assert backlog.claims_until(hidden, max_jobs=10, flags=["paused"]) < 150
 
 
 def test_free_queue_behind_held_ones__is_found_while_large_jobs_keep_claims_full(backlog: Backlog) -> None:

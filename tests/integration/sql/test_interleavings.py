@@ -317,32 +317,6 @@ class TestNewNames:
         assert (after["task_id"], after["job_queue_id"]) == (before["task_id"], before["job_queue_id"])
         second.start(world.commit)
 
-    def test_a_known_name_makes_no_session_wait(self, world: World) -> None:
-        def add(connection: Connection) -> Row:
-            return world.sql(connection).add_job("known-task", queue_name="known-queue")
-
-        add(world.stage.observer)
-        first, second = sessions(world, 2)
-        first.start(add)
-        adding = second.start(add)
-
-        assert adding.done()
-        adding.result()
-
-    def test_a_name_that_is_rolled_back_is_made_by_the_next(self, world: World) -> None:
-        def add(connection: Connection) -> Row:
-            return world.sql(connection).add_jobs({"identifier": "lost-task", "queue_name": "lost-queue"})[0]
-
-        first, second = sessions(world, 2)
-        first.start(add)
-        adding = second.start(add)
-        first.start(lambda connection: connection.rollback())
-        second.settle()
-        second.start(world.commit)
-
-        observer = world.sql(world.stage.observer)
-        assert adding.result()["id"] in {row["id"] for row in observer.query("select id from {schema}.jobs")}
-
     def test_two_batches_with_the_same_new_names_in_opposite_orders_do_not_deadlock(self, world: World) -> None:
         def batch(*names: str) -> Step:
             return lambda connection: world.sql(connection).add_jobs(

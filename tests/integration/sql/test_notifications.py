@@ -46,14 +46,6 @@ def test_add_job_notifies_of_a_job_that_is_due_before_the_next_poll(worker: Work
     assert notified() == [1, 1]
 
 
-def test_no_worker_is_woken_for_the_far_future(worker: WorkerSql, notified: Notified) -> None:
-    worker.query("select {schema}.add_job('task', run_at := now() + interval '1 minute')")
-    worker.query("select {schema}.add_job('task', run_at := now() + interval '1 minute', job_key := 'key')")
-    worker.add_jobs({"run_at": "2099-01-01"}, {"run_at": "2099-01-01", "job_key": "other"})
-
-    assert notified() == []
-
-
 def test_a_preserved_run_at_decides__not_the_given_run_at(worker: WorkerSql, notified: Notified) -> None:
     worker.add_job(job_key="key", run_at="2099-01-01")
 
@@ -77,13 +69,6 @@ def test_add_jobs_notifies_once__how_many_are_due(worker: WorkerSql, notified: N
     )
 
     assert notified() == [2, 3]
-
-
-@pytest.mark.parametrize("array", ["null", "'{}'"])
-def test_add_jobs_without_specs_does_not_notify(worker: WorkerSql, notified: Notified, array: str) -> None:
-    worker.query(f"select * from {{schema}}.add_jobs({array})")
-
-    assert notified() == []
 
 
 def test_remove_job_notifies_of_one_job_less(worker: WorkerSql, notified: Notified) -> None:

@@ -144,11 +144,6 @@ def test_extension__only_moves_the_end_further(worker: WorkerSql, until: str | N
     assert (second["ends_at"] != first["ends_at"]) is is_longer
 
 
-def test_extension_of_a_pause_without_an_end__changes_nothing(worker: WorkerSql) -> None:
-    pause(worker, None)
-    assert pause(worker, "1 hour", is_extension=True)["ends_at"] is None
-
-
 def test_pause_whose_time_is_over__is_ended_by_a_settlement_once(worker: WorkerSql) -> None:
     pause(worker, "-1 second")
     assert [row["name"] for row in worker.query(SETTLE)] == ["mail"]
@@ -170,10 +165,6 @@ def test_paused_queue_that_was_unlocked_by_hand__is_locked_again(worker: WorkerS
     assert lock_text(worker)[2]
     worker.query(SETTLE)
     assert lock_text(worker)[::2] == (token, False)
-
-
-def test_resume_of_what_is_not_paused__returns_nothing(worker: WorkerSql) -> None:
-    assert worker.query(RESUME) == []
 
 
 def test_end_of_a_pause__notifies_workers_of_jobs_and_of_control(

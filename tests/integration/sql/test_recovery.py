@@ -67,13 +67,6 @@ def test_frees_jobs_and_queues_of_a_silent_worker(
     assert recover(cursor, worker_schema).dead_worker_ids == ()
 
 
-def test_leaves_a_beating_worker_alone(claim: Callable[..., Claimed], cursor: Any, worker_schema: str) -> None:
-    workers.register_worker(cursor, WORKER_ID, {}, schema=worker_schema)
-    make_job()
-    claim()
-    assert recover(cursor, worker_schema) == recovery.Recovered()
-
-
 def test_finds_a_claim_that_committed_after_its_worker_was_removed(
     claim: Callable[..., Claimed], cursor: Any, worker_schema: str
 ) -> None:
@@ -205,19 +198,6 @@ def test_a_marker_that_is_older_than_an_unregistered_workers_lock_has_no_effect(
     cursor.execute(f"""update "{worker_schema}"._private_cancellations set cancelled_at = now() - interval '6 hours'""")
     recovery.release_stale_locks(cursor, schema=worker_schema)
     assert row(cursor, job_id, worker_schema) is not None
-
-
-def test_a_last_attempt_is_given_back_whatever_was_added_meanwhile(
-    dead: str, claim: Callable[..., Claimed], cursor: Any, worker_schema: str
-) -> None:
-    """A change of updated_at, by whatever, is no cancellation."""
-    job_id = make_job(key="k", max_attempts=1)
-    claim()
-    cursor.execute(f"""update "{worker_schema}"._private_jobs set updated_at = now() + interval '1 hour'""")
-    recover(cursor, worker_schema)
-    stored = row(cursor, job_id, worker_schema)
-    assert stored is not None
-    assert (stored["attempts"], stored["is_available"]) == (0, True)
 
 
 def test_deaths_belong_to_the_job_and_not_to_its_row(

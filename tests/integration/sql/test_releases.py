@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
-from datetime import UTC, datetime
 from operator import itemgetter
 from typing import Any
 
@@ -52,12 +51,6 @@ def claimed(claim: Callable[..., Claimed]) -> Claim:
     return claim().claims[0]
 
 
-def test_completing_deletes(claimed: Claim, cursor: Any, worker_schema: str) -> None:
-    done = releases.complete_jobs(cursor, [claimed], schema=worker_schema)
-    assert done == {claimed.id}
-    assert row(cursor, claimed.id, worker_schema) is None
-
-
 def test_completing_ends_the_claims_of_several_statements(
     claim: Callable[..., Claimed], cursor: Any, worker_schema: str
 ) -> None:
@@ -82,11 +75,6 @@ def test_completing_compares_each_job_with_the_token_of_its_own_claim(
     assert row(cursor, first.id, worker_schema) is not None
 
 
-def test_completing_nothing_deletes_nothing(claimed: Claim, cursor: Any, worker_schema: str) -> None:
-    assert releases.complete_jobs(cursor, [], schema=worker_schema) == set()
-    assert row(cursor, claimed.id, worker_schema) is not None
-
-
 def test_a_rehearsal_changes_nothing(claimed: Claim, cursor: Any, worker_schema: str) -> None:
     before = row(cursor, claimed.id, worker_schema)
     releases.rehearse(cursor, schema=worker_schema)
@@ -97,33 +85,12 @@ def test_a_rehearsal_changes_nothing(claimed: Claim, cursor: Any, worker_schema:
     assert row(cursor, free, worker_schema) is not None
 
 
-def test_a_rehearsal_comes_to_the_statements_inside_the_functions(cursor: Any, worker_schema: str) -> None:
-    """A session plans them when they run for the first time, and keeps their locks until the end of the transaction."""
-    locks = """select count(*) from pg_locks where pid = pg_backend_pid() and mode = 'RowExclusiveLock'
-        and relation = %s::regclass"""
-    table = f'"{worker_schema}"._private_jobs'
-    cursor.execute(locks, [table])
-    assert cursor.fetchone() == (0,)
-    releases.rehearse(cursor, schema=worker_schema)
-    cursor.execute(locks, [table])
-    assert cursor.fetchone() == (1,)
-
-
 def test_failing_keeps_the_error_and_backs_off(claimed: Claim, cursor: Any, worker_schema: str) -> None:
     failed = releases.fail_jobs(cursor, [Failure(claim=claimed, error="Oh no")], schema=worker_schema)
     assert failed == {claimed.id: pytest.approx(2.718, abs=0.01)}
     stored = row(cursor, claimed.id, worker_schema)
     assert stored is not None
     assert (stored["last_error"], stored["attempts"], stored["locked_by"]) == ("Oh no", 1, None)
-
-
-def test_failing_returns_when(claimed: Claim, cursor: Any, worker_schema: str) -> None:
-    moment = datetime(2030, 1, 1, tzinfo=UTC)
-    releases.fail_jobs(cursor, [Failure(claim=claimed, error="oh")], schema=worker_schema, now=moment)
-    failed = row(cursor, claimed.id, worker_schema)
-    assert failed is not None
-    assert failed["updated_at"] == moment
-    assert failed["run_at"] > moment
 
 
 def test_failing_obeys_delay_permanence_and_payload(claimed: Claim, cursor: Any, worker_schema: str) -> None:

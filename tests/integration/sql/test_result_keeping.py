@@ -14,7 +14,7 @@ from django_graphile_worker.sql import recovery, releases
 from django_graphile_worker.sql.job_actions.bulk_steps import Call, run_step
 from django_graphile_worker.sql.job_actions.changes import FAIL, Change
 from django_graphile_worker.sql.releases import StoppedRun
-from django_graphile_worker.sql.results import NOTHING_KEPT, HistoryOutcome, ResultKeeping, ResultStatus, keeping
+from django_graphile_worker.sql.results import HistoryOutcome, ResultKeeping, ResultStatus, keeping
 from tests.support import records
 from tests.support.factories import cancel_claimed, make_job
 from tests.support.slot import make_claim
@@ -103,13 +103,6 @@ def test_bulk_actions__record_every_job(worker_schema: str, call: Call) -> None:
     assert [row.job_id for row in records.history(worker_schema)] == job_ids
 
 
-@pytest.mark.usefixtures("kept")
-def test_running_job_that_is_removed__is_left_to_its_worker(worker_schema: str) -> None:
-    make_job("keeps", key="order 4711", locked_by="django-worker-1/1", attempts=1)
-    assert remove_job("order 4711") is not None
-    assert (records.results(worker_schema), records.history(worker_schema)) == ({}, [])
-
-
 def test_job_that_keeps_no_result__has_one_if_somebody_waits(worker_schema: str) -> None:
     awaited, forgotten = add_job("plain").id, add_job("plain").id
     records.wait_for(worker_schema, awaited)
@@ -173,38 +166,3 @@ def test_running_job_that_was_removed_and_is_returned__is_removed_in_its_result(
     assert len(removed.attempts) == has_begun
     (row,) = records.history(worker_schema)
     assert (row.outcome, row.job_key) == (outcome, "order 4711")
-
-
-def test_awaited_job_without_a_result__has_none_before_its_end(worker_schema: str) -> None:
-    """Its success writes no row: one of a lost attempt would say that it was removed."""
-    lost = make_job("plain", locked_by=f"{DEAD}/1", attempts=1)
-    records.wait_for(worker_schema, lost)
-    recover(worker_schema, EVERYTHING)
-    assert records.results(worker_schema) == {}
-
-
-def test_recovery_without_results__writes_nothing(worker_schema: str) -> None:
-    make_job("keeps", locked_by=f"{DEAD}/1", attempts=1)
-    recover(worker_schema, NOTHING_KEPT)
-    assert (records.results(worker_schema), records.history(worker_schema)) == ({}, [])
-
-
-def test_recovery__adds_to_the_row_of_a_task_that_this_worker_does_not_have(worker_schema: str) -> None:
-    job_id = make_job("keeps", locked_by=f"{DEAD}/1", attempts=2)
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f'insert into "{worker_schema}"._private_results (job_id, task_identifier, status, added_at, expires_at)'
-            " values (%s, 'keeps', 0, now(), now() + interval '1 hour')",
-            [job_id],
-        )
-    recover(worker_schema, NOTHING_KEPT)
-    assert len(records.results(worker_schema)[job_id].attempts) == 1
-
-
-def test_stale_lock__is_a_lost_attempt(worker_schema: str) -> None:
-    job_id = make_job("keeps", locked_by="worker-of-node", locked_at=None, attempts=1)
-    with connection.cursor() as cursor:
-        cursor.execute(f"update \"{worker_schema}\"._private_jobs set locked_at = now() - interval '5 hours'")
-        recovery.release_stale_locks(cursor, schema=worker_schema, keeping=EVERYTHING)
-    assert records.results(worker_schema)[job_id].attempts[0]["worker_id"] == "worker-of-node"
-    assert [row.outcome for row in records.history(worker_schema)] == [HistoryOutcome.LOST]

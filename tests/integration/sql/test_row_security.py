@@ -46,8 +46,3 @@ class TestARoleThatRowLevelSecurityBlinds:
         finally:
             owner.query(f"drop owned by {other}")
             owner.query(f"drop role {other}")
-
-    def test_owners_see_everything(self, owner: WorkerSql) -> None:
-        with owner.connection.cursor() as cursor:
-            assert privileges.hidden_tables(cursor, schema=owner.schema)[1] == ()
-            catalog.check_usable(cursor, schema=owner.schema)

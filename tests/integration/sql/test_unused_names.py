@@ -156,20 +156,6 @@ def test_a_name_that_is_being_deleted__is_made_again(world: World, level: Isolat
     assert len(world.owner.jobs()) == (2 if "many" in way else 1)
 
 
-@pytest.mark.parametrize("way", ["one", "many keyed"])
-def test_a_deletion_that_is_undone__leaves_the_name_to_who_waited(world: World, way: str) -> None:
-    adder = world.session()
-    before = world.owner.query("select id from {schema}._private_tasks")
-    with transaction.atomic():
-        assert cleanup().tasks == 1
-        adding = adder.start(world.add(way))
-        transaction.set_rollback(True)
-    adding.result()
-    adder.start(commit).result()
-    assert world.owner.query("select id from {schema}._private_tasks") == before
-    assert world.owner.query(ORPHANS) == []
-
-
 @pytest.mark.parametrize(("is_keyed", "adds_a_batch"), [(True, True), (True, False), (False, False)])
 def test_a_name_that_is_used_after_the_search__stays(world: World, is_keyed: bool, adds_a_batch: bool) -> None:
     """A job that waits under a key gets another task and queue, and keeps its id, which is below the watermark."""

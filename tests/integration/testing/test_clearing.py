@@ -59,23 +59,6 @@ class TestClearQueue:
         clear_queue()
 
 
-class TestRecipe(TransactionTestCase):
-    """As the guide shows it; each of the two would find the other's job."""
-
-    def setUp(self) -> None:
-        self.addCleanup(clear_queue)
-
-    def test_one(self) -> None:
-        self._add_alone()
-
-    def test_another(self) -> None:
-        self._add_alone()
-
-    def _add_alone(self) -> None:
-        add_job("left behind")
-        assert models.Job.objects.count() == 1
-
-
 class TestFlush(TransactionTestCase):
     """Django flushes the tables of its models after each test that commits."""
 
@@ -83,11 +66,6 @@ class TestFlush(TransactionTestCase):
         add_job("waiting")
         call_command("flush", verbosity=0, interactive=False)
         assert not models.Job.objects.exists()
-
-    def test_migrate__keeps_the_jobs(self) -> None:
-        add_job("waiting")
-        call_command("migrate", verbosity=0)
-        assert models.Job.objects.count() == 1
 
     def test_flush_outside_a_test_run__keeps_the_jobs(self) -> None:
         add_job("waiting")

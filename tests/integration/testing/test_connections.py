@@ -10,7 +10,7 @@ from django.db import IntegrityError, connection, transaction
 from django.db.transaction import TransactionManagementError
 from django.test import TestCase, TransactionTestCase
 
-from django_graphile_worker import add_job, cleanup, signals
+from django_graphile_worker import add_job, signals
 from django_graphile_worker.exceptions import LeftoverStateError
 from django_graphile_worker.testing import jobs, run_jobs
 from tests.support.stepped_worker import own_tasks
@@ -138,33 +138,6 @@ class JobTests:
 
         self.run_job(task)
         assert names() == ["ann", "cid"]
-
-    def test_close__costs_nothing(self) -> None:
-        def task(payload: Any) -> None:
-            User.objects.create(username="ann")
-            connection.close()
-            User.objects.create(username="bob")
-
-        self.run_job(task)
-        assert names() == ["ann", "bob"]
-
-    def test_iterators_and_savepoints(self) -> None:
-        def task(payload: Any) -> list[str]:
-            for name in ("ann", "bob"):
-                User.objects.create(username=name)
-            return [user.username for user in User.objects.order_by("username").iterator(chunk_size=1)]
-
-        assert self.run_job(task) == ["ann", "bob"]
-
-    def test_jobs_are_added_and_the_queue_is_cleaned_up(self) -> None:
-        def task(payload: Any) -> None:
-            add_job("somebody_elses", queue_name="a queue")
-            with transaction.atomic():
-                add_job("somebody_elses")
-            cleanup()
-
-        self.run_job(task)
-        assert len(jobs()) == 2
 
 
 class TestInTransaction(JobTests, TestCase):

@@ -12,7 +12,7 @@ from django.db import connection, transaction
 from django.test import TestCase, override_settings
 from django.utils import timezone
 
-from django_graphile_worker import CronItem, add_job, models, signals, task
+from django_graphile_worker import CronItem, add_job, task
 from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.registry import tasks
 from django_graphile_worker.testing import clock, run_jobs
@@ -46,31 +46,12 @@ class TestCron(TestCase):
         assert ticks.times == [START + timedelta(days=day, hours=4) for day in range(30)]
         assert ticks[0][1] == "2030-01-01T04:00:00.000Z"
 
-    def test_tick_of_this_minute__is_due_at_its_beginning(self) -> None:
-        with own_tasks(ticks := Ticks(), cron="0 4 * * *"), clock(START + timedelta(hours=4)) as now:
-            assert len(run_jobs()) == 1
-            assert run_jobs() == []
-            now.advance(seconds=59)
-            assert run_jobs() == []
-        with own_tasks(ticks), clock(START + timedelta(hours=4, seconds=1)):
-            assert run_jobs() == []
-
     def test_each_tick__once_in_several_calls(self) -> None:
         with own_tasks(ticks := Ticks(), cron="*/10 * * * *"), clock(START + timedelta(seconds=1)) as now:
             for _ in range(6):
                 now.advance(minutes=15)
                 run_jobs()
         assert ticks.times == [START + timedelta(minutes=10 * number) for number in range(1, 10)]
-
-    def test_cron_false__fires_nothing(self) -> None:
-        with own_tasks(Ticks(), cron="* * * * *"), clock(START) as now:
-            now.advance(hours=1)
-            assert run_jobs(cron=False) == []
-
-    def test_without_a_clock__nothing_is_fired(self) -> None:
-        with own_tasks(Ticks(), cron="* * * * *"):
-            assert run_jobs() == []
-        assert not models.KnownCrontab.objects.exists()
 
     def test_too_many_ticks__meet_the_limit(self) -> None:
         with own_tasks(Ticks(), cron="* * * * *"), clock(START) as now:
@@ -86,13 +67,6 @@ class TestCron(TestCase):
             run_jobs()
         hours = [moment.hour + moment.minute / 60 for moment in ticks.times]
         assert hours == [3.5, 6, 3.5, 6]
-
-    def test_a_later_clock_that_starts_earlier__begins_anew(self) -> None:
-        for start in (START + timedelta(days=100), START):
-            with own_tasks(ticks := Ticks(), cron="0 * * * *"), clock(start) as now:
-                now.advance(hours=3)
-                run_jobs()
-            assert len(ticks) == 4
 
     def test_other_jobs_and_retries__keep_their_time_among_the_ticks(self) -> None:
         order: list[str] = []
@@ -133,19 +107,3 @@ class TestCron(TestCase):
                 run_jobs()
             cursor.execute("show lock_timeout")
             assert cursor.fetchone() == ("7s",)
-
-    def test_signals(self) -> None:
-        heard: list[Any] = []
-
-        def hear(tick: datetime, **kwargs: Any) -> None:
-            heard.append(tick)
-
-        signals.cron_scheduled.connect(hear)
-        try:
-            with own_tasks(Ticks(), cron="0 * * * *"), clock(START) as now:
-                run_jobs()
-                now.advance(hours=1)
-                run_jobs()
-        finally:
-            signals.cron_scheduled.disconnect(hear)
-        assert heard == [START, START + timedelta(hours=1)]

@@ -25,14 +25,6 @@ def test_run_jobs__runs_tasks_and_their_results_follow(framework: Any) -> None:
         assert (each.status, each.return_value, each.attempts) == ("SUCCESSFUL", value, 1)
 
 
-def test_labels__all_run(framework: Any) -> None:
-    result = framework.mail.using(queue_name="emails").enqueue("ann")
-    assert_enqueued(framework.mail, count=1)
-    run_jobs()
-    result.refresh()
-    assert result.return_value == "ann"
-
-
 def test_failures__are_raised_or_recorded(framework: Any) -> None:
     result = framework.broken.enqueue("no order 7")
     with pytest.raises(ValueError, match="no order 7"):
@@ -64,20 +56,3 @@ def test_immediate_mode__runs_at_the_end_of_the_transaction(framework: Any) -> N
             assert result.status == "READY"
         result.refresh()
     assert (result.status, result.return_value) == ("SUCCESSFUL", 1)
-
-
-def test_signals__tell_of_the_end(framework: Any) -> None:
-    from django_graphile_worker.backend.compat import task_finished
-
-    heard: list[Any] = []
-
-    def hear(task_result: Any, **kwargs: Any) -> None:
-        heard.append((task_result.status, task_result.return_value))
-
-    task_finished.connect(hear)
-    try:
-        framework.add.enqueue(2)
-        run_jobs()
-    finally:
-        task_finished.disconnect(hear)
-    assert heard == [("SUCCESSFUL", 2)]

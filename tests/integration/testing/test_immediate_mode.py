@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 from django.db import IntegrityError, connection, transaction
 from django.test import TestCase, TransactionTestCase, override_settings
 
-from django_graphile_worker import JobSpec, aadd_job, add_job, add_jobs, run_once, simulation
+from django_graphile_worker import JobSpec, add_job, add_jobs, run_once
 from django_graphile_worker.exceptions import GraphileWorkerError, PayloadError, UnknownTaskError
 from django_graphile_worker.testing import clock, immediate, jobs
 from tests.support.own_schema import SCHEMA
@@ -68,14 +68,6 @@ class ImmediateTests:
                     raise ValueError
         assert log == ["kept"]
         assert not {"savepoint_commit", "savepoint_rollback"} & vars(connection).keys()
-
-    def test_transaction_that_is_rolled_back__does_not_run_other_jobs_either(self) -> None:
-        with own_tasks(log := Log()):
-            add_job("log", "before")
-            with immediate(), pytest.raises(ValueError), transaction.atomic():
-                add_job("log", "undone")
-                raise ValueError
-        assert log == []
 
     def test_jobs_that_jobs_add__run_after_them(self) -> None:
         order: list[str] = []
@@ -157,31 +149,8 @@ class ImmediateTests:
             with pytest.raises(UnknownTaskError):
                 add_job("unknown")
 
-    def test_under_a_clock(self) -> None:
-        with own_tasks(log := Log()), clock() as now, immediate():
-            add_job("log", 1)
-            assert log == [1]
-            add_job("log", 2, run_at=timedelta(days=1))
-            now.advance(days=2)
-            assert log == [1]
-            add_job("log", 3)
-            assert log == [1, 2, 3]
-
-    def test_it_ends_with_its_block(self) -> None:
-        with pytest.raises(ValueError), immediate():
-            raise ValueError
-        assert not simulation.is_immediate
-        with own_tasks(log := Log()):
-            add_job("log")
-        assert log == []
-
 
 class TestInTransaction(ImmediateTests, TestCase):
-    async def test_async_code(self) -> None:
-        with own_tasks(log := Log()), immediate():
-            await aadd_job("log", 1)
-        assert log == [1]
-
     def test_with_captured_hooks__once(self) -> None:
         with own_tasks(log := Log()), immediate(), self.captureOnCommitCallbacks(execute=True):
             with transaction.atomic():

@@ -6,18 +6,15 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from typing import Any
 from unittest import mock
 
 import psycopg
-from django.core.cache import caches
-from django.core.cache.backends.base import BaseCache
 from django.db import connections, transaction
 from django.test import TestCase, TransactionTestCase, override_settings
 
 from django_graphile_worker import add_job
-from django_graphile_worker.testing import jobs, run_jobs
+from django_graphile_worker.testing import run_jobs
 from tests.support.own_schema import SCHEMA
 from tests.support.stepped_worker import own_tasks
 
@@ -28,20 +25,6 @@ def note(payload: Any) -> Any:
 
 def urgent(payload: Any) -> Any:
     return payload
-
-
-class InstanceCache(BaseCache):
-    """A cache whose values are gone with the object."""
-
-    def __init__(self, location: str, params: dict[str, Any]) -> None:
-        super().__init__(params)
-        self.values: dict[str, Any] = {}
-
-    def get(self, key: str, default: Any = None, version: int | None = None) -> Any:
-        return self.values.get(key, default)
-
-    def add(self, key: str, value: Any, timeout: Any = None, version: int | None = None) -> bool:
-        return self.values.setdefault(key, value) is value
 
 
 @contextmanager
@@ -59,22 +42,6 @@ def statements() -> Iterator[list[str]]:
 
 
 class TestClaims(TestCase):
-    def test_one_job__takes_two_claims(self) -> None:
-        with own_tasks(note):
-            run_jobs()
-            add_job("note")
-            with statements() as names:
-                assert len(run_jobs()) == 1
-        assert names == ["task-ids", "claim", "complete", "claim"]
-
-    def test_no_job__takes_one(self) -> None:
-        with own_tasks(note):
-            run_jobs()
-            add_job("note", run_at=timedelta(days=1))
-            with statements() as names:
-                assert run_jobs() == []
-        assert names == ["task-ids", "claim"]
-
     def test_names_that_a_rollback_has_removed__are_read_again(self) -> None:
         with own_tasks(note, urgent):
             with transaction.atomic():
@@ -100,26 +67,6 @@ class TestNextCall(TestCase):
             for identifier in ("note", "note", "wait", "wait"):
                 add_job(identifier, identifier)
                 assert [ran.result for ran in run_jobs()] == [identifier]
-
-    def test_changed_options_of_a_task__count(self) -> None:
-        with own_tasks(note) as (task,):
-            for is_atomic in (False, True, False):
-                with mock.patch.object(task, "atomic", is_atomic):
-                    add_job("note")
-                    assert [ran.outcome for ran in run_jobs()] == ["succeeded"]
-                    assert jobs() == [], "its row is gone"
-
-    def test_changed_caches__are_those_of_the_test(self) -> None:
-        def remembers(payload: Any) -> Any:
-            return caches["default"].get_or_set("first", payload)
-
-        with own_tasks(remembers):
-            run_jobs()
-            with override_settings(CACHES={"default": {"BACKEND": f"{__name__}.{InstanceCache.__name__}"}}):
-                add_job("remembers", 1)
-                add_job("remembers", 2)
-                assert [ran.result for ran in run_jobs()] == [1, 1]
-                assert caches["default"].get("first") == 1
 
     def test_changed_tasks_and_settings__count(self) -> None:
         with own_tasks(note):

@@ -69,15 +69,6 @@ def test_a_job_that_is_added_after_the_clock_has_moved__runs_at_its_time() -> No
     assert started == [NOON + timedelta(seconds=1), NOON + timedelta(seconds=6)]
 
 
-def test_fair_keys__take_turns() -> None:
-    @task(fair="{tenant}")
-    def render(tenant: str) -> None: ...
-
-    for tenant in "aaab":
-        add_job(render, {"tenant": tenant})
-    assert [ran.job.payload["tenant"] for ran in run_jobs(cron=False)] == ["a", "b", "a", "a"]
-
-
 def test_limited_until__closes_the_key_until_the_clock_is_moved() -> None:
     calls: list[Any] = []
 
@@ -95,16 +86,3 @@ def test_limited_until__closes_the_key_until_the_clock_is_moved() -> None:
         assert run_jobs(cron=False) == []
         time.advance(seconds=31)
         assert sorted(ran.job.payload["number"] for ran in run_jobs(cron=False)) == [1, 2, 3]
-
-
-def test_limited_and_ordinary_jobs__all_run() -> None:
-    @task(limit=Limit("account:{account}", concurrency=1))
-    def charge(account: int) -> None:
-        add_job(log)
-
-    @task
-    def log() -> None: ...
-
-    for _ in range(3):
-        add_job(charge, {"account": 1})
-    assert sorted(ran.task_identifier for ran in run_jobs(cron=False)) == ["charge"] * 3 + ["log"] * 3

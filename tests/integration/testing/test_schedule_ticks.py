@@ -7,10 +7,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from django.db import connection
 from django.test import TestCase, TransactionTestCase
 
-from django_graphile_worker import signals
 from django_graphile_worker.models import Job, Schedule
 from django_graphile_worker.testing import clock, run_jobs
 from tests.integration.testing.test_cron_ticks import Ticks
@@ -53,15 +51,6 @@ class TestSchedules(TestCase):
             run_jobs()
         assert [(moment - START).total_seconds() for moment in ticks.times] == [20, 40, 60]
 
-    def test_schedule_of_another_time__begins_with_the_clock(self) -> None:
-        with own_tasks(ticks := Ticks()):
-            make(missed="once")
-            for year in (2000, 2090):
-                with clock(START.replace(year=year)) as now:
-                    now.advance(days=2)
-                    assert len(run_jobs()) == 2
-        assert [moment.year for moment in ticks.times] == [2000, 2000, 2090, 2090]
-
     def test_schedule_that_a_job_makes__fires_in_the_same_call(self) -> None:
         times: list[datetime] = []
 
@@ -88,25 +77,6 @@ class TestSchedules(TestCase):
             assert Job.objects.get(pk=schedule.run_now()).run_at == START + timedelta(hours=3)
             run_jobs()
         assert [(moment - START).total_seconds() / 3600 for moment in ticks.times] == [1, 3, 3]
-
-    def test_signals_and_settings__are_those_of_a_worker_and_of_the_test(self) -> None:
-        heard: list[Any] = []
-
-        def hear(**arguments: Any) -> None:
-            heard.append(arguments)
-
-        with connection.cursor() as cursor, own_tasks(Ticks()), clock(START) as now:
-            cursor.execute("set local lock_timeout = '7s'")
-            make()
-            now.advance(hours=5)
-            signals.schedule_fired.connect(hear)
-            try:
-                run_jobs()
-            finally:
-                signals.schedule_fired.disconnect(hear)
-            cursor.execute("select current_setting('lock_timeout'), current_setting('graphile_worker.now', true)")
-            assert cursor.fetchall() == [("7s", "")]
-        assert [about["ticks"] for about in heard] == [(START + timedelta(hours=4),)]
 
     def test_definition_that_cannot_be_read__fails_the_test(self) -> None:
         with own_tasks(Ticks()), clock(START):

@@ -18,7 +18,6 @@ from django.utils.timezone import now as imported_now
 
 from django_graphile_worker import (
     JobSpec,
-    RetryLater,
     add_job,
     add_jobs,
     get_job,
@@ -148,12 +147,6 @@ class ClockedJobs:
             (rescheduled,) = reschedule_jobs([replaced.id], run_at=timedelta(hours=1))
             assert rescheduled.run_at == now() + timedelta(hours=1)
 
-    def test_a_clock_in_the_past(self) -> None:
-        with own_tasks(times := Times()), clock(datetime(2001, 1, 1, tzinfo=UTC)) as now:
-            add_job("times")
-            run_jobs()
-            assert times == [now()]
-
     def test_three_days_of_retries__take_less_than_a_second(self) -> None:
         tried: list[datetime] = []
 
@@ -172,20 +165,6 @@ class ClockedJobs:
         assert waits[-1] == pytest.approx(22026.466, abs=0.001)
         assert len(ran) == 21
         assert ran[-1].job.attempts == 21
-
-    def test_retry_later(self) -> None:
-        def polls(payload: Any) -> None:
-            times.append(timezone.now())
-            if len(times) < 3:
-                raise RetryLater(timedelta(hours=1))
-
-        times: list[datetime] = []
-        with own_tasks(polls), clock(START) as now:
-            add_job("polls")
-            now.advance(days=1)
-            ran = run_jobs(on_error="record")
-        assert [each.outcome for each in ran] == ["failed", "failed", "succeeded"]
-        assert times == [START, START + timedelta(hours=1), START + timedelta(hours=2)]
 
     def test_jobs_that_add_jobs_for_later__run_in_the_order_of_time(self) -> None:
         seen: list[tuple[str, datetime]] = []

@@ -11,8 +11,6 @@ from django.db.backends.signals import connection_created
 from django.test.utils import CaptureQueriesContext
 
 from django_graphile_worker import signals
-from django_graphile_worker.sql.session import session_roles
-from django_graphile_worker.worker import django_connections
 from django_graphile_worker.worker.outcomes import Failed, Succeeded
 from tests.conftest import RawConnection
 from tests.support.backends import Pids, backend_pid, execute, terminate
@@ -183,33 +181,6 @@ def test_query_log__begins_anew_with_each_job(
     assert counts == [1, 1]
 
 
-@pytest.mark.usefixtures("persistent")
-def test_health_check__is_due_again_with_each_job(slot: Slot, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(connection.settings_dict, "CONN_HEALTH_CHECKS", True)
-    were_done: list[bool] = []
-
-    def looks(payload: Any) -> None:
-        were_done.append(connection.health_check_done)  # type: ignore[attr-defined]
-        backend_pid()
-
-    for _ in range(3):
-        slot.run(looks)
-    assert were_done[1:] == [False, False]
-
-
-@pytest.mark.usefixtures("persistent")
-def test_queries_that_a_test_counts__are_not_forgotten() -> None:
-    """A job on the test's own thread, outside any transaction."""
-    slot = Slot()
-    claim = make_claim(task_id=slot.task_id(lambda payload: execute("select 1")))
-    with CaptureQueriesContext(connection) as queries:
-        slot.executor.run(claim)
-        slot.executor.run(claim)
-    assert len(queries) == 2
-    slot.executor.thread_finished()
-    slot.close()
-
-
 @pytest.mark.parametrize("error_class", [ValueError, SystemExit])
 def test_error_of_the_task__comes_first_and_the_leftover_is_added(slot: Slot, error_class: type[BaseException]) -> None:
     def both(payload: Any) -> None:
@@ -219,28 +190,6 @@ def test_error_of_the_task__comes_first_and_the_leftover_is_added(slot: Slot, er
     error = slot.failure(both).error
     assert error.startswith(f"{error_class.__name__}: boom")
     assert "The task also left database 'default': a transaction open" in error
-
-
-@pytest.mark.django_db(transaction=True, databases=["default", "other"])
-def test_leftover_on_another_database__is_seen(slot: Slot) -> None:
-    assert "database 'other': a transaction open" in slot.failure(lambda payload: execute("begin", "other")).error
-
-
-@pytest.mark.usefixtures("persistent")
-@pytest.mark.parametrize("moment", ["begin", "end"])
-def test_connection_that_cannot_be_checked__is_closed_and_fails_no_job(
-    slot: Slot, monkeypatch: pytest.MonkeyPatch, moment: str
-) -> None:
-    def broken(self: Any) -> None:
-        raise RuntimeError("no answer")
-
-    pids = Pids()
-    slot.run(pids)
-    with monkeypatch.context() as patch:
-        patch.setattr(f"django_graphile_worker.worker.django_connections.WatchedConnection.{moment}", broken)
-        assert isinstance(slot.run(lambda payload: None), Succeeded)
-    slot.run(pids)
-    assert pids.seen[0] != pids.seen[1]
 
 
 @pytest.mark.usefixtures("persistent")
@@ -290,50 +239,6 @@ def test_changed_role__never_reaches_the_next_job_and_fails_its_own_only_if_aske
     assert pids.seen[0] != pids.seen[1]
 
 
-def changes_role_and_fails(payload: Any) -> None:
-    execute("SET ROLE pg_monitor")
-    execute("select 1/0")
-
-
-@pytest.mark.usefixtures("persistent")
-def test_changed_role__is_added_to_the_error_of_the_task(slot: Slot) -> None:
-    error = slot.failure(changes_role_and_fails).error
-    assert "DataError: division by zero" in error
-    assert "The task also left database 'default': its role changed" in error
-
-
-@pytest.mark.usefixtures("persistent")
-def test_changed_role__is_logged(slot: Slot, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level("WARNING", logger="django_graphile_worker.jobs"):
-        slot.run(lambda payload: execute("SET ROLE pg_monitor"))
-    (record,) = caplog.records
-    assert "a_task #1 succeeded, but left the state of its connections changed" in record.getMessage()
-    assert "its role changed from" in record.getMessage()
-
-
-@pytest.mark.usefixtures("persistent")
-@pytest.mark.parametrize(
-    "statements",
-    [
-        ["SET LOCAL ROLE pg_monitor"],
-        ["SELECT set_config('role', 'pg_monitor', true)"],
-        ["SET ROLE pg_monitor", "RESET ROLE"],
-    ],
-)
-def test_role_that_ends_with_the_job__is_no_leftover(slot: Slot, leftovers: list[str], statements: list[str]) -> None:
-    def careful(payload: Any) -> None:
-        with transaction.atomic():
-            for statement in statements:
-                execute(statement)
-
-    pids = Pids()
-    slot.run(pids)
-    assert isinstance(slot.run(careful), Succeeded)
-    slot.run(pids)
-    assert leftovers == []
-    assert len(set(pids.seen)) == 1
-
-
 @pytest.mark.usefixtures("persistent")
 def test_role_of_every_new_connection__is_no_leftover(slot: Slot, leftovers: list[str]) -> None:
     def set_up(*, connection: Any, **kwargs: Any) -> None:
@@ -352,25 +257,6 @@ def test_role_of_every_new_connection__is_no_leftover(slot: Slot, leftovers: lis
         assert leftovers == []
     finally:
         connection_created.disconnect(set_up)
-
-
-@pytest.mark.parametrize(
-    ("max_age", "asked"), [(0, 0), (None, 3)], ids=["closed after each job", "persistent: once more when it is opened"]
-)
-def test_roles__are_asked_for_after_jobs_whose_connection_was_used_and_stays_open(
-    slot: Slot, monkeypatch: pytest.MonkeyPatch, max_age: int | None, asked: int
-) -> None:
-    questions: list[Any] = []
-
-    def count(pgconn: Any) -> Any:
-        questions.append(pgconn)
-        return session_roles(pgconn)
-
-    monkeypatch.setitem(connection.settings_dict, "CONN_MAX_AGE", max_age)
-    monkeypatch.setattr(django_connections, "session_roles", count)
-    for function in (backend_pid, lambda: None, backend_pid, lambda: None):
-        slot.run(lambda payload, function=function: function())
-    assert len(questions) == asked
 
 
 def test_other_changes_of_a_session__end_with_its_connection(slot: Slot) -> None:
@@ -456,13 +342,3 @@ class TestWithAPool:
         for _ in range(4):
             assert isinstance(slot.run(pids), Succeeded)
         assert dirty[0] not in pids.seen
-
-    @pytest.mark.usefixtures("pooled")
-    def test_first_query_after_the_server_went_away__works(
-        self, slot: Slot, raw_connection: Callable[..., RawConnection], wait_until: Callable[..., None]
-    ) -> None:
-        pids = Pids()
-        slot.run(pids)
-        terminate(raw_connection(), pids.seen[0], wait_until)
-        assert isinstance(slot.run(pids), Succeeded)
-        assert pids.seen[0] != pids.seen[1]

@@ -59,14 +59,6 @@ def test_run_once__leaves_no_file_open() -> None:
     assert _open_files() <= before
 
 
-def test_stop_request_of_the_caller__stays_usable() -> None:
-    stop = StopRequest()
-    run_once(stop=stop)
-    stop("now")
-    assert stop.is_made
-    stop.close()
-
-
 @pytest.mark.parametrize("run", [run_once, run_worker])
 def test_stop__of_another_kind_is_refused_with_the_way_out(run: Any) -> None:
     with pytest.raises(TypeError, match=r"stop: expected a StopRequest, got <threading\.Event.*StopRequest\(\)"):
@@ -88,12 +80,6 @@ def test_stop__of_another_kind_is_refused_with_the_way_out(run: Any) -> None:
 def test_databases__that_are_none_are_refused_with_the_way_out(make: Any, databases: Any, expected: str) -> None:
     with pytest.raises(GraphileWorkerError, match=expected):
         make(databases=databases)
-
-
-def test_database__that_is_not_postgresql_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections["other"], "vendor", "sqlite")
-    with pytest.raises(GraphileWorkerError, match=r"expected a PostgreSQL database, got sqlite for the alias 'other'"):
-        run_once(databases=["other"])
 
 
 class Gates:
@@ -317,12 +303,6 @@ def test_stop__waits_for_plain_tasks_no_longer_than_the_grace_period(
     assert worker.stop() is False
 
 
-def test_one_process__may_be_asked_for(settings: Any) -> None:
-    assert run_once(processes=1) == 0
-    settings.GRAPHILE_WORKER = settings.GRAPHILE_WORKER | {"PROCESSES": 4}
-    assert run_once() == 0
-
-
 def test_djangos_connection__is_left_as_it_was() -> None:
     connections["default"].close()
     assert run_once() == 0
@@ -331,14 +311,6 @@ def test_djangos_connection__is_left_as_it_was() -> None:
     before = connections["default"].connection
     assert run_once() == 0
     assert connections["default"].connection is before
-
-
-def test_coroutine__may_start_a_worker() -> None:
-    async def embed() -> None:
-        with Worker():
-            pass
-
-    asyncio.run(embed())
 
 
 def test_worker__says_whether_it_runs_and_shows_no_internals() -> None:

@@ -84,14 +84,6 @@ def test_run_once__runs_all_limited_jobs_within_their_limit(limited_task: Build,
     assert value("select count(*) from {schema}._private_limit_places") == 0
 
 
-def test_ordinary_claims__do_not_ask_for_limited_tasks(limited_task: Build) -> None:
-    worker = limited_task()
-    add(1)
-    assert worker.directory.ids == []
-    assert worker.claimer.claim(max_jobs=5, max_per_queue=1, free_slots=5, max_bytes=10**6).claims == []
-    assert worker.fast_path.start_due_jobs() is None
-
-
 def test_a_limited_job__is_sorted_by_the_keeper_and_starts(
     limited_task: Build, watched: Watched, wait_until: Callable[..., None]
 ) -> None:
@@ -118,18 +110,6 @@ def test_limited_until__closes_the_key_and_retries_the_job(wait_until: Callable[
     assert value(closed) == ["account:1", "account:2"]
     # One job of each key has run; the other one of the first waits, without an attempt.
     assert value("select array_agg(attempts order by attempts) from {schema}._private_jobs") == [0, 1, 1]
-
-
-def test_limited_until_without_a_limit__says_so() -> None:
-    def limited(payload: Any) -> None:
-        raise LimitedUntil(60, limit="other")
-
-    with own_tasks(limited, limit=Limit("account:{account}", concurrency=1)):
-        add(1)
-        run_once(concurrency=1, log_success=False)
-    assert "LimitedUntil had no effect on other jobs. The limits of the task are 'account:{account}'" in value(
-        "select last_error from {schema}._private_jobs"
-    )
 
 
 def test_a_task_without_limits_any_more__runs_its_parked_jobs(limited_task: Build, watched: Watched) -> None:
@@ -167,16 +147,6 @@ def test_a_worker_of_old_code_that_stops_last__leaves_no_job_parked(
         recovery.step()
         new.made[0].close()
     assert value("select count(*) from {schema}._private_jobs where run_at = 'infinity'") == 0
-
-
-def test_a_paused_task__claims_no_limited_jobs(limited_task: Build) -> None:
-    worker = limited_task()
-    add(1)
-    worker.directory.pause(frozenset({"limited"}))
-    assert worker.limited is not None
-    assert not worker.limited.tasks.ids
-    worker.directory.pause(frozenset())
-    assert len(worker.limited.tasks.ids) == 1
 
 
 def test_a_queue_that_is_resumed__starts_its_limited_jobs(limited_task: Build) -> None:
@@ -241,19 +211,6 @@ def test_a_limited_job__starts_beside_ordinary_jobs_that_are_claimed_ahead() -> 
     # The job is sorted by another thread, which may need a second on a busy machine. Then at most the jobs that are
     # claimed for 0.2 s come before it.
     assert ran.index("limited") < 2700
-
-
-def test_a_queue__starts_its_limited_jobs_in_order() -> None:
-    """Each job has a key of its own, so no limit is reached."""
-    ran: list[int] = []
-
-    def limited(payload: Any) -> None:
-        ran.append(payload["account"])
-
-    with own_tasks(limited, limit=Limit("account:{account}", concurrency=1)):
-        add_jobs([JobSpec("limited", {"account": number}, queue_name="q") for number in range(30)])
-        run_once(concurrency=4, log_success=False)
-    assert ran == list(range(30))
 
 
 def test_a_queue__starts_limited_and_ordinary_jobs_in_order() -> None:

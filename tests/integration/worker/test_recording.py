@@ -119,15 +119,6 @@ def test_failures__are_told_in_the_result_until_the_success(
     assert kept.first_started_at == waiting.first_started_at < kept.last_started_at
 
 
-def test_permanent_failure__ends_the_result(build: Build, wait_until: Wait, worker_schema: str) -> None:
-    outcomes.append(PermanentFailure("never"))
-    job_id = make_job("keeping")
-    run_all(build(), wait_until)
-    failed = records.results(worker_schema)[job_id]
-    assert failed.status == ResultStatus.FAILED
-    assert failed.finished_at is not None
-
-
 def test_value_that_json_cannot_hold__fails_the_job_for_good(
     build: Build, wait_until: Wait, worker_schema: str
 ) -> None:
@@ -234,13 +225,6 @@ def test_history__has_a_row_for_each_attempt(build: Build, wait_until: Wait, wor
         assert row.partition.endswith(f"_private_history_{row.ended_at:%Y%m%d}")
 
 
-def test_history__keeps_no_payload_unless_asked(build: Build, wait_until: Wait, worker_schema: str) -> None:
-    make_job("plain", {"n": 1})
-    make_job("keeping", {"n": 1})
-    run_all(build(history=DAY), wait_until)
-    assert [row.payload for row in records.history(worker_schema)] == [None, None]
-
-
 def test_history__is_written_without_a_partition_for_the_day(
     build: Build, wait_until: Wait, worker_schema: str
 ) -> None:
@@ -267,19 +251,6 @@ def test_job_that_is_replaced_while_it_runs__keeps_its_key_and_number_in_the_his
 
 def _add_in_another_thread(name: str, job_key: str) -> None:
     add_job(name, {"n": 2}, job_key=job_key)
-
-
-def test_job_that_is_replaced_after_a_failure__begins_a_new_list_of_attempts(
-    build: Build, wait_until: Wait, worker_schema: str
-) -> None:
-    job_id = add_job("keeping", {"n": 1}, job_key="order 4711").id
-    outcomes.append(ValueError("no"))
-    worker = build()
-    run_all(worker, wait_until)
-    assert add_job("keeping", {"n": 2}, job_key="order 4711").id == job_id
-    run_all(worker, wait_until)
-    kept = records.results(worker_schema)[job_id]
-    assert (kept.status, len(kept.attempts), kept.revision) == (ResultStatus.SUCCEEDED, 1, 1)
 
 
 def test_interrupted_job__is_in_the_history_and_not_in_its_result(

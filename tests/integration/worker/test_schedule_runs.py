@@ -15,13 +15,11 @@ from django.db import connection
 
 from django_graphile_worker import (
     PermanentFailure,
-    add_job,
     cancel_jobs,
     complete_jobs,
     conf,
     pause,
     permanently_fail_jobs,
-    registry,
     remove_job,
     result,
     resume,
@@ -29,7 +27,6 @@ from django_graphile_worker import (
 )
 from django_graphile_worker.sql import recovery
 from django_graphile_worker.sql.schedules.runs import RunOutcome
-from django_graphile_worker.testing import run_jobs
 from tests.support import records
 from tests.support.factories import minutes_ago
 from tests.support.schedule_runs import fire, make_schedule, runs_of
@@ -98,14 +95,6 @@ def test_success__is_recorded_with_its_duration(runner: Build, wait_until: Wait)
     assert timedelta(hours=23) < row.expires_at - row.finished_at < timedelta(hours=25)
 
 
-def test_job_without_the_flag__is_not_recorded(runner: Build, wait_until: Wait) -> None:
-    add_job("report", {})
-    add_job("report", {"hopeless": True}, flags=["schedule:mine", "crontab:", "schedule:5", "bulk"])
-    worker = runner()
-    run_all(worker, wait_until)
-    assert records.results(worker.settings.schema) == {}
-
-
 def test_task_that_keeps_its_results__keeps_the_value_for_the_longer_time(runner: Build, wait_until: Wait) -> None:
     schedule = make_schedule(task="kept")
     short = fire(schedule, keep=timedelta(hours=1))
@@ -150,28 +139,6 @@ def test_atomic_task__is_recorded_in_its_transaction(runner: Build, wait_until: 
     fire(schedule, {"broken": True}, max_attempts=1)
     run_all(worker, wait_until)
     assert [each.outcome for each in runs_of(schedule)] == [RunOutcome.FAILED, RunOutcome.SUCCEEDED]
-
-
-def test_batch_task__is_retrying_with_the_items_that_failed(runner: Build, wait_until: Wait) -> None:
-    schedule = make_schedule(task="batch")
-    fire(schedule, ["good", "bad"])
-    fire(schedule, ["good"])
-    run_all(runner(), wait_until)
-    assert [each.outcome for each in runs_of(schedule)] == [RunOutcome.SUCCEEDED, RunOutcome.RETRYING]
-
-
-def test_history__and_runs_are_both_recorded(runner: Build, wait_until: Wait) -> None:
-    """A batch of many, some of which are runs of a schedule: the completion in place is not for these."""
-    schedule = make_schedule()
-    for _ in range(3):
-        fire(schedule)
-    for _ in range(20):
-        add_job("report", {})
-    worker = runner(history=86400.0)
-    run_all(worker, wait_until)
-    assert [each.outcome for each in runs_of(schedule)] == [RunOutcome.SUCCEEDED] * 3
-    assert len(records.history(worker.settings.schema)) == 23
-    assert len(records.results(worker.settings.schema)) == 3
 
 
 def test_forbidden_and_paused_flags__hold_runs_back(runner: Build, wait_until: Wait) -> None:
@@ -242,15 +209,6 @@ def test_job_that_is_cancelled_while_it_runs__is_known(runner: Build) -> None:
     assert [each.outcome for each in runs_of(schedule)] == [RunOutcome.CANCELLED]
 
 
-def test_run_jobs__records_runs_too() -> None:
-    with registry.tasks.isolated():
-        task("report")(lambda payload: None)
-        schedule = make_schedule()
-        fire(schedule)
-        run_jobs()
-    assert [each.outcome for each in runs_of(schedule)] == [RunOutcome.SUCCEEDED]
-
-
 def test_job_that_a_worker_without_records_ran__is_unknown() -> None:
     schedule = make_schedule()
     fire(schedule)
@@ -278,14 +236,6 @@ def test_job_key_of_a_failed_run__leaves_both_runs(runner: Build, wait_until: Wa
     assert [each.outcome for each in runs_of(schedule)] == [RunOutcome.WAITING, RunOutcome.FAILED]
     _execute("delete from {schema}._private_jobs")
     assert [each.outcome for each in runs_of(schedule)] == [RunOutcome.UNKNOWN, RunOutcome.FAILED]
-
-
-def test_job_key_of_a_run_that_goes_on__leaves_both_runs(runner: Build, wait_until: Wait) -> None:
-    schedule = make_schedule()
-    first = fire(schedule, job_key="nightly")
-    _lock(first, "django-worker-busy")
-    assert fire(schedule, job_key="nightly") != first
-    assert [each.outcome for each in runs_of(schedule)] == [RunOutcome.WAITING, RunOutcome.RUNNING]
 
 
 def _make_due() -> None:

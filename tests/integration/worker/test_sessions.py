@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
-from django_graphile_worker.models import Job
 from django_graphile_worker.routing import places_to_serve
 from django_graphile_worker.sql.releases import HeldQueue
 from django_graphile_worker.worker.database.connection import Database
@@ -119,26 +117,6 @@ def test_once__leaves_no_session(sessions: Sessions, wait_until: Wait) -> None:
     wait_until(lambda: not sessions())
 
 
-def test_recovery__is_one_statement_when_no_worker_is_dead(worker: DatabaseWorker) -> None:
-    # After those that look at other things, too.
-    for _ in range(2):
-        worker.recovery.step()
-    # A minute may begin now, whose backlog a worker samples.
-    worker.backlog_sampler._next_at = math.inf
-    said = overhear(worker.recovery._database)
-    worker.recovery.step()
-    assert said == ["cursor", "look-at-fleet"]
-
-
-def test_recovery__checks_the_schema_after_a_migration_was_announced(worker: DatabaseWorker) -> None:
-    worker.recovery.step()
-    said = overhear(worker.recovery._database)
-    worker.schema_version.check_soon()
-    worker.recovery.step()
-    worker.recovery.step()
-    assert said.count("breaking-migration") == 1
-
-
 def test_beat__comes_first_and_alone_whatever_was_done(worker: DatabaseWorker, wait_until: Wait) -> None:
     """Statistics and everything else are written on other connections: nothing delays a beat."""
     beat = ["cursor", "beat", "cursor", "proof"]
@@ -152,31 +130,3 @@ def test_beat__comes_first_and_alone_whatever_was_done(worker: DatabaseWorker, w
     said.clear()
     worker.heartbeat.step()
     assert said == beat
-
-
-def test_look_alike_in_a_schema_that_others_may_write_to__is_not_called(
-    worker: DatabaseWorker, wait_until: Wait, raw_connection: Callable[..., Any]
-) -> None:
-    """It fits better than PostgreSQL's own, and would have the worker's rights."""
-    planted = [
-        "json_build_object(text, float8, text, int) returns json",
-        "unnest(bigint[]) returns setof bigint",
-    ]
-    owner = raw_connection()
-    for signature in planted:
-        owner.execute(
-            f"create function public.{signature} language plpgsql as $$ begin raise exception 'called'; end $$".encode()
-        )
-    try:
-        for _ in range(2):
-            make_job("quick", queue_name="q")
-        for _ in range(3):
-            worker.fetcher.step()
-            wait_until(lambda: worker.pool.is_idle)
-            worker.releaser.step()
-        worker.heartbeat.step()
-        worker.recovery.step()
-        assert not Job.objects.exists()
-    finally:
-        for signature in planted:
-            owner.execute(f"drop function public.{signature.partition(' returns')[0]}".encode())

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections import UserDict
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from django_graphile_worker.backend.call import Call, normalized
-from django_graphile_worker.exceptions import PayloadError
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
@@ -42,20 +39,9 @@ def test_run_after__of_a_timedelta_counts_from_the_moment_of_the_call(run_after:
     assert Call(run_after=run_after).run_after_of(NOON) == expected
 
 
-@pytest.mark.parametrize("payload", [[], 5, {"args": {}}, {"kwargs": []}, {"args": None}])
-def test_payload_that_is_no_call__is_a_final_error(payload: Any) -> None:
-    with pytest.raises(PayloadError) as refused:
-        Call.from_payload(payload)
-    assert refused.value.is_misfit
-
-
 @pytest.mark.parametrize("using", [5, {"priority": "x", "run_after": "noon", "backend": 1}, {"run_after": 1e300}])
 def test_payload_of_another_program__is_read_without_what_makes_no_sense(using: Any) -> None:
     assert Call.from_payload({"args": [1], "using": using}) == Call([1])
-
-
-def test_empty_payload__is_a_call_without_arguments() -> None:
-    assert Call.from_payload(None) == Call.from_payload({}) == Call()
 
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\x00"))
@@ -66,44 +52,9 @@ JSON = st.recursive(
 )
 
 
-@given(JSON)
-def test_json__stays_as_it_is(value: Any) -> None:
-    assert normalized(value, "args") == value
-    json.dumps(normalized(value, "args"), allow_nan=False)
-
-
 @pytest.mark.parametrize(
     ("value", "expected"),
     [((1, (2,)), [1, [2]]), (b"text", "text"), (UserDict(a=(1,)), {"a": [1]}), (range(2), [0, 1])],
 )
 def test_other_types__become_json(value: Any, expected: Any) -> None:
     assert normalized(value, "args") == expected
-
-
-@pytest.mark.parametrize(
-    ("value", "kind", "message"),
-    [
-        (float("nan"), ValueError, "expected a finite number, got nan at args."),
-        ([1, {"a": float("inf")}], ValueError, "expected a finite number, got inf at args[1].a."),
-        ({"a": {None: 1}}, TypeError, "expected strings as keys, got None (NoneType) at args.a."),
-        (
-            {"the key": object()},
-            TypeError,
-            'got object (pass text or a number that the task converts) at args["the key"].',
-        ),
-        (b"\xff", ValueError, "Unsupported value: expected text, got bytes that are not UTF-8 at args."),
-        ([{1}], TypeError, "got set (pass a list) at args[0]."),
-    ],
-)
-def test_what_json_cannot_hold__is_refused_with_its_place(value: Any, kind: type[Exception], message: str) -> None:
-    with pytest.raises(kind) as refused:
-        normalized(value, "args")
-    assert isinstance(refused.value, PayloadError)
-    assert str(refused.value).endswith(message)
-
-
-def test_cycle__is_refused() -> None:
-    value: list[Any] = []
-    value.append(value)
-    with pytest.raises(PayloadError, match="no cycles"):
-        normalized(value, "args")

@@ -16,7 +16,6 @@ from django_graphile_worker.celery_beat.translation import (
     TaskTable,
     Translation,
     Unsupported,
-    as_time,
     beat_row,
     cron_line,
     read_table,
@@ -58,12 +57,6 @@ def test_values__are_those_of_a_schedule() -> None:
         "is_enabled": False,
         "description": "",
     }
-
-
-def test_interval__is_counted_from_the_last_run() -> None:
-    assert translated(row(last_run_at=NOW - HOUR, date_changed=NOW)).anchor_at == NOW - HOUR
-    assert translated(row(date_changed=NOW)).anchor_at == NOW
-    assert translated(row(date_changed=NOW, start_time=NOW)).anchor_at is None
 
 
 def test_arguments__get_the_names_of_the_table() -> None:
@@ -124,12 +117,6 @@ def test_row_of_an_old_version__lacks_columns() -> None:
     assert translated(found).values["interval"] == HOUR
 
 
-def test_times_of_databases_without_zones__are_utc() -> None:
-    assert as_time("2026-11-16 12:00:00") == NOW
-    assert as_time(NOW.replace(tzinfo=None)) == NOW
-    assert as_time(None) is None
-
-
 KNOWN = ("report", "send", "proj.tasks.exact")
 
 
@@ -143,14 +130,6 @@ def test_task__is_found_by_its_name_and_then_by_its_function() -> None:
     assert target("proj.tasks.report") == Target("report")
     with pytest.raises(Unsupported, match=r"no task 'proj.a.report'. Did you mean 'report'\? Name the task"):
         target("proj.a.report", used=("proj.b.report",))
-
-
-def test_entry__wins() -> None:
-    assert target("report", {"report": Target("send")}) == Target("send")
-    with pytest.raises(Unsupported, match="leave it out"):
-        target("report", {"report": None})
-    with pytest.raises(Unsupported, match=r"no task 'sned'. Did you mean 'send'\?"):
-        target("report", {"report": Target("sned")})
 
 
 def test_table__is_read_from_pairs_and_files(tmp_path: Path) -> None:
@@ -180,11 +159,6 @@ def test_file__with_mistakes_is_refused(tmp_path: Path, content: str, reason: st
     with pytest.raises(ConfigurationError) as caught:
         read_table([str(file)])
     assert reason in str(caught.value)
-
-
-def test_file__that_does_not_exist_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="nowhere"):
-        read_table(["nowhere"])
 
 
 crontab = pytest.importorskip("celery.schedules", reason=REASON).crontab

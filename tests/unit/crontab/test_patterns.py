@@ -60,12 +60,6 @@ def test_a_pattern_matches_as_the_oracle_says(text: str, moment: datetime) -> No
     assert parse_pattern(text).matches(moment) == oracle(text, moment)
 
 
-@given(crontabs.patterns())
-def test_a_pattern_survives_being_written(text: str) -> None:
-    pattern = parse_pattern(text)
-    assert parse_pattern(str(pattern)) == pattern
-
-
 @pytest.mark.parametrize(("shorthand", "pattern"), SHORTHANDS.items())
 def test_a_shorthand_stands_for_its_pattern(shorthand: str, pattern: str) -> None:
     assert parse_pattern(shorthand) == parse_pattern(shorthand.upper()) == parse_pattern(pattern)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_graphile_worker.crontab import CronItem, occurrences, parse_crontab
+from django_graphile_worker.crontab import CronItem, occurrences
 from django_graphile_worker.crontab.patterns import parse_pattern
 from django_graphile_worker.crontab.times import format_time_phrase, parse_time_phrase
 from tests.support import crontabs
@@ -27,11 +27,6 @@ def test_a_period_survives_being_written(seconds: int) -> None:
 def test_a_period_without_a_phrase_is_refused(period: timedelta) -> None:
     with pytest.raises(ValueError, match="expected a period of whole seconds"):
         format_time_phrase(period)
-
-
-def test_a_year_is_365_days_in_a_time_phrase() -> None:
-    [item] = parse_crontab("* * * * * a ?fill=1y2w")
-    assert item.period == timedelta(days=365 + 14)
 
 
 MINUTE = timedelta(minutes=1)
@@ -140,11 +135,3 @@ def test_asking_minute_by_minute_finds_the_same_times_as_looking_ahead(pattern: 
         start, end = transition - 2 * HOUR, transition + 3 * HOUR
         expected = list(occurrences(item, start, end))
         assert list(occurrences(as_callable, start, end)) == expected
-
-
-def test_a_skipped_time_fires_at_the_end_of_the_gap_and_a_repeated_one_the_first_time() -> None:
-    item = CronItem("task", "30 2 * * *", time_zone="Europe/Paris")
-    spring = list(occurrences(item, datetime(2026, 3, 28, 12, tzinfo=UTC), datetime(2026, 3, 30, 12, tzinfo=UTC)))
-    autumn = list(occurrences(item, datetime(2026, 10, 24, 12, tzinfo=UTC), datetime(2026, 10, 26, 12, tzinfo=UTC)))
-    assert [time.isoformat() for time in spring] == ["2026-03-29T01:00:00+00:00", "2026-03-30T00:30:00+00:00"]
-    assert [time.isoformat() for time in autumn] == ["2026-10-25T00:30:00+00:00", "2026-10-26T01:30:00+00:00"]

@@ -17,11 +17,6 @@ def never(moment: datetime) -> bool:
     return False
 
 
-def test_defaults_are_filled_in() -> None:
-    [item] = parse_cron_items([CronItem("a.dotted.task", "  0 4   * * * ")])
-    assert (item.match, item.identifier, item.name) == ("0 4 * * *", "a.dotted.task", "a.dotted.task")
-
-
 @pytest.mark.parametrize(
     ("given", "attribute", "value"),
     [

@@ -12,7 +12,6 @@ import time
 import weakref
 from collections.abc import Iterator
 from io import BytesIO, StringIO, TextIOWrapper
-from pathlib import Path
 from select import PIPE_BUF
 from typing import Any
 
@@ -84,12 +83,6 @@ def test_traceback__leaves_the_worker_s_own_frames_out() -> None:
     assert converters.__file__ not in text
 
 
-def test_traceback__of_an_exception_without_other_frames_is_left_out() -> None:
-    record = make_record(logging.ERROR)
-    record.exc_info = (ValueError, ValueError("returned, not raised"), None)
-    assert len(Formatter(is_colored=False).format(record).splitlines()) == 1
-
-
 @pytest.mark.parametrize(
     ("level", "outcome", "code"),
     [
@@ -104,26 +97,6 @@ def test_color__paints_the_word_that_says_how_a_job_ended(level: int, outcome: s
     text = Formatter(is_colored=True).format(record)
     assert text.endswith(f"send #1 \x1b[{code}m{outcome}\x1b[0m after 2 ms")
     assert re.fullmatch(r"[\d:]{8} send #1 .* after 2 ms", Formatter(is_colored=False).format(record))
-
-
-def test_color__of_other_lines_is_that_of_their_level() -> None:
-    text = Formatter(is_colored=True, is_detailed=False).format(make_record(logging.WARNING))
-    assert text.startswith("\x1b[33m")
-    assert text.endswith("\x1b[0m")
-
-
-def test_format__stores_nothing_on_the_record() -> None:
-    record = make_record(logging.ERROR, outcome="failed")
-    before = dict(vars(record))
-    Formatter(is_colored=True).format(record)
-    assert vars(record) == before
-
-
-def test_stack__is_written_below_the_line() -> None:
-    record = make_record(logging.INFO)
-    record.exc_info, record.stack_info = None, "Stack (most recent call last):\n  a frame"
-    text = Formatter(is_colored=False).format(record)
-    assert text.splitlines()[1:] == ["Stack (most recent call last):", "  a frame"]
 
 
 @pytest.fixture
@@ -164,13 +137,6 @@ def test_warning__is_written_when_the_call_returns_and_so_is_what_precedes_it(lo
     assert [line.split()[2] for line in log.text.splitlines() if " #1 " in line][:2] == ["#1", "#1"]
     assert " failed after " in log.text
     assert "ValueError: no such order" in log.text
-
-
-def test_long_text__does_not_wait_in_the_queue(log: ConsoleLog) -> None:
-    logger = logging.getLogger("django_graphile_worker.task")
-    for _ in range(3):
-        logger.info("x" * 3_000)
-    assert log.text.count("x" * 3_000) == 3
 
 
 def test_error__keeps_nothing_of_the_task_in_memory(log: ConsoleLog) -> None:
@@ -235,13 +201,6 @@ def test_pipe__gets_lines_in_portions_that_other_processes_cannot_cut() -> None:
     sizes = [len("\n".join([*portion, ""]).encode()) for portion in portions if portion != [texts[200]]]
     assert max(sizes) <= limit
     assert len(portions) < 10
-
-
-def test_file__gets_all_lines_at_once(tmp_path: Path) -> None:
-    with (tmp_path / "log").open("w") as stream:
-        assert _largest_write(stream) is None
-    assert _largest_write(StringIO()) is None
-    assert list(_portions(["a", "b"], None)) == [["a", "b"]]
 
 
 def test_terminal__shows_a_line_at_once_and_in_colour() -> None:

@@ -52,22 +52,6 @@ def test_a_retry_that_has_no_attempt_left_is_an_error(caplog: pytest.LogCaptureF
     assert record.exc_info[1] is error
 
 
-def test_a_retry_that_the_task_asked_for_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
-    send("job_failed", job=make_job(), duration=0.5, error=RetryLater(5, "rate limited"), retry_in=5.0)
-    (record,) = caplog.records
-    assert record.exc_info is None
-    assert vars(record)["error"] == "RetryLater: rate limited"
-
-
-def test_an_error_that_cannot_be_written_to_a_file_leaves_its_traceback_out(caplog: pytest.LogCaptureFixture) -> None:
-    error = ValueError("it failed")
-    error.__cause__ = ValueError("\ud800")
-    for each in (error, error.__cause__):
-        send("job_failed", job=make_job(), duration=0.5, error=each, retry_in=1.0)
-    assert [record.exc_info for record in caplog.records] == [None, None]
-    assert caplog.messages[1].endswith("ValueError: \\ud800")
-
-
 def _raised(error: BaseException) -> BaseException:
     try:
         raise error
@@ -123,22 +107,6 @@ def test_logged_exception__is_itself_where_nothing_is_to_be_hidden(
     send("job_failed", job=make_job(), error=error, duration=0.1, retry_in=1.0, worker_id="w", database="default")
     assert caplog.records[0].exc_info
     assert caplog.records[0].exc_info[1] is error
-
-
-def test_long_chain_of_causes__is_copied_once(caplog: pytest.LogCaptureFixture) -> None:
-    """Each link is the cause and the context of the next: copying both would take a million copies of the first."""
-    error: Exception = ValueError("password=hunter2")
-    for number in range(25):
-        try:
-            try:
-                raise error
-            except Exception as cause:
-                raise KeyError(number) from cause
-        except KeyError as raised:
-            error = raised
-    send("job_failed", job=make_job(), error=error, duration=0.1, retry_in=None, worker_id="w", database="default")
-    assert "KeyError: 24" in _formatted(caplog)
-    assert "hunter2" not in _formatted(caplog)
 
 
 def test_other_exceptions__have_no_secrets_and_cannot_be_mistaken_for_records(caplog: pytest.LogCaptureFixture) -> None:

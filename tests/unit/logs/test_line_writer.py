@@ -63,16 +63,6 @@ def test_lines__are_written_by_one_thread_in_order(
     assert len(output.batches) < len(lines) / 10
 
 
-def test_idle_writer__writes_a_line_at_once_each_time_that_it_is_idle(
-    writer: LineWriter[str], output: Output, wait_until: Callable[..., None]
-) -> None:
-    for number in range(5):
-        writer.put(str(number))
-        wait_until(lambda: len(output.lines) == number + 1)  # noqa: B023
-        wait_until(lambda: writer._wants_call)
-    assert output.batches == [["0"], ["1"], ["2"], ["3"], ["4"]]
-
-
 def test_lines_of_a_pause__are_written_together(
     writer: LineWriter[str], output: Output, pausing: None, wait_until: Callable[..., None]
 ) -> None:
@@ -83,16 +73,6 @@ def test_lines_of_a_pause__are_written_together(
     assert output.batches == [["first"]]
     writer.flush()
     assert output.batches == [["first"], ["second", "third"]]
-
-
-def test_written_line__follows_the_lines_in_the_queue(
-    writer: LineWriter[str], output: Output, pausing: None, wait_until: Callable[..., None]
-) -> None:
-    writer.put("first")
-    wait_until(lambda: output.lines)
-    writer.put("second")
-    writer.write("an error")
-    assert output.lines == ["first", "second", "an error"]
 
 
 def test_many_threads__lose_no_line_and_keep_their_own_order(writer: LineWriter[str], output: Output) -> None:
@@ -137,16 +117,6 @@ def test_output_that_blocks__blocks_the_threads_before_the_queue_grows_without_l
     assert output.lines == ["first", *map(str, range(100))]
 
 
-def test_wait__ends_when_the_lines_are_written(
-    writer: LineWriter[str], output: Output, pausing: None, wait_until: Callable[..., None]
-) -> None:
-    writer.put("first")
-    wait_until(lambda: output.lines)
-    writer.put("second")
-    writer.wait(TIMEOUT)
-    assert output.lines == ["first", "second"]
-
-
 def test_wait__does_not_wait_for_an_output_that_blocks(writer: LineWriter[str], output: Output) -> None:
     output.is_open.clear()
     writer.put("first")
@@ -188,20 +158,6 @@ def test_forked_process__drops_the_lines_that_its_parent_writes_and_writes_its_o
     child.start()
     child.join(TIMEOUT)
     assert output.lines == ["first", "the child's"]
-
-
-def test_system_without_threads__has_every_line_written_at_once(
-    writer: LineWriter[str], output: Output, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(self: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", refuse)
-        writer.put("first")
-        writer.put("second")
-        writer.wait(TIMEOUT)
-    assert output.lines == ["first", "second"]
 
 
 def test_line_that_is_logged_while_its_thread_writes__is_no_deadlock() -> None:
@@ -252,20 +208,3 @@ def test_line_that_is_put_in_while_the_writer_is_about_to_wait__is_written(
     writer._queue = Queue()
     writer.put("first")
     wait_until(lambda: output.lines == ["first", "second"])
-
-
-def test_line_that_is_put_in_while_another_calls_the_writer__calls_it_again(
-    writer: LineWriter[str], output: Output, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Calls:
-        """The calls of a writer that writes at once, and waits again before the thread that called continues."""
-
-        def put(self, call: None) -> None:
-            writer.flush()
-            writer._wants_call = True
-
-    monkeypatch.setattr(writer, "_calls", Calls())
-    monkeypatch.setattr(writer, "_thread", threading.current_thread())
-    writer.put("first")
-    writer.put("second")
-    assert output.batches == [["first"], ["second"]]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -25,39 +24,6 @@ def test_a_line_carries_its_facts__and_never_the_payload(caplog: pytest.LogCaptu
     }
     assert (facts["outcome"], facts["duration"], facts["worker_id"]) == ("succeeded", 0.5, "w")
     assert "swordfish" not in str(facts)
-
-
-def test_every_line_names_its_database__where_a_process_works_on_several(
-    serve: Callable[..., None], caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.DEBUG, logger="django_graphile_worker")
-    serve("default", "eu")
-    send_all("eu")
-    assert len(caplog.messages) == 5
-    assert all(message.startswith("[eu] ") for message in caplog.messages)
-
-
-def test_every_line_names_its_installation__where_installations_are_named(
-    serve: Callable[..., None], caplog: pytest.LogCaptureFixture, settings: Any
-) -> None:
-    settings.GRAPHILE_WORKER = {"default": {}, "reports": {"SCHEMA": "reports"}}
-    serve("default", "reports")
-    about = {"worker_id": "w", "database": "default", "installation": "reports"}
-    send("job_succeeded", job=make_job(), duration=0.5, **about)
-    send("worker_started", concurrency=2, tasks=["a"], **about)
-    send("database_trouble", action="fetcher", error=OSError("x"), retry_in=1.0, **about)
-    assert [message.split()[0] for message in caplog.messages] == ["[reports]"] * 3
-    assert caplog.messages[1] == "[reports] worker w started on reports: 2 at a time"
-
-
-def test_no_line_names_its_database__where_there_is_one(
-    serve: Callable[..., None], caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.DEBUG, logger="django_graphile_worker")
-    serve("eu", "eu")
-    send_all("eu")
-    assert not any("eu" in message for message in caplog.messages)
-    assert [vars(record)["database"] for record in caplog.records] == ["eu"] * 5
 
 
 def test_lines_name_their_database__only_while_there_are_several(
@@ -122,11 +88,6 @@ def test_crontab_items_are_logged_by_name__never_with_their_payload(caplog: pyte
     send("cron_started", worker_id="w", items=items)
     assert caplog.messages == ["cron started: report, evening"]
     assert "swordfish" not in str(vars(caplog.records[0]))
-
-
-def test_an_argument_that_is_not_sent_leaves_a_gap__not_an_error(caplog: pytest.LogCaptureFixture) -> None:
-    send("database_trouble", error=OSError("gone"), name="a name that a log record has already")
-    assert caplog.messages == ["? failed, next try in ?: OSError: gone"]
 
 
 def test_a_record_s_message_is_a_template__and_the_values_are_its_arguments(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from psycopg import OperationalError
-from psycopg.errors import AdminShutdown, CannotConnectNow, QueryCanceled, ReadOnlySqlTransaction, UndefinedFunction
+from psycopg.errors import AdminShutdown, CannotConnectNow, UndefinedFunction
 
 from django_graphile_worker.logs import receivers
 from django_graphile_worker.logs.receivers import Throttle
@@ -68,23 +68,6 @@ def test_a_job_has_one_line(
     ]
 
 
-def test_success_can_be_kept_out_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    send("job_succeeded", job=make_job(), duration=0.5, worker_id="w", log_success=False)
-    send("job_failed", job=make_job(), duration=0.5, worker_id="w", error=ValueError(), retry_in=1)
-    assert [record.levelname for record in caplog.records] == ["WARNING"]
-
-
-def test_a_logger_that_is_not_enabled_costs_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.CRITICAL, logger="django_graphile_worker")
-
-    class Untouchable:
-        def __getattr__(self, name: str) -> Any:
-            raise AssertionError(name)
-
-    for name in ("job_succeeded", "job_failed", "job_permanently_failed", "job_interrupted", "claim_lost"):
-        send(name, job=Untouchable(), duration=0.5, worker_id="w")
-
-
 def send_trouble(error: Exception, action: str = "fetcher") -> None:
     send("database_trouble", worker_id="w", action=action, error=error, retry_in=0.25)
 
@@ -112,14 +95,6 @@ def test_a_schema_that_is_older_than_the_code__is_a_line_that_says_what_to_do(ca
         "recovery failed, next try in 250 ms: UndefinedFunction: function f() does not exist; the worker schema lacks "
         'something that this version needs: run "manage.py migrate graphile_worker"'
     )
-
-
-def test_another_kind_of_error_is_logged__although_the_same_part_failed_before(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    for error in (OperationalError("refused"), ReadOnlySqlTransaction("read-only"), QueryCanceled("too slow")):
-        send_trouble(error)
-    assert len(caplog.records) == 3
 
 
 def test_an_error_that_persists_is_a_warning_once_a_minute__and_a_debug_line_each_time(
@@ -168,9 +143,3 @@ def test_tasks_that_the_project_does_not_have_are_logged__with_the_name_that_is_
         "TASKS names tasks that this project does not have: send_recipt (Did you mean 'send_receipt'?), zzz_*"
     ]
     assert caplog.records[0].levelname == "WARNING"
-
-
-def test_connecting_twice_does_not_double_the_lines(caplog: pytest.LogCaptureFixture) -> None:
-    receivers.connect()
-    send("job_succeeded", job=make_job(), duration=0.5)
-    assert len(caplog.records) == 1

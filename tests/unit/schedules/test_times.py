@@ -6,7 +6,6 @@ import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import takewhile
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -92,21 +91,6 @@ def test_interval__that_is_not_saved_is_counted_from_the_time_of_the_question() 
     assert next_time(Definition(interval=HOUR, starts_at=now + 3 * HOUR), now) == now + 3 * HOUR
 
 
-def test_interval__ignores_time_changes() -> None:
-    anchor = at("2026-03-28T12:00")
-    daily = Definition(interval=timedelta(days=1), time_zone="Europe/Berlin", anchor_at=anchor)
-    assert next_times(daily, anchor, 2) == (at("2026-03-29T12:00"), at("2026-03-30T12:00"))
-
-
-def test_single_time__is_due_once() -> None:
-    run_at = at("2026-11-16T10:00:07")
-    definition = Definition(run_at=run_at)
-    assert list(times_after(definition, run_at - HOUR)) == [run_at]
-    assert next_time(definition, run_at) is None
-    assert next_time(replace(definition, ends_at=run_at), run_at - HOUR) is None
-    assert next_time(replace(definition, starts_at=run_at + HOUR), run_at - HOUR) is None
-
-
 def test_times__are_compared_as_instants_in_the_repeated_hour() -> None:
     berlin = zone_of("Europe/Berlin")
     first, again = (datetime(2026, 10, 25, 2, 30, tzinfo=berlin, fold=fold) for fold in (0, 1))
@@ -129,13 +113,6 @@ def test_end_of_time__ends_the_times() -> None:
     assert next_time(Definition(cron="0 0 1 1 *"), last) is None
     yearly = Definition(cron="@yearly", time_zone="Pacific/Kiritimati")
     assert first_time(yearly, counts_from=last, paused_until=at("9999-12-30T23:59")) is None
-
-
-def test_definition__is_read_from_the_attributes_of_a_row() -> None:
-    row = SimpleNamespace(
-        id=7, cron="@daily", interval=None, run_at=None, time_zone="UTC", starts_at=None, ends_at=None, anchor_at=None
-    )
-    assert Definition.of(row) == Definition(cron="@daily")
 
 
 def test_zone__that_does_not_exist_is_refused() -> None:
@@ -195,23 +172,6 @@ def test_skip__gives_up_all_but_a_tick_that_is_on_time() -> None:
     assert decision.ticks == (Tick(on("10:05"), is_late=False),)
     assert decision.given_up == GivenUp(5, on("10:00"), on("10:04"))
     assert decision.next_at == on("10:06")
-
-
-def test_once__fires_the_latest_however_late_it_is() -> None:
-    hourly = Definition(cron="@hourly")
-    decision = decide_ticks(hourly, first=on("10:00"), now=on("14:30"), missed="once")
-    assert decision.ticks == (Tick(on("14:00"), is_late=True),)
-    assert decision.given_up == GivenUp(4, on("10:00"), on("13:00"))
-    assert decision.next_at == on("15:00")
-
-
-def test_all__fires_what_is_within_its_period() -> None:
-    hourly = Definition(cron="@hourly")
-    decision = decide_ticks(hourly, first=on("08:00"), now=on("12:00:30"), missed="all", missed_within=2 * HOUR)
-    assert decision.ticks == (Tick(on("11:00"), is_late=True), Tick(on("12:00"), is_late=False))
-    assert decision.given_up == GivenUp(3, on("08:00"), on("10:00"))
-    exactly = decide_ticks(hourly, first=on("08:00"), now=on("12:00"), missed="all", missed_within=2 * HOUR)
-    assert [tick.at for tick in exactly.ticks] == [on("10:00"), on("11:00"), on("12:00")]
 
 
 def test_all__fires_in_portions() -> None:

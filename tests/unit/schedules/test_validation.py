@@ -44,10 +44,10 @@ def test_correct_values__have_no_mistakes(values: dict[str, Any]) -> None:
         ({"name": ""}, "name", "expected 1 to 200 characters, got ''."),
         ({"name": None}, "name", "expected a string, got None (NoneType)."),
         ({"task": ""}, "task", "expected 1 to 128 characters, got ''."),
-        ({"task": "repotr"}, "task", "expected a task of this project, got 'repotr'. Did you mean 'report'?"),
+        ({"task": "repotr"}, "task", "this project has no task 'repotr'. Did you mean 'report'?"),
         ({"payload": [1]}, "payload", "expected an object (a dict) as payload, got [1]."),
         ({"cron": "61 * * * *"}, "cron", "cron line column 1: expected a minute from 0 to 59, got '61'."),
-        ({"cron": "@every 10 s"}, "cron", "got the interval '@every 10 s': give it as interval."),
+        ({"cron": "@every 10 s"}, "cron", "'@every 10 s' is an interval, not a cron line: give it as interval."),
         ({"cron": "0 0 9 * * *"}, "cron", "Cron lines have no seconds: use an interval."),
         ({"cron": "0 0 30 2 *"}, "cron", "a day that exists in month 2"),
         ({"cron": 5}, "cron", "expected a cron line like '0 9 * * 1-5', got 5."),
@@ -61,18 +61,22 @@ def test_correct_values__have_no_mistakes(values: dict[str, Any]) -> None:
         ({"queue_name": ""}, "queue_name", "expected 1 to 128 characters"),
         ({"priority": 40_000}, "priority", "expected a whole number from -32768 to 32767, got 40000."),
         ({"max_attempts": 0}, "max_attempts", "expected a whole number from 1 to 32767, got 0."),
-        ({"job_key": "\0"}, "job_key", "text that PostgreSQL can store"),
+        ({"job_key": "\0"}, "job_key", "PostgreSQL cannot store"),
         ({"paused_until": "tomorrow"}, "paused_until", "expected a time with a time zone, got 'tomorrow'."),
         ({"missed": "maybe"}, "missed", "expected one of skip, once, all, got 'maybe'."),
         ({"missed": "all"}, "missed_within", "how far back missed times are fired"),
         ({"missed_within": HOUR}, "missed_within", "set missed to 'all'"),
         ({"overlap": "never"}, "overlap", "expected one of allow, skip, queue, got 'never'."),
-        ({"starts_at": NOON, "ends_at": NOON}, "ends_at", "expected a time later than starts_at"),
+        ({"starts_at": NOON, "ends_at": NOON}, "ends_at", "is not later than starts_at"),
         ({"run_at": NOON, "ends_at": NOON}, "run_at", "it would never fire"),
         ({"starts_at": NOON, "ends_at": NOON + HOUR}, "ends_at", "it would never fire"),
-        ({"description": "\ud800"}, "description", "text that PostgreSQL can store"),
-        ({"cron": None}, SEVERAL_FIELDS, "got none: say when the schedule fires."),
-        ({"cron": "@daily", "interval": HOUR}, SEVERAL_FIELDS, "got cron and interval: leave the others empty."),
+        ({"description": "\ud800"}, "description", "PostgreSQL cannot store"),
+        ({"cron": None}, SEVERAL_FIELDS, "give one of cron, interval and run_at"),
+        (
+            {"cron": "@daily", "interval": HOUR},
+            SEVERAL_FIELDS,
+            "give only one of cron and interval, and leave the others empty.",
+        ),
     ],
 )
 def test_mistake__is_told_at_its_field(values: dict[str, Any], field: str, text: str) -> None:
@@ -84,7 +88,7 @@ def test_mistake__is_told_at_its_field(values: dict[str, Any], field: str, text:
 def test_single_time__of_a_new_schedule_is_in_the_future() -> None:
     past = schedule(run_at=NOON)
     assert errors_in(past) == {}
-    assert "in the future" in errors_in(past, now=NOON)["run_at"][0]
+    assert "is past" in errors_in(past, now=NOON)["run_at"][0]
     assert errors_in(past, now=NOON - HOUR) == {}
 
 

@@ -110,10 +110,6 @@ def test_cron_line__in_words(cron: str, words: str) -> None:
     assert in_words(Definition(cron=cron, time_zone="Europe/Berlin")) == f"{words} (Europe/Berlin)"
 
 
-def test_interval__has_no_zone() -> None:
-    assert in_words(Definition(interval=timedelta(seconds=10), time_zone="Europe/Berlin")) == "Every 10 seconds"
-
-
 def test_single_time_and_window__are_shown_on_the_clock_of_the_zone() -> None:
     start = datetime(2026, 7, 1, 10, 0, tzinfo=UTC)
     once = Definition(run_at=start + timedelta(seconds=7), time_zone="Europe/Berlin")

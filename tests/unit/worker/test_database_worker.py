@@ -61,18 +61,3 @@ def test_job_ended__hurries_if_other_jobs_wait_for_the_place_of_a_limited_job(ma
     worker.job_ended(ordinary)
     worker.job_ended(limited)
     assert [call[0] for call in worker.releaser.method_calls] == ["put", "put", "put_urgently"]
-
-
-def test_limited_tasks_found__by_the_last_claim_of_a_worker_that_stops_start_nothing(make: Make) -> None:
-    worker = make()
-    worker.fetcher = Mock(has_started=True)
-    worker.is_stopping = True
-    for service in worker.outer_services():
-        service.stop()
-    worker.limited_tasks_found()
-    keeper = worker.keeper
-    assert keeper is not None
-    try:
-        assert keeper.join(0), "nobody would stop it"
-    finally:
-        keeper.stop()

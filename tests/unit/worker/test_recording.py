@@ -11,7 +11,7 @@ import pytest
 from django_graphile_worker import conf
 from django_graphile_worker.sql.releases import KeptResults
 from django_graphile_worker.worker import recording
-from django_graphile_worker.worker.outcomes import Failed, Recorded
+from django_graphile_worker.worker.outcomes import Recorded
 from django_graphile_worker.worker.recording import Recording
 from tests.support.factories import TOO_DEEP
 from tests.support.slot import make_claim, make_task
@@ -26,14 +26,6 @@ def success(value_text: str | None = None, *, token: str = "a/1", **options: Any
     return Recorded(make_claim(token=token), 0.25, None, 99.0, task, value_text)
 
 
-def test_completions__are_in_the_order_of_their_claims() -> None:
-    outcomes = [success(token=token) for token in ("a/2", "a/1", "a/2", "a/1")]
-    completed = make_recording(history=timedelta(days=1)).completed(outcomes)
-    assert [claim.token for claim in completed.claims] == ["a/1", "a/1", "a/2", "a/2"]
-    assert completed.durations == [250_000] * 4
-    assert (completed.results, completed.history_payloads, completed.has_history) == (None, None, True)
-
-
 def test_results__have_the_time_since_the_end_and_the_seconds_to_keep_them() -> None:
     outcomes = [success("1", keep_result=60), success("2", keeps_payload=True), success()]
     completed = make_recording(keep_results=5).completed(outcomes)
@@ -43,11 +35,6 @@ def test_results__have_the_time_since_the_end_and_the_seconds_to_keep_them() -> 
         values=["1", "2", None],
         are_payloads_kept=[False, True, False],
     )
-
-
-def test_failure_of_an_unknown_task__is_kept_as_the_setting_says() -> None:
-    (attempt,) = make_recording(keep_results=5).failures([Failed(make_claim(), 0.5, "no")])
-    assert (attempt.keep, attempt.duration, attempt.keeps_payload) == (5.0, 500_000, False)
 
 
 @pytest.mark.parametrize(

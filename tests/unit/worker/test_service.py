@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from django_graphile_worker.worker.service import LAST_RETRY, Service, Trouble
+from django_graphile_worker.worker.service import Service, Trouble
 
 
 class Counter(Service):
@@ -33,16 +33,6 @@ class Counter(Service):
         self.was_closed.set()
 
 
-def test_steps_again_at_once_after_zero() -> None:
-    service = Counter([0.0, 0.0])
-    service.start()
-    for _ in range(3):
-        assert service.stepped.acquire(timeout=60)
-    service.stop()
-    assert service.join(60)
-    assert service.steps == 3
-
-
 def test_a_wake_up_ends_the_pause_and_one_during_a_step_is_not_lost() -> None:
     service = Counter([])
     service.start()
@@ -65,38 +55,6 @@ def test_a_service_that_starts_later_begins_after_its_time_or_when_woken(event: 
     assert service.join(60)
 
 
-class SlowStart(Counter):
-    """A service whose start another thread reaches before it is done."""
-
-    def __init__(self) -> None:
-        super().__init__([])
-        self.is_starting = threading.Event()
-        self.may_go_on = threading.Event()
-
-    @property
-    def name(self) -> str:  # type: ignore[override]
-        self.is_starting.set()
-        self.may_go_on.wait(1)
-        return "slow"
-
-
-def test_a_service_that_two_threads_start_runs_once() -> None:
-    """A service may start when the worker does, and when the heartbeat or a claim finds that it is needed."""
-    service = SlowStart()
-    threads = [threading.Thread(target=service.start) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    assert service.is_starting.wait(60)
-    service.may_go_on.set()
-    for thread in threads:
-        thread.join(60)
-    assert service.stepped.acquire(timeout=60)
-    assert not service.stepped.acquire(timeout=0.2)
-    service.stop()
-    assert service.join(60)
-    assert service.steps == 1
-
-
 def test_a_service_that_starts_at_this_moment_can_be_stopped_and_is_not_dead(monkeypatch: pytest.MonkeyPatch) -> None:
     service, is_starting, has_stopped = Counter([]), threading.Event(), threading.Event()
 
@@ -116,15 +74,6 @@ def test_a_service_that_starts_at_this_moment_can_be_stopped_and_is_not_dead(mon
     has_stopped.set()
     starting.join(60)
     assert service.join(60)
-
-
-def test_a_service_that_would_start_later_can_be_stopped_before() -> None:
-    service = Counter([])
-    service.start(after=600)
-    service.stop()
-    assert service.join(60)
-    assert service.steps == 0
-    assert service.was_closed.is_set()
 
 
 def test_a_stop_that_is_taken_for_the_call_of_a_step_ends_the_service_all_the_same() -> None:
@@ -157,13 +106,6 @@ def test_an_error_is_told_and_tried_again_with_growing_patience() -> None:
     assert 0 < troubles[0][2] <= 0.1 < troubles[1][2] * 2 <= 0.4
 
 
-def test_back_off_is_bounded_and_jittered() -> None:
-    service = Counter([])
-    delays = [service._retry_delay() for _ in range(40)]
-    assert max(delays) <= LAST_RETRY
-    assert len(set(delays[-10:])) > 1
-
-
 def test_calls_do_not_shorten_the_wait_after_an_error() -> None:
     """Whatever made it fail calls again and again: a notification, a connection that is back."""
     delays: list[float] = []
@@ -194,31 +136,6 @@ def test_a_hurried_service_tries_again_at_once_and_then_waits_again() -> None:
     service.stop()
     assert service.join(60)
     assert delays == [600.0, 0.001]
-
-
-def test_stopping_ends_the_wait_after_an_error() -> None:
-    told = threading.Event()
-    service = Counter([ValueError("no")], on_trouble=lambda name, error, delay: told.set())
-    service._retry_delay = lambda: 600.0  # type: ignore[method-assign]
-    service.start()
-    assert told.wait(60)
-    service.stop()
-    assert service.join(60)
-
-
-def test_stopping_before_the_start_twice_or_from_itself_is_harmless() -> None:
-    early = Counter([])
-    early.stop()
-    early.start()
-    assert early.join(60)
-    assert early.steps == 0
-    service = Counter([])
-    service.start()
-    service.start()
-    service.stop()
-    service.stop()
-    assert service.join(60)
-    assert service.was_closed.is_set()
 
 
 def test_start_and_stop_from_many_threads_leave_no_thread_behind() -> None:

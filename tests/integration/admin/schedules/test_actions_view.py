@@ -97,8 +97,8 @@ class TestOneSchedule:
     @pytest.mark.parametrize(
         ("sent", "error"),
         [
-            ({"length": "at", "until": ""}, "Expected the time at which the pause ends, got none."),
-            ({"length": "at", "until": "2020-01-01T00:00"}, "Expected a time in the future, got a time that is past."),
+            ({"length": "at", "until": ""}, "Enter the time at which the pause ends."),
+            ({"length": "at", "until": "2020-01-01T00:00"}, "Enter a time in the future."),
             ({"length": "never"}, "Select a valid choice."),
         ],
     )

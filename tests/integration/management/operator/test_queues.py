@@ -178,7 +178,7 @@ def test_numbers__are_set_and_reset(limited_tasks: None) -> None:
         (["--reset", "x"], "Known limits: account:{account}, other."),
         (["--set", ACCOUNT], "--set needs --concurrency, --rate or both."),
         (["--set", ACCOUNT, "--rate", "often"], "limits: rate: expected a rate like '100/m'"),
-        (["--set", ACCOUNT, "--burst", "5"], "limits: expected a rate with burst=5, got none"),
+        (["--set", ACCOUNT, "--burst", "5"], "limits: burst=5 needs a rate"),
         (["--rate", "1/s"], "--rate needs --set with the name of a limit."),
     ],
 )

@@ -59,10 +59,6 @@ def test_distinguishes_a_json_null_from_no_payload(worker: WorkerSql) -> None:
     assert worker.value("select payload::text from {schema}._private_jobs") == "null"
 
 
-def test_an_empty_list_of_flags_is_no_flags(worker: WorkerSql) -> None:
-    assert worker.add_job("task", flags=[])["flags"] is None
-
-
 def test_a_null_among_the_flags_is_refused(worker: WorkerSql) -> None:
     assert refused(worker, flags=["a", None]).sqlstate == "22023"
 
@@ -155,16 +151,6 @@ class TestReplacingByKey:
 
         assert job["run_at"] < FUTURE
         assert job["attempts"] == 0
-
-    def test_makes_a_failed_job_new(self, worker: WorkerSql) -> None:
-        job = worker.add_job("task", job_key="key", run_at=FUTURE)
-        worker.query("update {schema}._private_jobs set attempts = 2, last_error = 'It broke.'")
-
-        again = worker.add_job("task", job_key="key")
-
-        assert again["id"] == job["id"]
-        assert (again["attempts"], again["last_error"]) == (0, None)
-        assert again["run_at"] < FUTURE
 
     def test_leaves_a_running_job_alone__but_takes_its_key_and_its_retries(self, worker: WorkerSql) -> None:
         running = worker.lock(worker.add_job("task", payload={"n": 1}, job_key="key", queue_name="queue")["id"])

@@ -16,13 +16,6 @@ def refused(worker: WorkerSql, *specs: dict[str, Any]) -> psycopg.Error:
     return caught.value
 
 
-def test_gives_what_is_left_out_its_default(worker: WorkerSql) -> None:
-    (batched,) = worker.add_jobs({})
-    single = worker.add_job("task")
-
-    assert batched == single | {"id": batched["id"]}
-
-
 @pytest.mark.parametrize("array", ["null", "'{}'", "array[]::{schema}.job_spec[]"])
 def test_does_nothing_without_specs(worker: WorkerSql, array: str) -> None:
     assert worker.query(f"select * from {{schema}}.add_jobs({array})") == []
@@ -95,17 +88,6 @@ class TestLimits:
     def test_refuse_the_whole_batch(self, worker: WorkerSql, spec: dict[str, Any], sqlstate: str) -> None:
         assert refused(worker, {}, spec, {}).sqlstate == sqlstate
         assert worker.jobs() == []
-
-    def test_name_the_first_fault(self, worker: WorkerSql) -> None:
-        error = refused(worker, {}, {"max_attempts": 0}, {"queue_name": "q" * 200})
-
-        assert error.diag.message_primary == "Job maximum attempts must be at least 1 and at most 32767, got 0."
-
-    def test_refuse_a_null_among_the_specs(self, worker: WorkerSql) -> None:
-        with pytest.raises(psycopg.Error) as caught, worker.connection.transaction():
-            worker.query("select * from {schema}.add_jobs(array[null]::{schema}.job_spec[])")
-
-        assert caught.value.sqlstate == "GWBID"
 
 
 def test_takes_specs_that_node_sends_as_json(worker: WorkerSql) -> None:

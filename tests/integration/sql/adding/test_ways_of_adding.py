@@ -17,7 +17,7 @@ from django_graphile_worker import JobSpec, add_job, add_jobs, conf
 from django_graphile_worker.exceptions import InvalidJobError, SchemaError
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.sql.adding import add_job as add_one
-from tests.support.added_rows import ROWS, rows_after, undone
+from tests.support.added_rows import rows_after, undone
 from tests.support.operating import execute, operate
 from tests.support.rows import as_job, stored
 from tests.support.worker_sql import WorkerSql
@@ -175,14 +175,6 @@ def test_an_error_of_the_server__shows_no_payload() -> None:
 
 
 @pytest.mark.django_db
-def test_many_names__keep_their_jobs() -> None:
-    names = [f"name {number}" for number in range(300)]
-    jobs = add_jobs([JobSpec(name, queue_name=name) for name in names])
-    assert [row[:2] for row in execute(ROWS)] == [(name, name) for name in names]
-    assert [job.queue_name for job in jobs] == names
-
-
-@pytest.mark.django_db
 @pytest.mark.parametrize("kind", ["adder", "keyed-adder"])
 def test_a_role_that_may_only_add__adds_through_the_public_functions(kind: str) -> None:
     script = operate("grants", "adding_role", "--kind", kind).out
@@ -261,15 +253,3 @@ class TestATransactionOfTheCaller:
         finally:
             execute("rollback")
         assert execute("select count(*) from {schema}._private_jobs") == [(0 if kind == "statement" else 1,)]
-
-    def test_is_undone_with_the_transaction_around_it(self) -> None:
-        with transaction.atomic():
-            add_job("a")
-            transaction.set_rollback(True)
-        connection.set_autocommit(False)
-        try:
-            add_job("a")
-            connection.rollback()
-        finally:
-            connection.set_autocommit(True)
-        assert execute("select count(*) from {schema}._private_jobs") == [(0,)]

@@ -72,16 +72,6 @@ def test_a_place__counts_only_while_its_claim_stands(account: LimitedJobs) -> No
     assert len(account.claim_all()) == 1
 
 
-def test_a_place__is_not_freed_while_its_claim_stands(account: LimitedJobs) -> None:
-    account.add(3, account=1)
-    account.sort_all()
-    running = account.claim_all()
-
-    assert account.free(running) == 0
-    assert account.sweep() == 0
-    assert account.claim_all() == []
-
-
 def test_a_place__is_freed_once(account: LimitedJobs) -> None:
     account.add(5, account=1)
     account.sort_all()
@@ -128,25 +118,6 @@ def test_claims_of_one_key__do_not_count_at_the_same_time(
     for thread in threads:
         thread.join(60)
     assert Counter(field_of(claimed, "account")) == {1: 2, 2: 2}
-
-
-def test_a_claim__waits_for_the_key_that_another_claim_counts(
-    account: LimitedJobs, make: Callable[..., LimitedJobs], wait_until: Callable[..., None]
-) -> None:
-    # Lanes of one key, in different queues: the first claim looks at two of them.
-    for queue in "abcd":
-        account.add(1, account=1, options=f"queue_name => '{queue}'")
-    account.sort_all()
-    other, watcher = make(account={"concurrency": 2}), make(account={})
-    results: list[Any] = []
-    waiting = threading.Thread(target=lambda: results.append(account.claim(10)))
-    with other.connection.transaction():
-        assert len(other.claim(1).claims) == 1
-        waiting.start()
-        is_waiting = "select exists (select from pg_stat_activity where wait_event_type = 'Lock' and pid = %s)"
-        wait_until(lambda: watcher.value(is_waiting, account.connection.info.backend_pid))
-    waiting.join(60)
-    assert len(results[0].claims) == 1
 
 
 def test_several_limits__all_count(make: Callable[..., LimitedJobs]) -> None:
@@ -209,14 +180,6 @@ def test_a_rate__survives_a_clock_that_is_set_back(rated: LimitedJobs) -> None:
     # The jobs count as if they were claimed when the clock was found to be wrong.
     assert rated.claim_all(10, **at(-3600 + 60)) == []
     assert len(rated.claim_all(10, **at(-3600 + 61))) == 10
-
-
-def test_starts__are_kept_only_as_long_as_a_window_needs_them(rated: LimitedJobs) -> None:
-    rated.add(60, account=1)
-    rated.sort_all()
-    for minute in range(6):
-        rated.claim_all(10, **at(62 * minute))
-    assert rated.count("_private_limit_starts") == 10
 
 
 def test_a_closed_key__starts_no_job_until_it_opens(account: LimitedJobs) -> None:
@@ -283,28 +246,6 @@ def test_a_fair_key__has_one_turn_however_many_queues_it_has(make: Callable[...,
     # The other lanes of a key are taken along: alone, it gets all slots.
     jobs.claim_all()
     assert jobs.count("_private_limited_jobs") == 0
-
-
-def test_a_fair_key_with_a_full_queue__goes_on_with_its_other_queues(make: Callable[..., LimitedJobs]) -> None:
-    jobs = make(is_fair=True, tenant={"concurrency": 5})
-    for queue in range(8):
-        jobs.add(2, tenant="a", options=f"queue_name => 'q{queue}'")
-    jobs.sort_all()
-    running, ran = jobs.claim_all(3), 0
-    while running:
-        assert len(running) <= 5
-        jobs.complete(running)
-        jobs.execute("update {schema}._private_job_queues set locked_by = null, locked_at = null")
-        jobs.free(running, *(claim.queue_id or 0 for claim in running))
-        ran, running = ran + len(running), jobs.claim_all(3)
-    assert ran == 16
-
-
-def test_other_keys__start_in_the_order_of_their_due_times(account: LimitedJobs) -> None:
-    for tenant in (3, 1, 2):
-        account.add(1, account=tenant)
-    account.sort_all()
-    assert [field_of(account.claim(1).claims, "account") for _ in range(3)] == [[3], [1], [2]]
 
 
 def test_a_queue__runs_one_limited_job_at_a_time(account: LimitedJobs) -> None:
@@ -458,15 +399,6 @@ def test_jobs_that_another_session_has_locked__do_not_hold_up_their_lane(
     assert {claim.queue_name for claim in claims} <= {None, "q"}
 
 
-def test_a_key_that_was_deleted_by_hand__loses_no_job(account: LimitedJobs) -> None:
-    account.add(3, account=1)
-    account.sort_all()
-    account.execute("delete from {schema}._private_limit_keys")
-    assert account.claim_all() == []
-    account.sort_all()
-    assert len(account.claim_all()) == 2
-
-
 def test_a_limit_that_was_renamed__does_not_let_parked_jobs_start_without_a_limit(
     make: Callable[..., LimitedJobs],
 ) -> None:
@@ -484,35 +416,6 @@ def test_a_limit_that_was_renamed__does_not_let_parked_jobs_start_without_a_limi
     assert len(new.claim_all()) == 2
 
 
-def test_a_limit_that_was_renamed__leaves_a_job_that_another_session_has_locked_for_a_moment(
-    make: Callable[..., LimitedJobs],
-) -> None:
-    old = make(old={"concurrency": 2})
-    old.add(1, old=1)
-    old.sort_all()
-    new = make(account={"concurrency": 2})
-    with old.connection.transaction():
-        old.execute("select from {schema}._private_jobs for update")
-        busy = new.claim()
-        assert (busy.claims, busy.has_more) == ([], False)
-        assert busy.seconds_until_next == pytest.approx(0.1, abs=0.1)
-    new.execute("update {schema}._private_limit_lanes set ready_at = now()")
-    assert new.claim_all() == []
-    assert new.count("_private_limited_jobs") == 0
-
-
-def test_a_limit_that_was_added__counts_for_jobs_that_are_sorted_from_now_on(make: Callable[..., LimitedJobs]) -> None:
-    """Jobs in lanes finish under the keys with which they were sorted."""
-    old = make(account={"concurrency": 3})
-    old.add(5, account=1, country="se")
-    old.sort_all()
-    new = make(account={"concurrency": 3}, country={"concurrency": 1})
-    assert len(new.claim_all()) == 3
-    new.add(5, account=2, country="se")
-    new.sort_all()
-    assert len(new.claim_all()) == 1
-
-
 def test_concurrency_that_was_lifted__counts_the_running_jobs_when_it_is_set_again(
     make: Callable[..., LimitedJobs],
 ) -> None:
@@ -528,17 +431,6 @@ def test_concurrency_that_was_lifted__counts_the_running_jobs_when_it_is_set_aga
     assert len(jobs.claim_all()) == 1
 
 
-def test_concurrency_that_is_added_to_a_rate__counts_the_running_jobs(make: Callable[..., LimitedJobs]) -> None:
-    jobs = make(account={"rate": "100/s"})
-    jobs.add(20, account=1)
-    jobs.sort_all()
-    running = jobs.claim(10).claims
-    jobs.execute(
-        "insert into {schema}._private_limit_overrides (limit_name, concurrency, changed_by) values ('account', 3, '')"
-    )
-    assert (len(running), jobs.claim_all()) == (10, [])
-
-
 def test_expired_jobs__use_neither_the_rate_nor_a_place(make: Callable[..., LimitedJobs]) -> None:
     jobs = make(account={"rate": "6/m", "concurrency": 2})
     jobs.add(30, account=1, options="flags => array['expires:1000']")
@@ -549,15 +441,6 @@ def test_expired_jobs__use_neither_the_rate_nor_a_place(make: Callable[..., Limi
     assert Counter(claim.flags_text is None for claim in claims) == {False: 30, True: 2}
     assert claimed[0].expired_at is not None
     assert jobs.count("_private_limit_starts") == jobs.count("_private_limit_places") == 2
-
-
-def test_jobs_of_a_task_that_expires__are_not_counted_either(rated: LimitedJobs) -> None:
-    rated.add(1, account=1, options="run_at => now() - interval '1 hour'")
-    rated.add(1, account=1, options="run_at => now() - interval '1 hour', flags => array['expires:infinity']")
-    rated.add(1, account=1)
-    rated.sort_all()
-    assert len(rated.claim_all(expiries={rated.task_id: 60.0})) == 3
-    assert rated.count("_private_limit_starts") == 2
 
 
 def test_a_retry__does_not_expire(rated: LimitedJobs) -> None:

@@ -76,14 +76,6 @@ def test_a_sorter_that_stands_still__does_not_keep_jobs_locked(
     wait_until(lambda: jobs.sort() == 3)
 
 
-def test_every_kind_of_job__is_sorted(jobs: LimitedJobs) -> None:
-    for options in ("", "queue_name => 'q'", "flags => array['f']", "priority => 5", "priority => -5"):
-        jobs.add(2, account=1, options=options)
-    jobs.sort_all()
-    assert jobs.count("_private_limited_jobs") == 10
-    assert jobs.count("_private_limit_lanes") == 3
-
-
 def test_a_more_urgent_job__changes_the_head_of_its_lane(jobs: LimitedJobs) -> None:
     jobs.add(1, account=1, options="priority => 5")
     jobs.sort_all()
@@ -154,20 +146,6 @@ def test_a_sweep__makes_lanes_ready_whose_queue_is_free(jobs: LimitedJobs) -> No
     )
     assert jobs.sweep() == 2
     assert sorted(claim.queue_name or "" for claim in jobs.claim_all()) == ["freed", "freed too"]
-
-
-def test_unused_lanes_and_keys__are_deleted(jobs: LimitedJobs) -> None:
-    jobs.add(1, account=1)
-    jobs.add(1, account=2)
-    jobs.sort_all()
-    (first, *_) = jobs.claim_all()
-    jobs.end([first])
-    jobs.forget(seconds=3600)
-    assert (jobs.count("_private_limit_keys"), jobs.count("_private_limit_lanes")) == (2, 2)
-    jobs.forget(seconds=-60)
-    # The key of the job that runs has a place.
-    assert jobs.count("_private_limit_keys") == 1
-    assert jobs.count("_private_limit_lanes") == jobs.count("_private_limit_lane_keys") == 0
 
 
 def test_uninstalling__ends_all_parking(jobs: LimitedJobs, worker_schema: str) -> None:

@@ -118,10 +118,6 @@ def change(connection: RawConnection, world: ScheduleWorld, text: str) -> None:
         cursor.execute(text.replace(":S.", f'"{world.schema}".').encode())
 
 
-def versions(world: ScheduleWorld) -> list[str]:
-    return [job["payload"]["version"] for job in world.jobs()]
-
-
 EDIT = """update :S._private_schedules set payload = '{"version": "new"}', task = 'other' where name = 'often'"""
 RETIME = "update :S._private_schedules set cron = '*/2 * * * *'"
 
@@ -157,15 +153,6 @@ def test_a_change_between_reading_and_firing__fires_the_new_definition(
     assert (job["task"], job["payload"]["version"]) == ("other", "new")
 
 
-def test_a_change_that_is_not_committed__is_not_waited_for(world: ScheduleWorld, other: RawConnection) -> None:
-    read = decisions(world)
-    with other.transaction(force_rollback=True):
-        change(other, world, EDIT)
-        assert fire_on(world.connection, world, read) == {}
-    assert len(fire_on(world.connection, world, read)) == 1, "the change was rolled back"
-    assert versions(world) == ["old"]
-
-
 def test_a_change_of_the_times_after_the_tick__leaves_the_tick_to_the_times_before(
     world: ScheduleWorld, other: RawConnection
 ) -> None:
@@ -179,28 +166,11 @@ def test_a_change_of_the_times_after_the_tick__leaves_the_tick_to_the_times_befo
     assert world.ticks("often") == ["12:01:00", "12:02:00", "12:04:00"]
 
 
-def test_a_deleted_schedule__fires_nothing(world: ScheduleWorld, other: RawConnection) -> None:
-    read = decisions(world)
-    with other.transaction():
-        change(other, world, "delete from :S._private_schedules")
-        assert fire_on(world.connection, world, read) == {}
-    assert fire_on(world.connection, world, read) == {}
-    assert world.jobs() == []
-
-
 def test_a_deletion_during_the_firing__leaves_no_runs(world: ScheduleWorld, other: RawConnection) -> None:
     assert len(fire_on(other, world, decisions(world))) == 1
     change(other, world, "delete from :S._private_schedules")
     assert world.execute("select count(*) from :S._private_schedule_runs") == [(0,)]
     assert world.execute("select before ->> 'name', after from :S._private_schedule_changes") == [("often", None)]
-
-
-def test_a_tick_that_is_not_due_by_the_clock_of_the_database__is_not_fired(
-    world: ScheduleWorld, other: RawConnection
-) -> None:
-    read = decisions(world)
-    world.now = NOON + 59 * SECOND
-    assert fire_on(other, world, read) == {}
 
 
 def test_a_job_key_that_another_session_has_locked__delays_no_other_schedule(

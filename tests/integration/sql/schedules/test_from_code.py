@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -133,15 +132,6 @@ def test_a_tick_fires_once_however_often_it_is_asked_for(
     assert len(jobs()) == 2
 
 
-def test_only_items_whose_tick_was_not_fired_are_added(
-    cursor: psycopg.Cursor[Any], worker_schema: str, jobs: Callable[[], list[dict[str, Any]]]
-) -> None:
-    fire_ticks(cursor, [ITEM], TICK, schema=worker_schema, now=LATER)
-    other = CronItem("other", "30 4 * * *")
-    assert list(fire_ticks(cursor, [ITEM, other], TICK, schema=worker_schema, now=LATER)) == ["other"]
-    assert [job["task"] for job in jobs()] == ["report", "other"]
-
-
 def test_a_tick_in_the_databases_future_is_not_fired(
     cursor: psycopg.Cursor[Any], worker_schema: str, jobs: Callable[[], list[dict[str, Any]]]
 ) -> None:
@@ -229,18 +219,6 @@ def test_a_session_that_dies_before_its_commit_leaves_the_tick_to_the_next(
     with raw_connection().cursor() as cursor:
         assert fire_ticks(cursor, [ITEM], TICK, schema=worker_schema, now=LATER)
     assert len(jobs()) == 1
-
-
-def test_silence_is_kept_when_asked_for(raw_connection: Callable[..., RawConnection], worker_schema: str) -> None:
-    listener, speaker = raw_connection(), raw_connection()
-    listener.execute('listen "jobs:insert"')
-    with speaker.cursor() as cursor:
-        tick = from_code.database_now(cursor).replace(second=0, microsecond=0)
-        fire_ticks(cursor, [ITEM], tick, schema=worker_schema, notify=False)
-        assert list(listener.notifies(timeout=0.05)) == []
-        fire_ticks(cursor, [CronItem("loud", "* * * * *")], tick, schema=worker_schema)
-    [heard] = listener.notifies(timeout=60, stop_after=1)
-    assert json.loads(heard.payload)["count"] == 1
 
 
 def test_hostile_session_settings_change_nothing(

@@ -9,13 +9,11 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from django_graphile_worker import conf
-from django_graphile_worker.job_flags import crontab_flag
 from django_graphile_worker.sql.schedules import from_code, runs
 from django_graphile_worker.sql.schedules.firing import MAX_RUNS
 from django_graphile_worker.sql.schedules.runs import RunOutcome
-from tests.support import records
 from tests.support.factories import make_failed_job, make_job, minutes_ago
-from tests.support.schedule_runs import KEEP, make_crontab_run, make_run, make_schedule
+from tests.support.schedule_runs import make_crontab_run, make_run, make_schedule
 
 pytestmark = pytest.mark.django_db
 
@@ -38,16 +36,6 @@ def test_runs__of_many_schedules_are_read_at_once() -> None:
     assert found[third] == []
 
 
-def test_runs__without_a_job_say_why() -> None:
-    schedule = make_schedule().id
-    for kind in ("overlap", "missed", "unknown_task"):
-        make_run(schedule, kind=kind)
-    with connection.cursor() as cursor:
-        found = runs.runs_of_schedules(cursor, [schedule], schema=_schema())[schedule]
-    assert [run.outcome for run in found] == [RunOutcome.UNKNOWN_TASK, RunOutcome.MISSED, RunOutcome.OVERLAP]
-    assert not any(run.outcome.has_ended or run.job_id or run.attempts for run in found)
-
-
 def test_runs__of_crontab_items_are_read_by_identifier() -> None:
     job_id = make_failed_job()
     make_crontab_run("nightly", job_id=job_id)
@@ -68,22 +56,6 @@ def test_running_job__has_run_since_it_was_locked() -> None:
     assert run.outcome is RunOutcome.RUNNING
     assert run.ended_at is None
     assert 120 <= (run.duration or 0.0) < 180
-
-
-def test_row_of_a_run__gives_its_job_a_result_for_as_long_as_the_flag_says() -> None:
-    flagged = make_job(flags={crontab_flag(KEEP): True, "bulk": True}, queue_name="mail", key="nightly")
-    others = [make_job(), make_job(flags={"crontab:soon": True}), make_job(flags="[]")]
-    for job_id in (flagged, *others, 404):
-        make_crontab_run("nightly", job_id=job_id)
-    kept = records.results(_schema())
-    assert list(kept) == [flagged]
-    row = kept[flagged]
-    assert (row.status, row.task_identifier, row.queue_name, row.job_key) == (0, "task", "mail", "nightly")
-    assert row.attempts == []
-    assert timedelta(0) <= row.expires_at - row.added_at - KEEP < timedelta(minutes=1)
-    # A second run under the same key: the row stays.
-    make_crontab_run("nightly", job_id=flagged)
-    assert records.results(_schema()) == kept
 
 
 def test_rows_of_a_crontab_item__are_about_the_latest_fifty() -> None:

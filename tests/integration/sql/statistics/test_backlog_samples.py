@@ -65,15 +65,6 @@ def test_many_jobs__are_estimated_from_pages(worker_schema: str) -> None:
     assert sample.tasks == {"send": [14, 0, 0], "charge": [0, 7, 6]}
 
 
-def test_many_scheduled_jobs__leave_the_count_of_ready_jobs_exact(worker_schema: str) -> None:
-    for _ in range(30):
-        make_job("send", run_at=minutes_ago(-5))
-    for number in range(8):
-        make_job("send", run_at=minutes_ago(5), priority=number)
-    sample = sampled(worker_schema, most=10)
-    assert (sample.ready, sample.scheduled, sample.estimated) == (8, 30, ["scheduled"])
-
-
 def test_an_estimate__scales_the_pages_that_it_reads(worker_schema: str) -> None:
     make_job("send")
     execute(

@@ -132,15 +132,6 @@ def test_expired_jobs__are_added_to_their_tasks_and_to_all_jobs(worker_schema: s
 
 
 @pytest.mark.django_db
-def test_a_number__may_be_larger_than_an_integer(worker_schema: str) -> None:
-    now = time.time()
-    for _ in range(2):
-        record([row(now, succeeded=2**32)], worker_schema)
-    (found,) = read(TASK, "send", DAY, worker_schema).rows
-    assert found.succeeded == sum(found.waits) == 2**33
-
-
-@pytest.mark.django_db
 def test_many_names__the_busiest_have_rows_and_the_rest_is_together(worker_schema: str) -> None:
     noon = datetime(2026, 1, 2, 12, 0, tzinfo=UTC).timestamp()
     numbers = range(1, MAX_NAMES + 11)
@@ -159,21 +150,6 @@ def test_many_names__the_busiest_have_rows_and_the_rest_is_together(worker_schem
     known = read(QUEUE, "q011", MINUTE, worker_schema)
     assert known.unknown_starts == frozenset()
     assert (known.rows[0].durations[11], known.rows[0].durations[30]) == (11, 1)
-
-
-@pytest.mark.django_db
-def test_many_tasks__have_all_rows_of_their_own(worker_schema: str) -> None:
-    record([row(time.time(), f"task {number}") for number in range(2 * MAX_NAMES)], worker_schema)
-    assert len(names_in(worker_schema, TASK, DAY)) == 2 * MAX_NAMES
-
-
-@pytest.mark.django_db
-def test_selection__offers_the_busiest_queues_and_workers_first(worker_schema: str) -> None:
-    now = time.time()
-    record([queue(now, "eu", 5), queue(now, "us", 9), queue(now, OTHERS, 99), row(now)], worker_schema)
-    with connection.cursor() as cursor:
-        found = statistics.busiest_names(cursor, schema=worker_schema, period=HOUR, since=THEN)
-    assert found == {QUEUE: ["us", "eu"], WORKER: [WORKER_ID]}
 
 
 @pytest.mark.django_db

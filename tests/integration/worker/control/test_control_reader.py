@@ -14,9 +14,7 @@ from django.db import connection
 from django_graphile_worker import ResultStatus, Worker, add_job, cancel_jobs, get_job, result, signals, task
 from django_graphile_worker.models import Job, JobQueue
 from django_graphile_worker.sql.control import CONTROL_CHANNEL
-from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.database_worker import DatabaseWorker
-from django_graphile_worker.worker.maintenance.recovery import Recovery
 from django_graphile_worker.worker.pool.line import line_up
 from django_graphile_worker.worker.release.statements import ReleaseStatements
 from tests.conftest import WAIT_TIMEOUT
@@ -188,21 +186,6 @@ class TestBetweenClaimAndStart:
         assert ran == []
         assert not Job.objects.exists()
 
-    def test_a_job_that_is_returned_ends_though_the_worker_was_never_told(
-        self, runner: Build, gate: Gate, ran: list[int], told: Told, wait_until: Wait
-    ) -> None:
-        """A shutdown returns what has not begun: the statement finds the request."""
-        worker = runner(concurrency=1)
-        _, second = claimed_ahead(worker, gate)
-        cancel_jobs([second], reason="sent twice")
-        with worker.pool.removal_lock:
-            worker.return_jobs(worker.pool.remove_waiting())
-        gate.may_end.set()
-        settle(worker, wait_until)
-        assert ran == []
-        assert not Job.objects.exists()
-        assert [(each["job"].id, each["duration"], each["reason"]) for each in told] == [(second, None, "sent twice")]
-
 
 class TestARunThatEndsByItself:
     """Before the worker is told: the notification was lost, and the next heartbeat is seconds away."""
@@ -267,52 +250,6 @@ class TestTrouble:
         assert told == []
         settle(worker, wait_until)
         assert [each["job"].id for each in told] == [second]
-
-    def test_a_claim_whose_answer_was_lost_ends(self, runner: Build, told: Told) -> None:
-        worker = runner()
-        cancelled, other = make_job("quick", {"n": 1}), make_job("quick", {"n": 2})
-        claims = worker.claimer.claim(max_jobs=2, max_per_queue=1).claims
-        worker.held.forget(claims)
-        cancel_jobs([cancelled])
-        worker.held.return_lost()
-        worker.signal_sender.step()
-        assert list(Job.objects.values_list("id", "locked_by")) == [(other, None)]
-        assert [each["job"].id for each in told] == [cancelled]
-
-    def test_a_job_of_a_dead_worker_is_not_revived(
-        self, runner: Build, told: Told, worker_schema: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        worker = runner(worker_timeout=60.0, keep_results=3600.0)
-        held: dict[str, Any] = {"locked_by": "django-worker-dead/1", "attempts": 1}
-        cancelled, other = make_job("quick", {"n": 1}, queue_name="q", **held), make_job("quick", {"n": 2}, **held)
-        schema = in_quotes(worker_schema)
-        query(
-            f"update {schema}._private_job_queues set locked_by = 'django-worker-dead/1', locked_at = now() returning 1"
-        )
-        query(
-            f"insert into {schema}._private_workers (id, metadata, last_heartbeat_at, timeout_seconds)"
-            " values ('django-worker-dead', '{}', now() - interval '1 day', 60) returning 1"
-        )
-        cancel_jobs([cancelled], by="maria")
-        worker.recovery.skips_watching = True
-        worker.recovery.step()
-        worker.signal_sender.step()
-        assert list(Job.objects.values_list("id", "locked_by")) == [(other, None)]
-        assert [(each["job"].id, each["worker_id"]) for each in told] == [(cancelled, worker.worker_id)]
-        assert records.results(worker_schema)[cancelled].status == 4
-        assert JobQueue.objects.get().locked_by is None
-        assert isinstance(worker.recovery, Recovery)
-
-    def test_a_read_that_fails_does_not_cost_the_lease(self, runner: Build, monkeypatch: pytest.MonkeyPatch) -> None:
-        worker = runner()
-
-        def refuse(self: Any, database: Database, proof_channel: str | None) -> None:
-            raise psycopg.errors.InsufficientPrivilege("not this table")
-
-        monkeypatch.setattr(type(worker.control_reader), "read", refuse)
-        beaten = beat_of(worker)
-        worker.heartbeat.step()
-        assert beat_of(worker) > beaten
 
 
 class TestNotifications:

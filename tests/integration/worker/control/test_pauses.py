@@ -80,18 +80,6 @@ def test_paused_task__is_claimed_by_neither_claim_until_it_is_resumed(
     assert ran == [2, 1]
 
 
-def test_paused_task__stays_paused_when_the_worker_reviews_its_tasks(
-    runner: Build, wait_until: Wait, ran: list[Any]
-) -> None:
-    worker = runner()
-    pause(task="quick")
-    read(worker)
-    worker.directory.review()
-    make_job("quick", {"n": 1})
-    run_all(worker, wait_until)
-    assert ran == []
-
-
 def test_paused_flag__joins_the_forbidden_flags(runner: Build, wait_until: Wait, ran: list[Any]) -> None:
     worker = runner(forbidden_flags=("never",))
     pause(flag="bulk")
@@ -105,13 +93,6 @@ def test_paused_flag__joins_the_forbidden_flags(runner: Build, wait_until: Wait,
     read(worker)
     run_all(worker, wait_until)
     assert ran == [3, 1]
-
-
-def test_forbidden_flags_of_a_callable__keep_the_paused_flags(runner: Build) -> None:
-    worker = runner(forbidden_flags=lambda: ["never"])
-    pause(flag="bulk")
-    read(worker)
-    assert worker.forbidden_flags() == ("never", "bulk")
 
 
 def test_started_worker__knows_the_pauses_before_its_first_claim(
@@ -169,24 +150,6 @@ def test_paused_queue__is_not_claimed_and_its_running_job_finishes(
     assert unlocked()
 
 
-def test_queue_that_is_resumed_while_its_job_runs__continues_after_that_job(
-    runner: Build, wait_until: Wait, gate: Gate, ran: list[Any]
-) -> None:
-    worker = runner()
-    make_job("slow", queue_name="mail")
-    worker.fetcher.step()
-    assert gate.has_begun.acquire(timeout=WAIT_TIMEOUT)
-    pause(queue="mail")
-    resume(queue="mail")
-    make_job("quick", {"n": 1}, queue_name="mail")
-    worker.fetcher.step()
-    assert ran == []
-    gate.may_end.set()
-    wait_until(lambda: worker.pool.is_idle)
-    run_all(worker, wait_until)
-    assert ran == [1]
-
-
 def test_pause_with_an_end__is_ended_by_the_worker(runner: Build, wait_until: Wait, ran: list[Any]) -> None:
     heard: list[Any] = []
     make_job("quick", {"n": 1}, queue_name="mail")
@@ -236,19 +199,6 @@ def test_heartbeat__reads_pauses_where_no_notification_arrives(runner: Build) ->
     assert worker.pauses.tasks == {"quick"}
 
 
-def test_worker_without_pauses__asks_no_more_than_before(runner: Build) -> None:
-    worker = runner()
-    held = [worker.pauses.hold_any]
-    pause(task="quick")
-    read(worker)
-    held.append(worker.pauses.hold_any)
-    resume(task="quick")
-    read(worker)
-    held.append(worker.pauses.hold_any)
-    assert held == [False, True, False]
-    assert worker.pause_endings._thread is None
-
-
 class TestPausingTheOwnQueue:
     def test_queue_is_paused_until_the_retry(self, runner: Build, wait_until: Wait, ran: list[Any]) -> None:
         heard: list[Any] = []
@@ -281,13 +231,6 @@ class TestPausingTheOwnQueue:
         worker.releaser.step()
         (paused,) = pauses()
         assert (paused.reason, paused.until) == ("audit", None)
-
-    def test_job_without_a_queue_says_that_nothing_was_paused(self, runner: Build, wait_until: Wait) -> None:
-        worker = runner()
-        job_id = make_job("limited", {})
-        run_all(worker, wait_until)
-        assert pauses() == []
-        assert "pause_queue=True had no effect" in (models.Job.objects.get(pk=job_id).last_error or "")
 
     def test_lost_claim_pauses_nothing(self, runner: Build, wait_until: Wait, worker_schema: str) -> None:
         worker = runner()

@@ -53,18 +53,6 @@ def test_values__are_those_of_a_cursor_of_the_driver(database: Database) -> None
     assert run(BlockingCursor(database), ECHO, **PARAMETERS) == expected
 
 
-def test_rows__are_read_once_and_in_order(database: Database) -> None:
-    cursor = BlockingCursor(database)
-    query = "select n from generate_series(1, %(last)s::int) as n"
-    assert run(cursor, query, last=2500) == [(number,) for number in range(1, 2501)]
-    with cursor.usable() as usable:
-        usable.execute(query, {"last": 2})
-        assert usable.fetchone() == (1,)
-        assert usable.fetchall() == []
-        usable.execute(query, {"last": 0})
-        assert usable.fetchone() is None
-
-
 def test_statements__are_prepared_once_for_each_session(database: Database) -> None:
     cursor = BlockingCursor(database)
     names = "select name from pg_prepared_statements where name like 'gw_blocking_%%' order by name"

@@ -46,21 +46,6 @@ def test_is_prepared_once_for_each_session_with_its_settings(database: Database)
     assert statement([b"1", None]).get_value(0, 1) == b"4242kB"
 
 
-def test_an_error_is_the_one_that_a_cursor_raises(database: Database) -> None:
-    statement = direct(database, "select 1 / $1::int")
-    with pytest.raises(psycopg.errors.DivisionByZero, match="division by zero"):
-        statement([b"0"])
-    # Neither the session nor what it has prepared is worse for it.
-    session = database.current
-    assert statement([b"1"]).get_value(0, 0) == b"1"
-    assert database.current is session
-
-
-def test_a_mistake_in_the_statement_is_told(database: Database) -> None:
-    with pytest.raises(psycopg.errors.UndefinedColumn):
-        direct(database, "select nothing, $1::int")([b"0"])
-
-
 def test_a_statement_past_its_deadline_is_cancelled(database: Database) -> None:
     statement = direct(database, "select set_config('statement_timeout', '0', false), pg_sleep($1::int)")
     statement([b"0"])
@@ -110,8 +95,3 @@ def test_is_not_possible_in_sessions_that_are_not_ours(database: Database) -> No
     assert statement.is_possible
     database._is_direct = False
     assert not statement.is_possible
-
-
-def test_is_not_possible_without_prepared_statements() -> None:
-    database = Database("default", conf.current().replace(prepared_statements=False), part="test")
-    assert not direct(database, "select 1").is_possible

@@ -127,15 +127,6 @@ def test_error_that_the_task_swallowed__is_still_a_failure(jobs: Jobs) -> None:
     assert (jobs.effects(), jobs.exists()) == (0, True)
 
 
-def test_rollback_that_the_task_asked_for__is_a_failure(jobs: Jobs) -> None:
-    def changes_its_mind(payload: Any) -> None:
-        jobs.write()
-        transaction.set_rollback(True)
-
-    assert isinstance(jobs.run(changes_its_mind), Failed)
-    assert (jobs.effects(), jobs.exists()) == (0, True)
-
-
 def test_constraint_that_fails_at_commit__is_a_failure(jobs: Jobs, observer: RawConnection) -> None:
     observer.execute("alter table public.effects add unique (job_id) deferrable initially deferred")
 
@@ -314,9 +305,3 @@ def test_effects_happen_exactly_once__wherever_the_connection_is_killed(
         jobs.observer.execute("drop function if exists public.die() cascade")
     assert [type(outcome) for outcome in outcomes] == runs
     assert (jobs.effects(), jobs.exists()) == (1, False)
-
-
-def test_commit_in_doubt__says_so(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
-    (outcome,) = jobs.run_until_done(killed_before_the_answer_to_commit(jobs, monkeypatch))
-    assert isinstance(outcome, Failed)
-    assert "unknown whether the transaction was committed" in outcome.error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import gc
 import threading
 import weakref
@@ -92,16 +91,6 @@ def test_synchronous_part__may_call_back_into_async_code(slot: Slot) -> None:
     assert isinstance(slot.run(works), Succeeded)
 
 
-def test_many_synchronous_parts_at_once__all_run(slot: Slot) -> None:
-    counted: list[int] = []
-
-    async def works(payload: Any) -> None:
-        counted.extend(await asyncio.gather(*(sync_to_async(lambda n=n: n)() for n in range(50))))
-
-    assert isinstance(slot.run(works), Succeeded)
-    assert counted == list(range(50))
-
-
 def test_stop_iteration_of_a_synchronous_part__does_not_hang(slot: Slot) -> None:
     async def works(payload: Any) -> None:
         await sync_to_async(lambda: next(iter([])))()
@@ -150,15 +139,6 @@ def test_synchronous_calls__stay_on_the_slots_thread_if_the_site_empties_the_dic
     assert [name.split("_")[0] for name in threads] == ["slot", "slot"]
 
 
-def test_synchronous_call_in_a_context_without_a_job__is_refused(slot: Slot) -> None:
-    async def works(payload: Any) -> None:
-        context = contextvars.Context()
-        context.run(SyncToAsync.thread_sensitive_context.set, SyncToAsync.thread_sensitive_context.get())
-        await asyncio.create_task(aexecute("select 1"), context=context)
-
-    assert "expected a synchronous call in the context of a job" in slot.failure(works).error
-
-
 class Thing:
     """An object of a job that can be weakly referenced."""
 
@@ -182,28 +162,6 @@ def test_coroutine_that_has_ended__is_not_kept_with_what_it_had(slot: Slot) -> N
     assert isinstance(slot.run(has_none), Succeeded)
     gc.collect()
     assert [thing() for thing in kept] == [None] * 6
-
-
-def test_payload_of_a_coroutine_that_has_ended__does_not_wait_for_the_garbage_collector(slot: Slot) -> None:
-    kept: list[weakref.ref[Thing]] = []
-
-    async def has_thing(payload: Any) -> None:
-        payload["thing"] = Thing()
-        kept.append(weakref.ref(payload["thing"]))
-        await asyncio.sleep(0)
-
-    async def has_none(payload: Any) -> None:
-        await asyncio.sleep(0)
-
-    gc.disable()
-    try:
-        for _ in range(3):
-            assert isinstance(slot.run(has_thing), Succeeded)
-        # The loop refers to its last task for a moment longer, and the thread to its last job.
-        assert isinstance(slot.run(has_none), Succeeded)
-        assert [thing() for thing in kept] == [None] * 3
-    finally:
-        gc.enable()
 
 
 def test_result__is_not_kept_by_a_timer_that_the_coroutine_leaves(slot: Slot) -> None:

@@ -105,16 +105,6 @@ class TestCancelling:
 
         assert isinstance(self.cancelled(slot, insists), Succeeded)
 
-    def test_coroutine_that_fails_over_it__is_interrupted(self, slot: Slot) -> None:
-        async def stumbles(payload: Any) -> None:
-            STARTED.set()
-            try:
-                await asyncio.Event().wait()
-            except asyncio.CancelledError:
-                raise RuntimeError("could not clean up") from None
-
-        assert isinstance(self.cancelled(slot, stumbles), Interrupted)
-
     def test_coroutine_that_asks_for_a_retry__gets_it(self, slot: Slot) -> None:
         async def asks(payload: Any) -> None:
             STARTED.set()
@@ -137,19 +127,6 @@ class TestCancelling:
 
         assert isinstance(self.cancelled(slot, sleeps), Interrupted)
         assert slot.call(lambda: connection.connection) is None
-
-    def test_plain_job__runs_on(self, slot: Slot) -> None:
-        go_on = threading.Event()
-
-        def works(payload: Any) -> None:
-            STARTED.set()
-            go_on.wait(60)
-
-        future = slot.start(works)
-        assert STARTED.wait(60)
-        slot.executor.cancel()
-        go_on.set()
-        assert isinstance(future.result(60), Succeeded)
 
 
 STARTED = threading.Event()

@@ -10,13 +10,12 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from datetime import timedelta
 from typing import Any
 
 import pytest
 from asgiref.sync import sync_to_async
 
-from django_graphile_worker import JobSpec, RetryLater, Worker, add_job, add_jobs, cancel_jobs, signals, task
+from django_graphile_worker import Worker, add_job, cancel_jobs, signals, task
 from django_graphile_worker.models import Job
 from django_graphile_worker.sql.claims import Claim, claim_jobs
 from django_graphile_worker.sql.releases import Failure, complete_jobs, fail_jobs
@@ -165,15 +164,6 @@ def test_failed_items__are_stored_as_they_were_written(queue: Queue) -> None:
     assert queue.payload(job_id) == r'[1.10,"\u0000",' + "9" * 400 + "]"
 
 
-def test_delay_beyond_the_calendar__can_be_stored(queue: Queue) -> None:
-    def later(payload: Any) -> None:
-        raise RetryLater(timedelta.max)
-
-    job_id = queue.insert()
-    queue.run(later)
-    assert "RetryLater" in queue.last_error(job_id)
-
-
 Wait = Callable[..., None]
 JOBS = 30
 number: ContextVar[int] = ContextVar("number", default=0)
@@ -259,17 +249,6 @@ def test_coroutines_that_only_await__have_no_threads(site: Site, wait_until: Wai
     assert site.seen == [0] * JOBS, "each job has a context of its own"
 
 
-def test_first_jobs_of_a_task_that_has_a_backlog__have_no_threads(site: Site, wait_until: Wait) -> None:
-    """Threads that were started for them would wait for Python's global lock as long as jobs wait."""
-    add_jobs([JobSpec("waits", number) for number in range(JOBS)])
-    of_others = slot_threads()
-    with Worker(concurrency=JOBS):
-        site.wait_for_begin(JOBS)
-        assert len(slot_threads() - of_others) < JOBS // 2
-        site.let_end()
-        wait_until(lambda: not Job.objects.exists())
-
-
 def test_synchronous_calls__run_on_one_thread_with_its_own_connection(site: Site, wait_until: Wait) -> None:
     with Worker(concurrency=3):
         site.add("queries", 3)
@@ -286,14 +265,6 @@ def test_cancelled_job__is_stopped(site: Site, wait_until: Wait) -> None:
         wait_until(lambda: set(Job.objects.values_list("id", flat=True)) == {jobs[0].id, jobs[2].id})
         site.let_end()
         wait_until(lambda: not Job.objects.exists())
-
-
-def test_jobs_of_a_worker_that_stops__are_returned(site: Site, wait_until: Wait) -> None:
-    with Worker(concurrency=3, grace_period=0.0):
-        jobs = site.add("waits", 3)
-    assert list(Job.objects.order_by("id").values_list("id", "attempts", "locked_by")) == [
-        (job.id, 0, None) for job in jobs
-    ]
 
 
 def test_report_of_progress__is_no_request_to_stop(monkeypatch: pytest.MonkeyPatch, wait_until: Wait) -> None:

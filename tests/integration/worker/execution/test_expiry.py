@@ -10,10 +10,8 @@ import pytest
 
 from django_graphile_worker import (
     JobExpiredError,
-    JobSpec,
     ResultStatus,
     add_job,
-    add_jobs,
     get_job,
     models,
     result,
@@ -139,13 +137,6 @@ def test_clock_of_this_machine__does_not_decide(runner: Build, wait_until: Wait,
     add_job("quick", {"n": 2}, expires=3600)
     run_all(worker, wait_until)
     assert ran == [2]
-
-
-def test_duration__counts_from_run_at(runner: Build) -> None:
-    run_at = datetime(2099, 1, 1, tzinfo=UTC)
-    one, two = add_jobs([JobSpec("quick", run_at=run_at, expires=timedelta(hours=1)), JobSpec("quick", expires=run_at)])
-    assert (one.expires_at, two.expires_at) == (run_at + timedelta(hours=1), run_at)
-    assert one.flags == {"expires:4070912400"}
 
 
 def test_lost_claim__expires_nothing(runner: Build, wait_until: Wait, worker_schema: str) -> None:

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from django.db import connection
 
-from django_graphile_worker.sql import claims, releases
+from django_graphile_worker.sql import releases
 from django_graphile_worker.sql.claims import Claim, Claimed, Continuation
 from django_graphile_worker.sql.releases import HeldQueue
 from django_graphile_worker.worker.database_worker import DatabaseWorker
@@ -36,15 +36,6 @@ def test_resumes_behind_the_last_job_without_a_queue(runner: Build) -> None:
     assert claimed.has_more
     claimed = worker.claimer.claim(max_jobs=4, max_per_queue=3)
     assert [claim.id for claim in claimed.claims] == [plain[2], other]
-
-
-def test_resumes_nowhere_behind_the_last_job_of_a_queue(runner: Build) -> None:
-    worker = runner()
-    first, second = (make_job("quick", queue_name="q", run_at=minutes_ago(minute)) for minute in (60, 1))
-    claimed = worker.claimer.claim(max_jobs=2, max_per_queue=2)
-    assert [claim.id for claim in claimed.claims] == [first, second]
-    older = make_job("quick", run_at=minutes_ago(30))
-    assert [claim.id for claim in worker.claimer.claim(max_jobs=2, max_per_queue=2).claims] == [older]
 
 
 def test_jobs_before_the_place_of_resumption_are_not_forgotten(runner: Build, wait_until: Wait, ran: list[Any]) -> None:
@@ -81,58 +72,6 @@ def test_released_queue_is_not_forgotten_by_a_claim_that_is_full(runner: Build) 
     assert claim_the_rest(worker) == [queued]
 
 
-def test_released_queue_does_not_make_each_claim_of_other_jobs_dearer(
-    runner: Build, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """While others keep claims full, it is looked at again after a rest."""
-    worker = runner()
-    rest_from_the_start(worker)
-    make_job("quick", queue_name="q", run_at=minutes_ago(30))
-    for _ in range(5):
-        make_job("quick", priority=-1)
-    given: list[int] = []
-
-    def claim_jobs(*args: Any, claim: Any = claims.claim_jobs, **options: Any) -> Claimed:
-        given.append(len(options["freed_queues"]))
-        claimed: Claimed = claim(*args, **options)
-        return claimed
-
-    monkeypatch.setattr(claims, "claim_jobs", claim_jobs)
-    worker.claimer.note_freed_queues({make_queue("q")})
-    for _ in range(3):
-        worker.claimer.claim(max_jobs=1, max_per_queue=1)
-    assert given == [1, 0, 0]
-
-
-def test_released_queue_has_its_turn_while_other_jobs_keep_claims_full(runner: Build) -> None:
-    """Its next job stands before the place behind which claims look, and comes before the others."""
-    worker = runner()
-    first, second = (make_job("quick", queue_name="q", run_at=minutes_ago(60), priority=-5) for _ in range(2))
-    for _ in range(20):
-        make_job("quick", run_at=minutes_ago(30))
-    (claim,) = worker.claimer.claim(max_jobs=1, max_per_queue=1).claims
-    assert claim.id == first
-    rest_from_the_start(worker, has_more=True)
-    assert len(worker.claimer.claim(max_jobs=2, max_per_queue=1).claims) == 2
-    release(worker, claim)
-    worker.claimer.note_freed_queues({make_queue("q")})
-    found = worker.claimer.claim(max_jobs=2, max_per_queue=1)
-    assert second in [claim.id for claim in found.claims]
-
-
-def test_released_queue_is_not_forgotten_by_a_claim_that_is_cancelled(runner: Build, raw_connection: Connect) -> None:
-    worker = runner(statement_timeout=0.2)
-    rest_from_the_start(worker)
-    queued = make_job("quick", queue_name="q", run_at=minutes_ago(30))
-    worker.claimer.note_freed_queues({make_queue("q")})
-    with raw_connection(autocommit=False) as other:
-        other.execute(f'lock "{worker.settings.schema}"._private_jobs'.encode())
-        with pytest.raises(psycopg.errors.QueryCanceled):
-            worker.claimer.claim(max_jobs=10, max_per_queue=1)
-        other.rollback()
-    assert [claim.id for claim in worker.claimer.claim(max_jobs=10, max_per_queue=1).claims] == [queued]
-
-
 def test_released_queue_whose_row_is_locked_is_tried_again_soon(runner: Build, raw_connection: Connect) -> None:
     worker = runner()
     rest_from_the_start(worker)
@@ -145,18 +84,6 @@ def test_released_queue_whose_row_is_locked_is_tried_again_soon(runner: Build, r
         assert claimed.claims == []
         assert not claimed.has_more
     assert claim_the_rest(worker) == [queued]
-
-
-def test_queue_that_is_released_during_a_pass_of_several_claims_is_claimed_after_it(runner: Build) -> None:
-    worker = runner()
-    first, second = (make_job("quick", queue_name="q", run_at=minutes_ago(minute)) for minute in (60, 50))
-    hold_queues(worker, 3000, run_at=minutes_ago(90))
-    claimed = worker.claimer.claim(max_jobs=10, max_per_queue=1)
-    assert [claim.id for claim in claimed.claims] == [first]
-    assert claimed.is_cut
-    release(worker, claimed.claims[0])
-    worker.claimer.note_freed_queues({make_queue("q")})
-    assert claim_the_rest(worker) == [second]
 
 
 def test_job_that_comes_in_during_a_pass_of_several_claims_is_looked_for_soon(runner: Build) -> None:

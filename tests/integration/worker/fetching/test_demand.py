@@ -38,13 +38,6 @@ def test_claims_ahead_once_jobs_turn_out_short(runner: Build, wait_until: Wait, 
     assert not Job.objects.exists()
 
 
-def test_large_payloads_are_not_hoarded(runner: Build) -> None:
-    worker = runner()
-    worker.pool._totals.finished[0], worker.pool._totals.busy_seconds[0] = 1000, 0.01
-    worker.fetcher._prefetch._size = fetcher.BYTES_AHEAD // 10
-    assert worker.fetcher._prefetch.ahead(1000) == 10
-
-
 @pytest.mark.parametrize("queue_name", [None, "q"])
 def test_large_payloads_behind_small_ones_are_not_hoarded(
     runner: Build, wait_until: Wait, monkeypatch: pytest.MonkeyPatch, queue_name: str | None

@@ -94,16 +94,3 @@ def test_the_thread_that_claimed_a_lone_job_runs_it(
     wait_until(lambda: len(ran_by) == 2)
     worker.fetcher.stop()
     assert worker.fetcher.join(WAIT_TIMEOUT)
-
-
-def test_flags_of_a_callable__are_not_asked_for_when_it_is_not_worth_a_try(runner: Build) -> None:
-    calls: list[int] = []
-
-    def flags() -> list[str]:
-        calls.append(1)
-        return []
-
-    worker = runner(forbidden_flags=flags)
-    worker.fast_path._is_promising = False
-    worker.fetcher.round()
-    assert calls == [1]

@@ -70,32 +70,6 @@ def test_worker_that_waits_for_its_first_proof_does_not_say_that_it_polls(
     assert execute(stated) == [("true",)]
 
 
-def test_worker_that_listens_again_after_a_loss_does_not_say_that_it_polls(
-    stepped: DatabaseWorker, listener: Listener, wait_until: Wait
-) -> None:
-    """Its next beat is up to ten seconds later. Only a connection on which no proof arrived is a reason to doubt it."""
-    stated = "select metadata ->> 'is_listening' from {schema}._private_workers"
-    listener.wait(0, unless=never)
-    execute("select pg_terminate_backend(%s)", [listener._connection.info.backend_pid])
-    wait_until(lambda: listener.wait(0.01, unless=never) or listener.is_heard is False)
-    assert listener.is_heard is False
-    wait_until(lambda: listener.wait(0.01, unless=never))
-    stepped.heartbeat.step()
-    assert execute(stated) == [(None,)]
-
-
-def test_what_a_claim_brings_along_is_no_proof(stepped: DatabaseWorker, listener: Listener) -> None:
-    listener.wait(0, unless=never)
-    listener.wait(0.01, unless=never)
-    stepped.heartbeat.forget_wake()
-    stepped.heartbeat.step()
-    stepped.claimer.claim(max_jobs=1, max_per_queue=1)
-    assert not listener.is_healthy
-    # It asks again.
-    listener.wait(0.01, unless=never)
-    assert stepped.heartbeat.was_woken()
-
-
 def test_what_arrives_during_a_claim_is_not_lost(stepped: DatabaseWorker, listener: Listener) -> None:
     listener.wait(0, unless=never)
     add_job("quick", run_at=timedelta(seconds=9))
@@ -225,27 +199,6 @@ def test_a_connection_that_is_cut_after_it_began_to_listen_is_not_used(
     assert listener.wait(WAIT_TIMEOUT, unless=never)
     add_job("quick")
     assert listener.wait(WAIT_TIMEOUT, unless=never)
-
-
-def test_a_connection_that_was_replaced_listens_again(stepped: DatabaseWorker, listener: Listener) -> None:
-    listener.wait(0, unless=never)
-    stepped.claimer.close()
-    assert listener.wait(0, unless=never)
-    add_job("quick")
-    assert listener.wait(WAIT_TIMEOUT, unless=never)
-
-
-def test_a_worker_with_a_new_id_listens_to_its_own_channel(stepped: DatabaseWorker, listener: Listener) -> None:
-    listener.wait(0, unless=never)
-    before = listener._connection
-    stepped.worker_id = "django-worker-anew"
-    stepped.heartbeat.register()
-    assert listener.wait(0, unless=never)
-    assert listener._connection is not before
-    stepped.heartbeat.step()
-    add_job("quick")
-    assert listener.wait(WAIT_TIMEOUT, unless=never)
-    assert listener.is_healthy
 
 
 def test_silence_is_a_loss(stepped: DatabaseWorker, listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,10 +11,8 @@ from typing import Any
 import pytest
 
 from django_graphile_worker import add_job
-from django_graphile_worker.exceptions import ConfigurationError
 from django_graphile_worker.registry import tasks
 from django_graphile_worker.worker.fetching import claimable
-from tests.support.factories import minutes_ago
 from tests.support.stepped_worker import Build, run_all
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -72,17 +70,6 @@ def test_worker_without_tasks__runs_the_first_job_of_a_task_at_once(
     assert sorted(stepped.metadata()["tasks"]) == found
 
 
-def test_first_job_of_a_task_that_was_due_before__is_found(framework: Any, worker: Build, wait_until: Wait) -> None:
-    """As with one that is committed late: the claim that found the task has seen none of its jobs."""
-    stepped = worker()
-    framework.add.enqueue(1)
-    run_all(stepped, wait_until)
-    add_job("tests.support.django_tasks.mail@emails", {"args": ["a@example.com"]}, run_at=minutes_ago(10))
-    claimed = stepped.claimer.claim(max_jobs=10, max_per_queue=1)
-    assert claimed.has_more
-    assert len(stepped.claimer.claim(max_jobs=10, max_per_queue=1).claims) == 1
-
-
 @pytest.mark.parametrize("first", [None, "raise RuntimeError", "raise SystemExit", "def late(number): ..."])
 def test_module_that_did_not_exist__is_imported_after_the_next_deployment(
     framework: Any, worker: Build, wait_until: Wait, folder: Path, monkeypatch: pytest.MonkeyPatch, first: str | None
@@ -122,28 +109,6 @@ def test_failed_import__is_not_tried_for_each_claim_and_is_reported_once(
     assert message.endswith("(ZeroDivisionError: division by zero).")
 
 
-def test_names_that_are_no_paths__are_not_imported(framework: Any, worker: Build) -> None:
-    tried: list[str] = []
-    stepped = worker()
-    directory = claimable.TaskDirectory(stepped, lambda name: tried.append(name))
-    for name in ("plain", "a b.c", "os.system;x", "json.loads", "json.loads@label"):
-        add_job(name, {})
-    assert not directory.find_new_tasks()
-    assert sorted(tried) == ["json.loads", "json.loads@label"]
-
-
-def test_name_with_a_new_id__is_found_again(
-    framework: Any, worker: Build, wait_until: Wait, raw_connection: Callable[..., Any], worker_schema: str
-) -> None:
-    stepped = worker()
-    framework.add.enqueue(1)
-    run_all(stepped, wait_until)
-    raw_connection().execute(f'delete from "{worker_schema}"._private_tasks'.encode())
-    framework.add.enqueue(2)
-    run_all(stepped, wait_until)
-    assert framework.calls == [(1, 0), (2, 0)]
-
-
 @pytest.mark.parametrize(
     ("labels", "ran"),
     [
@@ -180,10 +145,3 @@ def test_labels_of_the_backend__count_unless_the_worker_is_told_others(
     assert framework.calls == ["mail"]
     run_all(worker(queue_labels=["default"]), wait_until)
     assert framework.calls == ["mail", (1, 0)]
-
-
-def test_label_that_no_task_can_have__is_refused(framework: Any, worker: Build, settings: Any) -> None:
-    with pytest.raises(ConfigurationError, match=r"got 'emials'. Add it to TASKS\[\"default\"\]\[\"QUEUES\"\]"):
-        worker(queue_labels=["emails", "emials"])
-    settings.TASKS = {"default": {**settings.TASKS["default"], "QUEUES": []}}
-    worker(queue_labels=["emials"])

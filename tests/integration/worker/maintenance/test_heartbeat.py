@@ -12,14 +12,11 @@ import pytest
 from django_graphile_worker import pause
 from django_graphile_worker.sql import control, workers
 from django_graphile_worker.worker.database_worker import DatabaseWorker
-from django_graphile_worker.worker.maintenance.heartbeat import deadline_of_beats
 from tests.conftest import WAIT_TIMEOUT
 from tests.support.factories import make_job
 from tests.support.stepped_worker import Build, Gate, beat_of, expect_jobs_of, stepped_workers
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-Wait = Callable[..., None]
 
 ran: list[Any] = []
 
@@ -63,18 +60,6 @@ def test_registers_beats_and_leaves(runner: Build, raw_connection: Callable[...,
     assert 0 < worker.heartbeat.step() <= worker.settings.heartbeat_interval
     worker.heartbeat.deregister()
     assert registered() == []
-
-
-def test_registering_was_a_beat_unless_one_is_called_for(runner: Build, monkeypatch: pytest.MonkeyPatch) -> None:
-    worker = runner()
-    monkeypatch.setattr(DatabaseWorker, "hears_requests", True)
-    registered_at = beat_of(worker)
-    worker.heartbeat.was_called = False
-    assert worker.heartbeat.step() > worker.settings.heartbeat_interval / 2
-    assert beat_of(worker) == registered_at
-    worker.heartbeat.was_called = True
-    worker.heartbeat.step()
-    assert beat_of(worker) > registered_at
 
 
 def test_a_worker_that_holds_jobs_does_not_leave(
@@ -136,22 +121,6 @@ def test_a_worker_that_is_in_no_register_claims_nothing(
     assert not worker.heartbeat.holds_lease
     worker.heartbeat.step()
     assert worker.heartbeat.holds_lease
-
-
-def test_the_register_knows_what_the_worker_promised(
-    runner: Build, raw_connection: Callable[..., Any], worker_schema: str
-) -> None:
-    runner(worker_timeout=40, heartbeat_interval=8)
-    promise = f'select timeout_seconds, heartbeat_seconds from "{worker_schema}"._private_workers'
-    assert raw_connection().execute(promise.encode()).fetchall() == [(40.0, 8.0)]
-
-
-@pytest.mark.parametrize(
-    ("statement_timeout", "worker_timeout", "deadline"),
-    [(30.0, 60.0, 15.0), (5.0, 60.0, 5.0), (4.5, 9.0, 2.25), (1.5, 3.0, 1.0), (0.15, 0.3, 0.1)],
-)
-def test_a_beat_leaves_time_for_others(statement_timeout: float, worker_timeout: float, deadline: float) -> None:
-    assert deadline_of_beats(statement_timeout, worker_timeout) == pytest.approx(deadline)
 
 
 def test_a_beat_that_hangs_is_given_up_while_the_lease_holds(

@@ -20,8 +20,6 @@ from tests.support.stepped_worker import Build, stepped_workers
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-Wait = Callable[..., None]
-
 
 def quick(payload: Any) -> None: ...
 
@@ -145,15 +143,6 @@ def test_reports_once_and_not_at_first_that_an_index_is_missing(
     assert look() == []
 
 
-def test_reports_nothing_where_all_indexes_are_there(runner: Build, caplog: pytest.LogCaptureFixture) -> None:
-    worker = runner()
-    worker.recovery.skips_watching = True
-    for _ in range(3):
-        worker.recovery.step()
-    worker.signal_sender.step()
-    assert caplog.records == []
-
-
 @pytest.mark.parametrize("hours", [-6, 6])
 def test_leases_go_by_the_database_s_clock_whatever_the_worker_s_own_says(
     runner: Build,
@@ -174,10 +163,6 @@ def test_leases_go_by_the_database_s_clock_whatever_the_worker_s_own_says(
     worker.recovery.step()
     rows = raw_connection().execute(f'select id from "{worker_schema}"._private_workers'.encode()).fetchall()
     assert {row[0] for row in rows} == {living, worker.worker_id}
-
-
-def test_looks_again_within_a_quarter_of_the_timeout(runner: Build) -> None:
-    assert 0 < runner().recovery.step() <= 15
 
 
 def test_a_worker_with_a_short_timeout_does_not_apply_it_to_others(

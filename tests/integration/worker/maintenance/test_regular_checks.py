@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
-import psycopg
 import pytest
 from psycopg.errors import QueryCanceled
 
@@ -92,19 +91,6 @@ class TestTheVersionOfTheSchema:
         version.check_if_due(worker.claim_database)
         assert len(refusals) == 1
 
-    def test_is_checked_again_after_a_check_that_failed(
-        self, worker: DatabaseWorker, version: SchemaVersion, refusals: list[str], clock: Clock
-    ) -> None:
-        self.break_schema()
-        execute("alter table {schema}.migrations rename column breaking to other")
-        try:
-            with pytest.raises(psycopg.Error):
-                version.check_if_due(worker.claim_database)
-        finally:
-            execute("alter table {schema}.migrations rename column other to breaking")
-        version.check_if_due(worker.claim_database)
-        assert len(refusals) == 1
-
     def test_is_checked_when_the_listener_has_reconnected(
         self, worker: DatabaseWorker, refusals: list[str], clock: Clock
     ) -> None:
@@ -168,28 +154,6 @@ class TestSamplesOfTheBacklog:
         for worker in workers:
             worker.recovery.step()
         assert 2 <= len(self.samples()) <= 4
-
-    def test_are_not_taken_by_a_draining_worker(self, make: Build) -> None:
-        worker = make()
-        worker.is_draining = True
-        worker.recovery.step()
-        assert self.samples() == []
-
-    def test_that_fail__are_reported_and_the_recovery_goes_on(
-        self, make: Build, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        worker = make()
-        troubles: list[str] = []
-        monkeypatch.setattr(worker.reports, "database_trouble", lambda action, error, delay: troubles.append(action))
-        execute("alter function {schema}._private_sample_backlog rename to hidden")
-        try:
-            worker.recovery.step()
-            worker.recovery.step()
-        finally:
-            execute("alter function {schema}.hidden rename to _private_sample_backlog")
-        assert troubles == ["backlog samples"], "it is not tried again at every look"
-        worker.recovery.step()
-        assert self.samples() == []
 
     def test_that_take_long__do_not_delay_the_recovery(self, make: Build, monkeypatch: pytest.MonkeyPatch) -> None:
         """They are cancelled long before the deadline of the statements of recovery, which is half a minute."""

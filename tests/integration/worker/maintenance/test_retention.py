@@ -111,12 +111,6 @@ def name_of(days_ahead: int) -> str:
     return f"_private_history_{datetime.now(UTC) + timedelta(days=days_ahead):%Y%m%d}"
 
 
-def make_day(schema: str, days_ago: int) -> None:
-    with connection.cursor() as cursor:
-        now = datetime.now(UTC) - timedelta(days=days_ago)
-        cursor.execute(f'select "{schema}"._private_make_history_partitions(0, %s)', [now])
-
-
 def add_history(schema: str, days_ago: int, job_id: int = 1) -> None:
     execute(
         f'insert into "{schema}"._private_history (ended_at, added_at, run_at, job_id, attempt, outcome,'
@@ -131,18 +125,6 @@ def test_days_of_the_history__are_made_ahead_and_once(build: Build, worker_schem
     finish_look(worker.retention)
     finish_look(another.retention)
     assert list(days(worker_schema)) == [name_of(0), name_of(1), name_of(2)]
-
-
-def test_worker_without_a_history__makes_no_days(build: Build, worker_schema: str) -> None:
-    finish_look(build().retention)
-    assert days(worker_schema) == {}
-
-
-def test_rows_that_came_before_the_day_was_made__move_into_it(build: Build, worker_schema: str) -> None:
-    add_history(worker_schema, days_ago=0)
-    finish_look(build(history=MONTH).retention)
-    (row,) = records.history(worker_schema)
-    assert row.partition.endswith(name_of(0))
 
 
 def test_old_days__are_dropped_and_closed_days_are_indexed(
@@ -205,33 +187,6 @@ def test_role_that_may_not_make_days__is_reported_once_and_prunes_results(
     finish_look(worker.retention)
     assert [str(error) for _, error, _ in reported] == ["permission denied for function"]
     assert records.results(worker_schema) == {}
-
-
-def test_error_of_the_retention_itself__is_reported_and_one_of_the_database_is_not(
-    build: Build, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found: list[Exception] = [ValueError("a bug"), errors.AdminShutdown("the server stops")]
-
-    def fail(*args: Any, **kwargs: Any) -> None:
-        raise found.pop(0)
-
-    monkeypatch.setattr(results, "prune_waiters", fail)
-    reported: list[Any] = []
-    worker = build()
-    monkeypatch.setattr(worker.reports, "database_trouble", lambda *about: reported.append(about))
-    worker.retention._has_waited = True
-    worker.retention.attempt()
-    worker.retention.attempt()
-    assert not found
-    assert [(action, str(error)) for action, error, _ in reported] == [("retention", "a bug")]
-
-
-def test_connection__is_open_only_during_a_look(build: Build) -> None:
-    retention = build().retention
-    assert retention.step() > 1
-    assert retention._database.current is None
-    finish_look(retention)
-    assert retention._database.current is None
 
 
 def test_entries_of_unique_jobs_that_have_ended__go(build: Build, worker_schema: str) -> None:

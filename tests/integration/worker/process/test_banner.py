@@ -11,7 +11,6 @@ from django_graphile_worker import conf
 from django_graphile_worker.routing import places_to_serve
 from django_graphile_worker.worker.process.start import banner
 from django_graphile_worker.worker.process.worker_process import build_runners
-from tests.support.stepped_worker import own_tasks
 
 
 def _banner(**overrides: Any) -> str:
@@ -34,21 +33,6 @@ def test_banner__says_what_was_started_and_how_it_lives(worker_schema: str) -> N
         assert part in shown
     assert "charge_card" not in shown.split("recurring")[0]
     assert "count_orders" in shown.split("recurring")[1]
-
-
-def test_banner__says_when_a_worker_only_polls_or_only_drains() -> None:
-    assert "woken by     a poll every 0.5 s" in _banner(listen=False, poll_interval=0.5)
-    assert "runs what is runnable, then exits" in _banner(once=True)
-    assert "recurring    left to other workers\n" in _banner(once=True)
-
-
-def test_banner__says_when_there_is_nothing_to_run() -> None:
-    with own_tasks():
-        assert "tasks        none: write functions with @task" in _banner()
-
-
-def test_banner__says_that_django_tasks_are_found_later(framework: Any) -> None:
-    assert "tasks        none yet, and Django tasks, which are imported by the names of their jobs" in _banner()
 
 
 def test_banner__says_which_globs_match_nothing_and_what_there_is() -> None:

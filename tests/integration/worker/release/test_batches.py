@@ -112,15 +112,6 @@ def test_more_than_fits_into_the_deadline__goes_in_parts(
     assert {type(error) for error in troubles} == {psycopg.errors.QueryCanceled}
 
 
-def test_batches__grow_again(runner: Build) -> None:
-    worker = runner()
-    worker.releaser._batcher.batch_size = 1
-    finish(worker, claim(worker, 40))
-    worker.releaser.step()
-    assert left() == []
-    assert worker.releaser._batcher.batch_size == 64
-
-
 def test_result_that_cannot_be_stored_in_time__delays_no_other(runner: Build, on_row: OnRow) -> None:
     worker = hurried(runner(), 1.0)
     claims = claim(worker, 8)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -36,34 +35,6 @@ def runner() -> Iterator[Build]:
     ran.clear()
     with stepped_workers(quick, failing) as make:
         yield make
-
-
-def test_a_result_that_the_database_rejects_delays_no_other(
-    runner: Build, wait_until: Wait, raw_connection: Callable[..., Any], worker_schema: str
-) -> None:
-    stubborn = make_job("quick", {"n": 0})
-    for number in range(1, 6):
-        make_job("quick", {"n": number})
-    connection = raw_connection()
-    connection.execute(
-        f"""create function "{worker_schema}".refuse() returns trigger language plpgsql as $$
-        begin if old.id = {stubborn} then raise exception 'not this one'; end if; return old; end $$;
-        create trigger refuse before delete on "{worker_schema}"._private_jobs
-        for each row execute function "{worker_schema}".refuse()""".encode()
-    )
-    try:
-        worker = runner()
-        worker.fetcher.step()
-        wait_until(lambda: worker.pool.is_idle)
-        worker.releaser.step()
-        assert list(Job.objects.values_list("id", flat=True)) == [stubborn]
-        assert worker.releaser.pending_count == 1
-    finally:
-        connection.execute(f'drop function "{worker_schema}".refuse() cascade'.encode())
-    worker.releaser._rejected._clock = lambda: math.inf
-    worker.releaser.step()
-    assert not Job.objects.exists()
-    assert worker.releaser.pending_count == 0
 
 
 def test_a_row_that_the_site_is_changing_delays_no_other(

@@ -10,7 +10,7 @@ from unittest.mock import Mock
 import pytest
 from django.db import connection
 
-from django_graphile_worker import add_job, conf, result, run_once, task
+from django_graphile_worker import add_job, conf, result
 from django_graphile_worker.sql import progress as sql_progress
 from django_graphile_worker.sql.progress import Progress
 from django_graphile_worker.worker.database.connection import Database
@@ -128,14 +128,6 @@ def test_task_that_reports_all_the_time__moves_its_bar_all_the_time(
         worker.progress.join(60)
 
 
-def test_reports_of_several_jobs__are_written_together(writer: Writer) -> None:
-    ids = [make_job(locked_by=TOKEN, attempts=1) for _ in range(3)]
-    for job_id in ids:
-        writer.report(job_id, job_id % 5)
-    writer.service.step()
-    assert writer.stored() == {job_id: job_id % 5 for job_id in ids}
-
-
 def test_last_report__is_written_before_the_end_of_the_run(writer: Writer, wait_until: Callable[..., None]) -> None:
     job_id = make_job(locked_by=TOKEN, attempts=1)
     writer.report(job_id, 1)
@@ -181,15 +173,6 @@ def test_ended_jobs__leave_nothing_behind(writer: Writer, worker_schema: str) ->
     assert writer.stored() == {kept: 1, retried: 1}
 
 
-def test_idle_writer__closes_its_connection(writer: Writer) -> None:
-    writer.report(make_job(locked_by=TOKEN), 1)
-    writer.service.step()
-    writer.service.settled([1])
-    writer.clock.now += 31
-    assert writer.service.step() == float("inf")
-    assert writer.service._database.current is None
-
-
 def test_worker__shows_progress_while_the_transaction_of_the_task_is_open(
     wait_until: Callable[..., None], worker_schema: str
 ) -> None:
@@ -224,24 +207,6 @@ def test_worker__shows_progress_while_the_transaction_of_the_task_is_open(
         runner.close()
 
 
-def test_async_task_and_failed_attempt__keep_their_last_report(wait_until: Callable[..., None]) -> None:
-    async def import_pages(payload: Any, helpers: Any) -> None:
-        helpers.progress(1, None, "first")
-        helpers.progress(2, None, "second")
-        raise ValueError
-
-    with stepped_workers(import_pages) as make:
-        job = add_job("import_pages")
-        worker = make()
-        run_all(worker, wait_until)
-        worker.progress.stop()
-        worker.progress.join(60)
-    found = result(job)
-    assert found is not None
-    assert found.progress is not None
-    assert (found.progress.done, found.progress.total, found.progress.message) == (2, None, "second")
-
-
 def test_worker__without_reports_starts_no_thread_and_opens_no_connection_for_them(
     wait_until: Callable[..., None],
 ) -> None:
@@ -255,21 +220,3 @@ def test_worker__without_reports_starts_no_thread_and_opens_no_connection_for_th
 
 def lambda_free_task(payload: Any, helpers: Any) -> None:
     assert helpers.job.attempts == 1
-
-
-def test_run_once__writes_the_last_report() -> None:
-    """The drain of a worker ends its writer."""
-    with own_tasks():
-
-        @task(max_attempts=1)
-        def fail(payload: Any, helpers: Any) -> None:
-            helpers.progress(5, 10)
-            raise ValueError
-
-        job = add_job(fail)
-        run_once()
-        found = result(job)
-        assert found is not None
-        assert found.progress is not None
-        assert found.progress.percent == 50
-    assert "graphile-worker-progress" not in {thread.name for thread in threading.enumerate()}

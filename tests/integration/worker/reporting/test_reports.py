@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from django_graphile_worker import add_job, run_once
 from django_graphile_worker.worker.maintenance import regular_checks
 from tests.support.operating import execute
 from tests.support.stepped_worker import SteppedRunner, build, own_tasks
@@ -60,17 +59,6 @@ def test_lost_lease__is_told_with_the_former_id(runner: SteppedRunner) -> None:
     assert detail("worker_returned", "former_id") == former
 
 
-def test_lost_lease__has_the_names_of_the_tasks_read_again(runner: SteppedRunner) -> None:
-    """While the worker was not registered, a clean-up may have deleted them."""
-    runner.prepare()
-    execute("delete from {schema}._private_workers")
-    execute("delete from {schema}._private_tasks")
-    runner.worker.heartbeat.was_called = True
-    runner.worker.heartbeat.step()
-    runner.worker.fetcher.step()
-    assert execute("select count(*) > 0 from {schema}._private_tasks") == [(True,)]
-
-
 def test_trouble__is_told_when_it_is_over(runner: SteppedRunner) -> None:
     runner.prepare()
     events = runner.worker.reports
@@ -93,13 +81,6 @@ def test_event_that_the_database_does_not_take__is_written_later(runner: Stepped
     execute("alter table {schema}.elsewhere rename to _private_events")
     runner.worker.reports.write_noted(runner.worker.claim_database)
     assert kinds() == ["worker_started"]
-
-
-def test_draining_worker__tells_its_start_and_its_end(worker_schema: str) -> None:
-    with own_tasks(nothing):
-        add_job("nothing")
-        assert run_once() == 0
-    assert kinds() == ["worker_started", "worker_stopped"]
 
 
 def test_newer_schema__is_told_once_an_hour(runner: SteppedRunner, monkeypatch: pytest.MonkeyPatch) -> None:

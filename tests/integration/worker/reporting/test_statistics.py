@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -114,24 +113,6 @@ def test_a_lock_on_the_statistics_does_not_cost_the_lease(
         wait_until(lambda: counts().get("note") == (1, 0))
 
 
-def test_a_worker_leaves_its_counts_without_waiting_for_others(
-    raw_connection: Callable[..., RawConnection], worker_schema: str, counts: Callable[[], dict[str, Any]]
-) -> None:
-    """A worker that is folding the counts of all workers delays no other."""
-    busy, others = raw_connection(autocommit=False), raw_connection(options="-c statement_timeout=10s")
-    with busy.cursor() as cursor:
-        append(cursor, [row("a")], worker_schema)
-        assert not statistics.fold(cursor, schema=worker_schema)
-    with others.cursor() as cursor:
-        for _ in range(3):
-            append(cursor, [row("a")], worker_schema)
-            assert not statistics.fold(cursor, schema=worker_schema, at_least_after=1.0)
-        busy.commit()
-        assert counts()["a"] == (1, 0)
-        statistics.fold(cursor, schema=worker_schema)
-    assert counts()["a"] == (4, 0)
-
-
 def test_one_fold_in_a_while_is_enough_for_all(
     raw_connection: Callable[..., RawConnection],
     worker_schema: str,
@@ -154,36 +135,6 @@ def test_one_fold_in_a_while_is_enough_for_all(
         assert counts()["a"] == (1, 0)
         statistics.fold(cursor, schema=worker_schema)
     assert counts()["a"] == (3, 0)
-
-
-def test_many_rows_that_are_pending_are_folded_in_parts(
-    raw_connection: Callable[..., RawConnection],
-    worker_schema: str,
-    counts: Callable[[], dict[str, Any]],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(statistics, "MAX_FOLDED", 4)
-    with raw_connection().cursor() as cursor:
-        for _ in range(10):
-            append(cursor, [row("a"), row("b", 2)], worker_schema)
-        folds = 1
-        while statistics.fold(cursor, schema=worker_schema):
-            folds += 1
-    assert folds >= 3
-    assert counts() == {"a": (10, 0), "b": (20, 0), "": (30, 0)}
-
-
-def test_a_record_of_many_tasks_is_one_small_row(
-    raw_connection: Callable[..., RawConnection], worker_schema: str
-) -> None:
-    """It was four rows for each task, each with its histograms, and the same ones for every worker."""
-    connection = raw_connection()
-    with connection.cursor() as cursor:
-        append(cursor, [row(f"task_{number}") for number in range(300)], worker_schema)
-        cursor.execute(f'select counted from "{worker_schema}"._private_statistics_pending'.encode())
-        [(counted,)] = cursor.fetchall()
-    assert len(counted) == 302, "each task, all tasks, and the worker"
-    assert len(json.dumps(counted)) < 100_000
 
 
 def test_a_statistics_table_that_cannot_be_written_does_not_keep_a_worker_from_stopping(

@@ -107,14 +107,6 @@ def test_a_long_series_that_is_made_up__survives_a_change_and_a_pause_in_between
     assert ticks == [(NOON + number * SECOND).isoformat() for number in expected]
 
 
-def test_the_end_of_a_pause_that_is_over__has_what_was_due_since_made_up(world: ScheduleWorld) -> None:
-    world.add("often", cron="* * * * *", paused_until=NOON + 2 * MINUTE, **ALL)
-    world.now = NOON + 4 * MINUTE
-    change(world, paused_until=None)
-    world.settle(world.worker()[0])
-    assert world.ticks("often") == ["12:02:00", "12:03:00", "12:04:00"]
-
-
 @pytest.mark.parametrize("until", [NOON + 5 * MINUTE, FOREVER], ids=["pause", "pause forever"])
 @pytest.mark.parametrize("when", [{"cron": "* * * * *"}, {"run_at": NOON + MINUTE}], ids=["cron", "once"])
 def test_what_was_due_before_a_pause__is_made_up_after_it(
@@ -163,30 +155,6 @@ def test_a_single_time_that_is_moved__is_missed_and_not_fired_beside_the_new_one
     assert world.ticks("launch") == ["12:03:00"]
     assert world.runs("launch") == [("missed", "12:01:00", 1), ("on_time", "12:03:00", 1)]
     assert world.events() == [("schedule_missed", "launch", 1)]
-
-
-def test_a_single_time_that_is_moved_before_it_is_due__is_not_missed(world: ScheduleWorld) -> None:
-    world.add("launch", run_at=NOON + MINUTE, missed="once")
-    scheduler, _ = world.worker()
-    world.settle(scheduler)
-    change(world, run_at=NOON + 3 * MINUTE)
-    world.now = NOON + 4 * MINUTE
-    world.settle(scheduler)
-    assert world.ticks("launch") == ["12:03:00"]
-    change(world, run_at=NOON + 6 * MINUTE)
-    assert (len(world.runs("launch")), world.events()) == (1, [])
-
-
-def test_times_that_no_worker_could_read__are_corrected(world: ScheduleWorld) -> None:
-    world.add("often", cron="every now and then")
-    scheduler, _ = world.worker()
-    scheduler.fire_due()
-    world.now = NOON + 2 * MINUTE
-    change(world, cron="* * * * *", time_zone="Mars/Olympus")
-    change(world, time_zone="UTC")
-    world.now = NOON + 3 * MINUTE
-    world.settle(scheduler)
-    assert world.ticks("often") == ["12:03:00"]
 
 
 def test_a_task_that_no_worker_knows__keeps_what_was_due_before_a_change(world: ScheduleWorld) -> None:

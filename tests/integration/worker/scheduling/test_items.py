@@ -36,30 +36,11 @@ def test_a_new_item_is_registered_and_fires_from_the_next_minute_on(world: CronW
     assert world.ticks("often") == ["12:01"]
 
 
-def test_the_pause_lasts_until_the_next_minute_but_never_long(world: CronWorld) -> None:
-    """After a machine's sleep the rest of a pause goes on: a long one would miss the minute it woke up in."""
-    cron, _ = world.worker([EVERY_MINUTE])
-    assert cron.step() == 15.0
-    world.now = NOON + 58 * SECOND
-    assert 1.5 < cron.step() <= 2.0
-    world.now = NOON + MINUTE - timedelta(microseconds=1)
-    assert cron.step() == 0.001
-
-
 def test_without_items__the_worker_reads_nothing_of_a_crontab(world: CronWorld) -> None:
     cron, source = world.worker([])
     assert not cron.has_own_work
     cron.step()
     assert source.statements == ["/* gw:schedule-tasks ", "/* gw:due-schedules "]
-
-
-def test_a_timer_that_fires_early_fires_nothing_twice(world: CronWorld) -> None:
-    cron, _ = world.worker([EVERY_MINUTE])
-    for offset in (-50, -1, 0, 3, 50):
-        for minute in range(1, 4):
-            world.now = NOON + minute * MINUTE + timedelta(milliseconds=offset)
-            cron.step()
-    assert set(world.fired().values()) == {1}
 
 
 def test_a_minute_without_a_tick_costs_one_cheap_statement(world: CronWorld) -> None:
@@ -70,23 +51,6 @@ def test_a_minute_without_a_tick_costs_one_cheap_statement(world: CronWorld) -> 
         world.now = NOON + minute * MINUTE
         cron.step()
     assert source.statements == ["/* gw:due-schedules "] * 9
-
-
-def test_a_known_item_is_made_up_within_the_ticks_own_minute_after_a_restart(world: CronWorld) -> None:
-    world.worker([EVERY_MINUTE])[0].step()
-    world.now = NOON + MINUTE + 59 * SECOND
-    restarted, _ = world.worker([EVERY_MINUTE])
-    restarted.step()
-    assert world.ticks("often") == ["12:01"]
-
-
-def test_without_fill_missed_minutes_are_not_made_up_however_long_the_sleep(world: CronWorld) -> None:
-    """One job per missed minute after a night's sleep is what nobody wants unless they ask for it."""
-    cron, _ = world.worker([EVERY_MINUTE])
-    cron.step()
-    world.now = NOON + timedelta(hours=8)
-    world.settle(cron)
-    assert world.ticks("often") == ["20:00"]
 
 
 def test_a_clock_that_jumps_back_fires_nothing_again_and_a_jump_forward_only_what_fill_allows(
@@ -104,25 +68,6 @@ def test_a_clock_that_jumps_back_fires_nothing_again_and_a_jump_forward_only_wha
     assert set(fired.values()) == {1}
     assert len([tick for task, tick in fired if task == "often"]) == 4 + 2
     assert len([tick for task, tick in fired if task == "filled"]) == 4 + 10 + 2
-
-
-def test_a_time_that_a_wrong_clock_jumped_over_fires_when_the_clock_is_right_again(world: CronWorld) -> None:
-    cron, _ = world.worker([CronItem("daily", "0 13 * * *")])
-    for moment in (NOON, NOON + timedelta(hours=2), NOON, NOON + timedelta(hours=1)):
-        world.now = moment + SECOND
-        cron.step()
-    assert world.ticks("daily") == ["13:00"]
-
-
-def test_two_crontabs_keep_out_of_each_others_way(world: CronWorld) -> None:
-    first, _ = world.worker([CronItem("shared", "*/2 * * * *"), CronItem("mine", "* * * * *")])
-    second, _ = world.worker([CronItem("shared", "*/3 * * * *"), CronItem("yours", "* * * * *")])
-    for minute in range(7):
-        world.now = NOON + minute * MINUTE + SECOND
-        first.step()
-        second.step()
-    assert world.ticks("shared") == ["12:02", "12:03", "12:04", "12:06"]
-    assert world.ticks("mine") == world.ticks("yours") == [f"12:0{minute}" for minute in range(1, 7)]
 
 
 def test_a_callable_that_fails_is_reported_and_harms_no_other_item(world: CronWorld) -> None:

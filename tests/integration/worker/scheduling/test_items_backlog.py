@@ -35,20 +35,6 @@ def test_with_fill_exactly_what_was_missed_is_made_up(world: CronWorld) -> None:
     assert world.backfilled("filled") == {"12:10": False, "12:20": True, "12:30": True, "12:40": False}
 
 
-def test_a_new_item_has_no_past_to_make_up(world: CronWorld) -> None:
-    cron, _ = world.worker([CronItem("filled", "* * * * *", backfill_period="1y")])
-    world.settle(cron)
-    assert world.ticks("filled") == []
-
-
-def test_an_item_that_never_fired_is_made_up_since_it_became_known(world: CronWorld) -> None:
-    item = CronItem("filled", "*/10 * * * *", backfill_period="1d")
-    world.worker([item])[0].step()
-    world.now = NOON + 25 * MINUTE
-    world.settle(world.worker([item])[0])
-    assert world.ticks("filled") == ["12:10", "12:20"]
-
-
 def test_a_long_backlog_is_made_up_in_parts_while_other_items_stay_on_time(world: CronWorld) -> None:
     long = CronItem("long", "* * * * *", backfill_period="1y")
     daily = CronItem("daily", "0 * * * *", backfill_period="1y")
@@ -97,16 +83,6 @@ def test_a_large_payload_makes_the_parts_smaller(world: CronWorld) -> None:
     cron, _ = world.worker([item])
     cron.step()
     assert len(world.ticks("large")) == 2
-
-
-def test_a_callable_decides_and_is_made_up_like_a_pattern(world: CronWorld) -> None:
-    item = CronItem("chosen", lambda moment: moment.minute % 20 == 0, backfill_period="30d")
-    world.worker([item])[0].step()
-    world.now = NOON + timedelta(days=3)
-    steps = world.settle(world.worker([item])[0])
-    assert len(world.ticks("chosen")) == 3 * 72
-    assert set(world.fired().values()) == {1}
-    assert steps <= 8
 
 
 @pytest.mark.parametrize("order", [1, -1])

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 import psycopg
 import pytest
 
-from django_graphile_worker import JobKeyMode
 from django_graphile_worker.crontab import CronItem
 from django_graphile_worker.sql.schedules import from_code
 from tests.conftest import RawConnection
@@ -180,13 +178,6 @@ def test_a_row_that_is_held_for_hours_is_given_up(
     assert len(world.ticks("held")) == 61
 
 
-def test_new_items__are_inserted_in_one_order(world: CronWorld, worker_schema: str) -> None:
-    """Two sessions that insert them in different orders would wait for each other."""
-    from_code.register(world.connection.cursor(), ["b", "c", "a"], schema=worker_schema)
-    text = f'select identifier from "{worker_schema}"._private_known_crontabs order by ctid'
-    assert world.connection.execute(text.encode()).fetchall() == [("a",), ("b",), ("c",)]
-
-
 def test_two_that_make_the_same_new_items_known_do_not_wait_in_a_circle(
     slower_stage: Stage, world: CronWorld, worker_schema: str
 ) -> None:
@@ -222,40 +213,3 @@ def test_a_deleted_row_that_node_writes_again__delays_no_other_item(
     node.commit()
     world.settle(cron)
     assert world.fired() == {(name, TICK): 1 for name in ("a", "gone", "z")}
-
-
-def test_an_item_whose_key_is_locked_costs_the_others_nothing(
-    raw_connection: Callable[..., RawConnection], world: CronWorld, worker_schema: str
-) -> None:
-    items = [*ours([f"item{number}" for number in range(7)]), CronItem("keyed", "* * * * *", job_key="key")]
-    seconds = itertools.count()
-    cron, _ = world.worker(items, clock=lambda: next(seconds) / 10)
-    cron.step()
-    holder = raw_connection(autocommit=False)
-    holder.execute(f"""select "{worker_schema}".add_job('keyed', job_key => 'key')""".encode())
-    world.now = TICK
-
-    cron.step()
-    assert len(world.fired()) == 7
-    holder.rollback()
-    world.settle(cron)
-
-    assert world.fired() == Counter({(item.task, TICK): 1 for item in items})
-
-
-def test_the_jobs_of_a_minute_are_added_in_the_order_of_the_items(world: CronWorld, worker_schema: str) -> None:
-    names = (None, "preserve_run_at", None, "unsafe_dedupe", "replace", "unsafe_dedupe", "preserve_run_at")
-    modes = [None if name is None else JobKeyMode(name) for name in names]
-    items = [
-        CronItem(f"item{place}", "* * * * *", job_key=f"key{place}" if mode else None, job_key_mode=mode)
-        for place, mode in enumerate(modes)
-    ]
-    cron, _ = world.worker(items)
-    cron.step()
-    world.now = TICK + timedelta(seconds=1)
-    cron.step()
-    rows = world.connection.execute(
-        f"""select tasks.identifier, jobs.key from "{worker_schema}"._private_jobs as jobs
-        join "{worker_schema}"._private_tasks as tasks on tasks.id = jobs.task_id order by jobs.id""".encode()
-    ).fetchall()
-    assert rows == [(item.task, item.job_key) for item in items]

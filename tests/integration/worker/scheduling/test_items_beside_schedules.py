@@ -115,23 +115,6 @@ def test_a_crontab_that_cannot_be_read__keeps_no_schedule_from_firing(
     assert isinstance(cron.trouble, psycopg.errors.InsufficientPrivilege)
 
 
-def test_a_look_for_items__does_not_read_schedules_that_are_not_due(items: CronWorld) -> None:
-    """A worker with a crontab looks four times a minute."""
-    monotonic = 0.0
-    cron, source = items.worker([CronItem("often", "* * * * *")], clock=lambda: monotonic)
-    cron.round()
-    read = ["/* gw:schedule-tasks ", "/* gw:due-schedules "]
-    assert source.statements[-2:] == read, "the first look reads all"
-    for seconds in (15, 30, 45):
-        monotonic = seconds
-        source.statements.clear()
-        cron.round()
-        assert source.statements == []
-    monotonic = 60
-    cron.round()
-    assert source.statements == read[1:]
-
-
 def test_a_schedule_that_is_expected_before_the_next_look_for_items__is_fired(
     items: CronWorld, schedules: ScheduleWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:

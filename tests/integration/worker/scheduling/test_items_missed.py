@@ -55,14 +55,3 @@ def test_ticks_without_a_worker__are_missed_or_backfilled(world: CronWorld) -> N
         (RunOutcome.MISSED, 6, datetime(2026, 1, 1, 13, 0, tzinfo=UTC))
     ]
     assert [(run.kind, run.number) for run in found["filled"]] == [("late", 1), ("late", 1), ("missed", 4)]
-
-
-def test_worker_that_was_suspended__tells_what_it_missed(world: CronWorld) -> None:
-    cron, _ = world.worker(ITEMS[:1])
-    world.settle(cron)
-    world.now += timedelta(minutes=21)
-    world.settle(cron)
-    assert told(world) == [("schedule_missed", "plain", 2)]
-    world.now += timedelta(minutes=1)
-    world.settle(cron)
-    assert len(told(world)) == 1

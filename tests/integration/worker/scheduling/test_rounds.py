@@ -46,16 +46,6 @@ def test_an_interval_fires_without_drift(world: ScheduleWorld) -> None:
     assert world.ticks("often") == ["12:00:40", "12:00:50", "12:01:00", "12:01:10"]
 
 
-def test_a_single_time_fires_once(world: ScheduleWorld) -> None:
-    world.add("once", run_at=NOON + MINUTE)
-    scheduler, _ = world.worker()
-    for minute in range(4):
-        world.now = NOON + minute * MINUTE + SECOND
-        world.settle(scheduler)
-    assert world.ticks("once") == ["12:01:00"]
-    assert world.row("once")["next_at"] == "infinity"
-
-
 def test_a_minute_in_which_nothing_is_due_costs_one_statement(world: ScheduleWorld) -> None:
     world.add("nightly", cron="0 4 * * *")
     scheduler, source = world.worker()
@@ -65,15 +55,6 @@ def test_a_minute_in_which_nothing_is_due_costs_one_statement(world: ScheduleWor
         world.now = NOON + minute * MINUTE
         assert scheduler.fire_due() > 60
     assert source.statements == ["/* gw:due-schedules "] * 5
-
-
-def test_tasks_that_the_project_does_not_have__are_reported_once(world: ScheduleWorld) -> None:
-    world.add("foreign", cron="0 4 * * *", task="elsewhere")
-    world.add("own", cron="0 4 * * *")
-    scheduler, _ = world.worker()
-    scheduler.fire_due()
-    scheduler.fire_due()
-    assert world.signals == [(signals.schedule_tasks_not_found, {"tasks": ("elsewhere",)})]
 
 
 def test_the_options_of_a_job_are_those_of_the_schedule_then_those_of_the_task(world: ScheduleWorld) -> None:
@@ -181,20 +162,6 @@ def test_a_clock_that_is_set_back_fires_no_tick_twice(world: ScheduleWorld) -> N
     assert world.ticks("often") == ["12:01:00", "12:02:00", "12:03:00", "12:04:00"]
 
 
-def test_a_schedule_that_is_changed_while_the_clock_is_set_back_fires_no_tick_twice(world: ScheduleWorld) -> None:
-    world.add("often", cron="* * * * *")
-    scheduler, _ = world.worker()
-    for minute in (0, 1, 2):
-        world.now = NOON + minute * MINUTE + SECOND
-        world.settle(scheduler)
-    world.now = NOON + SECOND
-    world.execute("update :S._private_schedules set time_zone = 'Europe/Berlin'")
-    for minute in (0, 1, 2, 3):
-        world.now = NOON + minute * MINUTE + SECOND
-        world.settle(scheduler)
-    assert world.ticks("often") == ["12:01:00", "12:02:00", "12:03:00"]
-
-
 def test_a_pause_ends_by_itself_and_what_was_due_in_it_is_not_fired(world: ScheduleWorld) -> None:
     world.add("often", cron="* * * * *", missed="all", missed_within=timedelta(days=1))
     scheduler, _ = world.worker()
@@ -298,12 +265,3 @@ def test_many_schedules_are_fired_in_several_statements(world: ScheduleWorld) ->
     assert (first.fire_due(), second.fire_due()) == (0, 0)
     assert world.settle(first) == pytest.approx(60, abs=5)
     assert world.execute("select count(*), count(distinct flags) from :S._private_jobs") == [(2500, 2500)]
-
-
-def test_of_many_missed_ticks_that_must_not_overlap__one_gets_a_job(world: ScheduleWorld) -> None:
-    world.add("slow", cron="* * * * *", overlap="skip", missed="all", missed_within=timedelta(hours=1))
-    scheduler, _ = world.worker()
-    scheduler.fire_due()
-    world.now = NOON + 5 * MINUTE
-    world.settle(scheduler)
-    assert world.runs("slow") == [("late", "12:01:00", 1), ("overlap", "12:05:00", 4)]

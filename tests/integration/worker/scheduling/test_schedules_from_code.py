@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
 
 import pytest
 
@@ -88,16 +87,6 @@ def test_what_no_worker_has_in_its_code_any_more__is_deleted(world: ScheduleWorl
     assert world.jobs() == []
 
 
-def test_a_deleted_schedule__is_written_again_within_a_minute(world: ScheduleWorld) -> None:
-    clock = 0.0
-    scheduler, _ = world.worker("poll", every=HALF_MINUTE, clock=lambda: clock)
-    scheduler.fire_due()
-    world.execute("delete from :S._private_schedules")
-    clock += 61
-    scheduler.fire_due()
-    assert names(world) == ["poll"]
-
-
 def test_a_paused_schedule__stays_paused_when_workers_start(world: ScheduleWorld) -> None:
     world.settle(world.worker("poll", every=HALF_MINUTE)[0])
     world.execute("update :S._private_schedules set paused_until = '9999-12-30 23:59:59.999999+00'")
@@ -143,30 +132,3 @@ def test_a_name_that_another_session_has_locked__delays_no_other_schedule(
     other.rollback()
     world.settle(scheduler)
     assert world.row("poll")["interval"] == "00:00:30"
-
-
-def test_a_locked_schedule_that_no_code_has__delays_no_other_schedule(
-    world: ScheduleWorld, raw_connection: Callable[..., RawConnection], worker_schema: str
-) -> None:
-    world.settle(world.worker("poll", every=HALF_MINUTE)[0])
-    world.add("hand", interval="30 seconds")
-    scheduler, _ = world.worker("poll", "report")
-    world.settle(scheduler)
-    other = raw_connection(autocommit=False)
-    other.execute(DISABLE.format(worker_schema, "_private_schedules").encode())
-    world.now = NOON + 5 * MINUTE
-    world.settle(scheduler)
-    assert len(world.jobs("hand")) == 1
-    other.rollback()
-    world.settle(scheduler)
-    assert names(world) == ["hand"]
-
-
-def test_a_minute_with_nothing_to_do__notifies_nobody(world: ScheduleWorld) -> None:
-    clock = 0.0
-    scheduler, source = world.worker("poll", every={"poll": timedelta(hours=1)}, clock=lambda: clock)
-    scheduler.fire_due()
-    source.statements.clear()
-    clock += 61
-    scheduler.fire_due()
-    assert source.statements == ["/* gw:schedules-from-code ", "/* gw:due-schedules "]

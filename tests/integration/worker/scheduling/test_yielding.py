@@ -12,7 +12,7 @@ from django_graphile_worker.schedules.times import MAX_TICKS
 from django_graphile_worker.sql.schedules.firing import read_due
 from django_graphile_worker.worker.scheduling.decisions import MAX_AT_ONCE
 from django_graphile_worker.worker.scheduling.scheduler import Scheduler
-from django_graphile_worker.worker.scheduling.yielding import FIRST_READ, LOOK
+from django_graphile_worker.worker.scheduling.yielding import FIRST_READ
 from tests.conftest import RawConnection
 from tests.support.schedule_world import MINUTE, NOON, ScheduleWorld
 
@@ -107,18 +107,6 @@ def test_a_worker_that_has_lost__fires_the_rest_if_the_other_dies(world: Schedul
     clock.now += 1
     assert world.settle(scheduler) > 50
     assert number_of_jobs(world) == NUMBER
-
-
-def test_a_worker_that_has_lost__takes_its_turn_although_others_move_slowly(
-    world: ScheduleWorld, clock: Seconds
-) -> None:
-    scheduler, _ = world.worker(clock=clock)
-    lose(world, scheduler)
-    for _ in range(15):
-        fire_next(world, LOOK)
-        clock.now += 1
-        scheduler.fire_due()
-    assert number_of_jobs(world) > 0
 
 
 def test_schedules_that_a_person_has_locked__delay_no_others(world: ScheduleWorld, clock: Seconds) -> None:

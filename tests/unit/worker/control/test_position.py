@@ -36,12 +36,6 @@ def test_collector__is_off_while_frames_are_read(states: list[bool]) -> None:
     assert (states, gc.isenabled()) == ([False], True)
 
 
-def test_collector_that_is_off__stays_off(states: list[bool]) -> None:
-    gc.disable()
-    frames_by_thread()
-    assert (states, gc.isenabled()) == ([False], False)
-
-
 def test_collector__stays_off_while_another_thread_reads_frames(states: list[bool]) -> None:
     gc.enable()
     readers = [threading.Thread(target=lambda: [frames_by_thread() for _ in range(200)]) for _ in range(4)]

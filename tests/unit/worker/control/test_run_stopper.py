@@ -23,14 +23,13 @@ from django.db import connections
 from django.db.backends.postgresql.base import DatabaseWrapper
 
 from django_graphile_worker import signals
-from django_graphile_worker.exceptions import PermanentFailure, RetryLater, TaskTimeout
+from django_graphile_worker.exceptions import PermanentFailure, RetryLater
 from django_graphile_worker.worker.control import run_stops
 from django_graphile_worker.worker.control.position import Position, position_of
 from django_graphile_worker.worker.control.run_stops import RunStopper
 from django_graphile_worker.worker.database_worker import DatabaseWorker
 from django_graphile_worker.worker.execution.job_run import ActiveRunStop, JobRun
 from django_graphile_worker.worker.outcomes import (
-    Cancelled,
     EndedWithoutThread,
     Failed,
     Interrupted,
@@ -130,16 +129,6 @@ def test_a_task_that_catches_every_exception__is_stopped(slot: Slot) -> None:
     assert (outcome.permanent, outcome.delay, worker.left) == (False, None, [])
 
 
-def test_a_cancelled_run__has_its_own_outcome(slot: Slot) -> None:
-    task = Endless()
-    future = slot.start(task)
-    stop = RunStop(kind="cancelled", reason="no longer wanted", by="an operator")
-    Stopping(slot).stop(begun(slot, task.has_begun), stop)
-    outcome = future.result(WAIT_TIMEOUT)
-    assert isinstance(outcome, Cancelled)
-    assert (outcome.stop, outcome.has_begun) == (stop, True)
-
-
 @pytest.mark.parametrize(
     ("reaction", "expected"),
     [
@@ -174,65 +163,6 @@ def test_a_task_that_reacts_to_the_request__decides_how_it_ends(
         assert outcome.error.startswith("django_graphile_worker.exceptions.TaskTimeout") is not is_own
         assert outcome.permanent is isinstance(reaction, PermanentFailure)
         assert str(reaction) in outcome.error
-
-
-def test_a_coroutine__is_cancelled_at_its_await(slot: Slot) -> None:
-    has_begun = threading.Event()
-
-    async def waits(payload: Any) -> None:
-        has_begun.set()
-        await asyncio.Event().wait()
-
-    future = slot.start(waits)
-    Stopping(slot).stop(begun(slot, has_begun))
-    outcome = future.result(WAIT_TIMEOUT)
-    assert isinstance(outcome, Failed)
-    assert outcome.error.startswith("django_graphile_worker.exceptions.TaskTimeout")
-    where = outcome.error.partition("At the deadline the task was here:")[2]
-    assert "in waits" in where.partition("Traceback")[0]
-
-
-def test_a_coroutine_that_ignores_its_cancellation__is_cancelled_again(slot: Slot) -> None:
-    has_begun = threading.Event()
-    tries: list[bool] = []
-
-    async def stubborn(payload: Any) -> None:
-        has_begun.set()
-        while len(tries) < 3:
-            try:
-                await asyncio.Event().wait()
-            except asyncio.CancelledError:
-                tries.append(True)
-        await asyncio.Event().wait()
-
-    future = slot.start(stubborn)
-    Stopping(slot).stop(begun(slot, has_begun))
-    assert isinstance(future.result(WAIT_TIMEOUT), Failed)
-    assert len(tries) == 3
-
-
-def test_a_thread_that_does_not_stop__is_left_behind(slot: Slot) -> None:
-    has_begun, lock = threading.Event(), threading.Lock()
-    lock.acquire()
-
-    def blocked(payload: Any) -> str:
-        has_begun.set()
-        with lock:
-            return "too late"
-
-    future = slot.start(blocked)
-    worker = Stopping(slot)
-    run = begun(slot, has_begun)
-    worker.stop(run, grace=0.01)
-    (outcome,) = worker.left
-    assert isinstance(outcome, Failed)
-    assert "It did not stop: the run ended without its thread." in outcome.error
-    assert "with lock" in outcome.error
-    assert slot.executor.runs() == []
-    lock.release()
-    # The thread ends with the task: its late outcome is passed on to no other part.
-    with pytest.raises(EndedWithoutThread):
-        future.result(WAIT_TIMEOUT)
 
 
 def test_a_coroutine_that_blocks_the_event_loop__is_left_behind_and_cancelled_later(slot: Slot) -> None:
@@ -387,19 +317,6 @@ def test_connect__ends_before_the_task_is_interrupted(slot: Slot) -> None:
     thread.join(WAIT_TIMEOUT)
 
 
-def test_position__is_known_only_inside_the_task(slot: Slot) -> None:
-    found: list[object] = []
-
-    def looks(payload: Any) -> None:
-        (run,) = slot.executor.runs()
-        found.append(position_of(run))
-
-    future = slot.start(looks)
-    assert isinstance(future.result(WAIT_TIMEOUT), Succeeded)
-    assert found[0] is not None
-    assert slot.executor.runs() == []
-
-
 def test_code_that_runs_after_the_task__is_not_interrupted(slot: Slot, wait_until: Wait) -> None:
     has_begun, may_go_on, errors = threading.Event(), threading.Event(), []
 
@@ -427,48 +344,6 @@ def test_code_that_runs_after_the_task__is_not_interrupted(slot: Slot, wait_unti
     assert errors == []
     thread.join(WAIT_TIMEOUT)
     assert not thread.is_alive()
-
-
-def test_an_exception_that_comes_after_the_task__does_not_change_how_it_ended(
-    slot: Slot, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ends: list[bool] = []
-    end_marked = slot.executor._end_marked
-
-    def interrupted_once(run: JobRun) -> Any:
-        ends.append(run.is_ending)
-        if len(ends) == 1:
-            raise TaskTimeout
-        return end_marked(run)
-
-    monkeypatch.setattr(slot.executor, "_end_marked", interrupted_once)
-
-    def marks_itself(payload: Any) -> None:
-        (run,) = slot.executor.runs()
-        run.stopping = ActiveRunStop(TIMEOUT)
-        run.is_marked = True
-
-    assert isinstance(slot.start(marks_itself).result(WAIT_TIMEOUT), Succeeded)
-    assert ends == [True, True], "no step may begin once the task has ended"
-
-
-def test_a_step_under_way__keeps_the_run_from_ending(slot: Slot) -> None:
-    stopping = ActiveRunStop(TIMEOUT)
-    is_closed = threading.Event()
-
-    def close() -> None:
-        stopping.close()
-        is_closed.set()
-
-    with stopping.step() as is_possible:
-        assert is_possible
-        thread = threading.Thread(target=close)
-        thread.start()
-        assert not is_closed.wait(0.05)
-    assert is_closed.wait(WAIT_TIMEOUT)
-    with stopping.step() as is_possible:
-        assert not is_possible, "the thread of the run has taken the lock for good"
-    thread.join()
 
 
 def test_exceptions__never_reach_the_next_job_of_the_thread(slot: Slot, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -10,10 +9,9 @@ from typing import Any, cast
 
 import pytest
 
-from django_graphile_worker.worker.control import run_stops as module
 from django_graphile_worker.worker.control.run_stops import Deadlines, RunStops
 from django_graphile_worker.worker.database_worker import DatabaseWorker
-from django_graphile_worker.worker.execution.job_run import ActiveRunStop, JobRun
+from django_graphile_worker.worker.execution.job_run import JobRun
 from django_graphile_worker.worker.outcomes import Cancelled, RunStop
 from tests.conftest import WAIT_TIMEOUT
 from tests.support.slot import WORKER_ID, make_claim
@@ -65,33 +63,11 @@ def test_a_claim_that_has_not_begun__never_begins(worker: Worker, stops: RunStop
     assert stops.refuse(other) is None
 
 
-def test_a_later_claim_of_the_job__may_begin(worker: Worker, stops: RunStops) -> None:
-    claim = make_claim(id=1)
-    stops.request(claim.id, claim.token, CANCELLED)
-    assert worker.may_begin(claim._replace(token=f"{claim.token}0"))
-
-
 def test_a_lost_lease__keeps_claims_from_beginning_beside_requests(worker: Worker, stops: RunStops) -> None:
     stops.request(1, "token", CANCELLED)
     worker.heartbeat = cast("Any", SimpleNamespace(holds_lease=False))
     assert not worker.may_begin(make_claim(id=2))
     assert stops.refuse(make_claim(id=2)) is None
-
-
-def test_requests_that_are_done__cost_other_jobs_nothing(stops: RunStops) -> None:
-    claim = make_claim(id=1)
-    stops.request(claim.id, claim.token, CANCELLED)
-    assert stops.unbegun
-    stops.refuse(claim)
-    assert not stops.unbegun
-
-
-def test_requests_for_claims_that_never_come__are_forgotten(stops: RunStops, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "KEPT_FOR", -1.0)
-    stops.request(1, "token", CANCELLED)
-    monkeypatch.setattr(module, "KEPT_FOR", 60.0)
-    stops.request(2, "token", CANCELLED)
-    assert list(stops.unbegun) == [(2, "token")]
 
 
 def test_a_run__is_stopped_once(worker: Worker, stops: RunStops, wait_until: Wait) -> None:
@@ -171,27 +147,6 @@ def test_check__reports_each_run_once_it_is_past_its_deadline() -> None:
     assert reported == [(1, 5.0)]
 
 
-def test_a_run_that_has_ended__is_not_reported() -> None:
-    now, reported = [0.0], []
-    deadlines = unstarted(lambda run, seconds: reported.append(run), now)
-    run = run_of(1)
-    deadlines.begin(run, 1.0)
-    deadlines.end(run)
-    deadlines.end(run)
-    now[0] = 2.0
-    assert (deadlines.check(), reported) == (math.inf, [])
-
-
-def test_a_run_that_stops_already__is_not_reported_again() -> None:
-    now, reported = [0.0], []
-    deadlines = unstarted(lambda run, seconds: reported.append(run), now)
-    run = run_of(1)
-    deadlines.begin(run, 1.0)
-    run.stopping = ActiveRunStop(RunStop(kind="cancelled"))
-    now[0] = 2.0
-    assert (deadlines.check(), reported) == (math.inf, [])
-
-
 def test_thread__wakes_for_an_earlier_deadline() -> None:
     reported = threading.Event()
     deadlines = Deadlines(stops_that(lambda run, seconds: reported.set()))
@@ -205,20 +160,3 @@ def test_thread__wakes_for_an_earlier_deadline() -> None:
     assert deadlines._thread is not None
     deadlines._thread.join(WAIT_TIMEOUT)
     assert not deadlines._thread.is_alive()
-
-
-def test_thread__survives_a_report_that_fails() -> None:
-    reported, failures = threading.Event(), iter([ValueError("no thread can be started")])
-
-    def time_out(run: JobRun, seconds: float) -> None:
-        error = next(failures, None)
-        if error is not None:
-            raise error
-        reported.set()
-
-    deadlines = Deadlines(stops_that(time_out))
-    try:
-        deadlines.begin(run_of(1), 0.01)
-        assert reported.wait(WAIT_TIMEOUT)
-    finally:
-        deadlines.close()

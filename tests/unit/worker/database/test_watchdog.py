@@ -68,30 +68,6 @@ class Connection:
         self._record.append("close")
 
 
-def test_a_connection_that_is_to_be_cut_at_once_is_not_asked_first() -> None:
-    record: list[str] = []
-    now = 0.0
-    dog = Watchdog(lambda: now)
-    with dog.watch(Connection(record), 1.0, cuts_at_once=True), dog.watch(Connection(record), 1.0):
-        now = 2.0
-        dog.check_deadlines()
-    assert record == ["cut", "cancel", "close"]
-
-
-def test_a_statement_that_ends_while_another_is_cancelled_is_left_alone() -> None:
-    """Its connection may run the next statement by now, which would be cut instead."""
-    record: list[str] = []
-    now = 0.0
-    dog = Watchdog(lambda: now)
-    first = dog.begin(Connection(record, during=lambda: dog.end(second)), 1.0)
-    second = dog.begin(Connection(record), 1.0, cuts_at_once=True)
-    now = 2.0
-    dog.check_deadlines()
-    assert record == ["cancel"]
-    dog.end(first)
-    assert record == ["cancel"]
-
-
 def test_a_statement_that_was_cut_ends_while_others_are_being_cancelled() -> None:
     """A server that does not answer keeps each request to cancel for seconds, and the lease would expire meanwhile."""
     record: list[str] = []
@@ -110,25 +86,6 @@ def test_a_statement_that_was_cut_ends_while_others_are_being_cancelled() -> Non
     dog.check_deadlines()
     assert record == ["cut", "close", "cancel"]
     dog.end(second)
-
-
-def test_a_tick_while_a_watch_ends_leaves_no_cut_connection_open() -> None:
-    record: list[str] = []
-
-    class TickedMeanwhile(dict[int, Any]):
-        def pop(self, token: int, default: Any = None) -> Any:
-            watched = super().pop(token, default)
-            dog._end_statement(token, watched)
-            return watched
-
-    now = 0.0
-    dog = Watchdog(lambda: now)
-    dog._watched = TickedMeanwhile()
-    token = dog.begin(Connection(record), 1.0, cuts_at_once=True)
-    now = 2.0
-    dog.check_deadlines()
-    dog.end(token)
-    assert record == ["cut", "close"]
 
 
 def test_a_statement_that_ends_while_it_is_cut_waits_for_that() -> None:

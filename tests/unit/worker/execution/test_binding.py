@@ -117,7 +117,7 @@ def test_annotation_that_cannot_be_resolved__leaves_the_payload_plain(
 def test_task_with_parameters_that_nothing_fills__fails_the_job(slot: Slot) -> None:
     def greedy(payload: Any, helpers: Any, more: Any) -> None: ...
 
-    assert "no argument would fill 'more'" in slot.failure(greedy).error
+    assert "also needs 'more'" in slot.failure(greedy).error
 
 
 @dataclass

@@ -33,62 +33,6 @@ async def answer() -> int:
     return 42
 
 
-def test_coroutines_that_start_while_the_loop_is_busy__wake_it_once(
-    event_loop: EventLoop, pool: ThreadPoolExecutor, wait_until: Callable[..., None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    busy, go_on = threading.Event(), threading.Event()
-
-    async def keep_busy() -> None:
-        busy.set()
-        go_on.wait(DEADLINE)
-
-    first = pool.submit(event_loop.run, keep_busy)
-    assert busy.wait(DEADLINE)
-    calls: list[Any] = []
-    loop: Any = event_loop._loop
-    call = loop.call_soon_threadsafe
-
-    def count(*arguments: Any) -> Any:
-        calls.append(arguments)
-        return call(*arguments)
-
-    monkeypatch.setattr(loop, "call_soon_threadsafe", count)
-    others = [pool.submit(event_loop.run, answer) for _ in range(5)]
-    wait_until(lambda: len(event_loop._waiting) == 5)
-    assert len(calls) == 1
-    go_on.set()
-    assert [other.result(DEADLINE) for other in others] == [42] * 5
-    assert first.result(DEADLINE) is None
-
-
-def test_coroutine_that_the_site_refuses_to_start__keeps_no_other_from_its_start(
-    event_loop: EventLoop, pool: ThreadPoolExecutor, wait_until: Callable[..., None]
-) -> None:
-    busy, go_on = threading.Event(), threading.Event()
-
-    async def keep_busy() -> None:
-        busy.set()
-        go_on.wait(DEADLINE)
-
-    def refuse_once(loop: Any, coroutine: Any, **options: Any) -> Any:
-        coroutine.close()
-        loop.set_task_factory(None)
-        raise ValueError("no task")
-
-    pool.submit(event_loop.run, keep_busy)
-    assert busy.wait(DEADLINE)
-    loop: Any = event_loop._loop
-    loop.set_task_factory(refuse_once)
-    refused = pool.submit(event_loop.run, answer)
-    wait_until(lambda: len(event_loop._waiting) == 1)
-    other = pool.submit(event_loop.run, answer)
-    wait_until(lambda: len(event_loop._waiting) == 2)
-    go_on.set()
-    assert other.result(DEADLINE) == 42
-    event_loop.forget_running()
-    assert refused.exception(DEADLINE) is not None
-
-
 def test_cancel__wakes_the_thread_of_a_coroutine_that_has_ended_though_the_loop_is_blocked(
     event_loop: EventLoop, pool: ThreadPoolExecutor
 ) -> None:
@@ -170,30 +114,6 @@ def test_coroutine_that_has_to_end_before_the_loop_was_called__does_not_begin(
     with pytest.raises(error):
         ended.result(DEADLINE)
     assert began == []
-
-
-def test_loop_that_is_closed_before_it_was_called__ends_the_wait(
-    event_loop: EventLoop, pool: ThreadPoolExecutor, late_call: LateCall
-) -> None:
-    ended = pool.submit(event_loop.run, answer)
-    assert late_call.is_due.wait(DEADLINE)
-    event_loop.close(1.0)
-    late_call.may_call.set()
-    event_loop.forget_running()
-    with pytest.raises(CancelledByWorker):
-        ended.result(DEADLINE)
-
-
-def test_start__does_not_wait_for_a_thread_that_calls_the_loop(
-    event_loop: EventLoop, pool: ThreadPoolExecutor, late_call: LateCall, wait_until: Callable[..., None]
-) -> None:
-    """The call gives Python's global lock to the loop: threads that wait for another lock meanwhile wait in line."""
-    first = pool.submit(event_loop.run, answer)
-    assert late_call.is_due.wait(DEADLINE)
-    second = pool.submit(event_loop.run, answer)
-    wait_until(lambda: len(event_loop._waiting) == 2)
-    late_call.may_call.set()
-    assert (first.result(DEADLINE), second.result(DEADLINE)) == (42, 42)
 
 
 def test_loop_whose_thread_could_not_start__starts_with_the_next_coroutine(

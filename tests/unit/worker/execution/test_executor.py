@@ -14,12 +14,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from django.core.cache import caches
 from django.utils import timezone, translation
 
 from django_graphile_worker import signals
 from django_graphile_worker.payloads import RawPayload
-from django_graphile_worker.worker.outcomes import Interrupted, Succeeded
+from django_graphile_worker.worker.outcomes import Succeeded
 from tests.support.slot import WORKER_ID, Slot
 
 
@@ -119,13 +118,6 @@ def test_context__ends_with_the_job(slot: Slot) -> None:
     assert seen[0][0] == "clean"
 
 
-def test_cache_backends__are_kept_from_job_to_job(slot: Slot) -> None:
-    backends: list[Any] = []
-    for _ in range(2):
-        slot.run(lambda payload: backends.append(caches["default"]))
-    assert backends[0] is backends[1]
-
-
 @pytest.mark.parametrize("is_async", [False, True])
 def test_what_a_failed_task_held__is_freed_at_once(slot: Slot, is_async: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     # Records go to a usual handler alone: pytest's handler keeps every record, and so the traceback.
@@ -152,11 +144,6 @@ def test_what_a_failed_task_held__is_freed_at_once(slot: Slot, is_async: bool, m
     assert "Traceback" in written.getvalue()
 
 
-def test_duration__is_the_time_on_the_slot(slot: Slot) -> None:
-    outcome = slot.run(lambda payload: threading.Event().wait(0.02))
-    assert 0.02 <= outcome.duration < 60
-
-
 def test_running__returns_what_runs_and_since_when(slot: Slot) -> None:
     started, finish = threading.Event(), threading.Event()
 
@@ -172,31 +159,6 @@ def test_running__returns_what_runs_and_since_when(slot: Slot) -> None:
     assert (job.claim.id, job.task_identifier) == (42, "a_task")
     assert abs(job.started_at - time.time()) < 60
     assert slot.executor.running() == []
-
-
-def test_result__is_not_kept_by_the_worker(slot: Slot) -> None:
-    class Large:
-        """Anything that can be weakly referred to."""
-
-    made: list[weakref.ref[Large]] = []
-
-    def makes(payload: Any) -> Large:
-        large = Large()
-        made.append(weakref.ref(large))
-        return large
-
-    outcome = slot.run(makes)
-    assert made[0]() is not None
-    del outcome
-    slot.run(lambda payload: None)
-    assert made[0]() is None
-
-
-def test_cancel__starts_nothing_more(slot: Slot) -> None:
-    started: list[Any] = []
-    slot.executor.cancel()
-    assert isinstance(slot.run(lambda payload: started.append(payload)), Interrupted)
-    assert started == []
 
 
 NAMES = ["job_started", "job_succeeded", "job_failed", "job_permanently_failed", "job_interrupted"]
@@ -242,14 +204,6 @@ def test_signals__report_a_failure_and_the_next_attempt(slot: Slot, recorder: Re
     assert name == "job_failed"
     assert arguments["error"] is error
     assert arguments["retry_in"] == pytest.approx(7.389, abs=0.001)
-
-
-def test_signals__report_the_last_failure(slot: Slot, recorder: Recorder) -> None:
-    def breaks(payload: Any) -> None:
-        raise ValueError
-
-    slot.run(breaks, attempts=25)
-    assert recorder.events[1][0] == "job_permanently_failed"
 
 
 def test_signals__carry_the_text_of_a_payload_that_cannot_be_read(slot: Slot, recorder: Recorder) -> None:

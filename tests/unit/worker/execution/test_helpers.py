@@ -83,18 +83,6 @@ def test_abort__is_one_for_each_run_and_made_only_when_asked_for(slot: Slot) -> 
     assert len(slot.executor.aborts._made) == 0, "aborts of runs that are over are freed"
 
 
-def test_run_that_alone_is_asked_to_stop__costs_no_attempt_when_it_asks_to_run_again(slot: Slot) -> None:
-    def gives_way(payload: Any, helpers: Any) -> None:
-        helpers.abort.set()
-        raise RetryLater(0)
-
-    def is_not_told(payload: Any) -> None:
-        raise RetryLater(0)
-
-    assert isinstance(slot.run(gives_way), Interrupted)
-    assert slot.failure(is_not_told).delay == 0
-
-
 def test_retry_at_once_while_the_worker_stops__costs_no_attempt(slot: Slot) -> None:
     def gives_way(payload: Any) -> None:
         raise RetryLater(payload)
@@ -107,18 +95,3 @@ def test_retry_at_once_while_the_worker_stops__costs_no_attempt(slot: Slot) -> N
     assert isinstance(slot.run(gives_way, "0"), Interrupted)
     assert isinstance(slot.run(gives_way_too, "0"), Interrupted)
     assert slot.failure(gives_way, "60").delay == 60
-
-
-def test_abort__wakes_a_coroutine_that_awaits_it(slot: Slot) -> None:
-    started = threading.Event()
-
-    async def awaits(payload: Any, helpers: Any) -> None:
-        waiting = asyncio.ensure_future(helpers.abort)
-        await asyncio.sleep(0)
-        started.set()
-        assert await asyncio.wait_for(waiting, 10)
-
-    future = slot.start(awaits)
-    assert started.wait(60)
-    slot.executor.abort()
-    assert isinstance(future.result(60), Succeeded)

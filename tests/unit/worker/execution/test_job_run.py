@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
@@ -48,21 +47,6 @@ def test_dates_that_python_cannot_hold__do_not_break_the_job(slot: Slot, epoch: 
     outcome = slot.run(looks, run_at_epoch=epoch, created_at_epoch=epoch, updated_at_epoch=epoch)
     assert isinstance(outcome, Succeeded)
     assert jobs[0].run_at.year in (1, 9999)
-
-
-def test_times__are_those_of_the_claim(slot: Slot) -> None:
-    jobs: list[Job] = []
-
-    def looks(payload: Any, helpers: Any) -> None:
-        jobs.append(helpers.job)
-
-    before = time.time()
-    slot.run(looks, run_at_epoch=1.0, created_at_epoch=2.0, updated_at_epoch=3.0)
-    after = time.time()
-    job = jobs[0]
-    assert [moment.timestamp() for moment in (job.run_at, job.created_at, job.updated_at)] == [1.0, 2.0, 3.0]
-    assert job.locked_at is not None
-    assert before - 0.001 <= job.locked_at.timestamp() <= after + 0.001
 
 
 def test_flags_that_cannot_be_parsed__do_not_break_the_job(slot: Slot) -> None:

@@ -14,12 +14,6 @@ SHORT = 0.00001
 # How long the last jobs took, on average.
 
 
-def test_no_job__has_no_duration() -> None:
-    duration = MeanDuration()
-    duration.add(0, 0.0)
-    assert duration.seconds is None
-
-
 def test_one_interrupted_job_of_thousands__changes_little() -> None:
     duration = MeanDuration()
     duration.add(1000, 0.01)
@@ -27,25 +21,6 @@ def test_one_interrupted_job_of_thousands__changes_little() -> None:
     assert duration.seconds == pytest.approx(0.0002, rel=0.1)
     duration.add(1000, 0.01)
     assert duration.seconds == pytest.approx(0.00002, rel=0.1)
-
-
-def test_jobs_that_have_become_long__are_noticed_after_a_few() -> None:
-    duration = MeanDuration()
-    duration.add(1000, 0.01)
-    duration.add(10, 1.0)
-    assert duration.seconds == pytest.approx(0.017, rel=0.1)
-    for _ in range(20):
-        duration.add(10, 1.0)
-    assert duration.seconds == pytest.approx(0.1, rel=0.1)
-
-
-def test_forgotten_jobs__do_not_count() -> None:
-    duration = MeanDuration()
-    duration.add(1000, 0.01)
-    duration.forget()
-    assert duration.seconds is None
-    duration.add(1, 0.5)
-    assert duration.seconds == 0.5
 
 
 # How many waiting jobs are so few that the next claim must begin, and how many jobs are claimed ahead.
@@ -78,12 +53,6 @@ def test_low_water__is_what_the_slots_run_during_a_claim(seconds: float, ahead: 
     now[0] = 1.0
     assert prefetch.ahead(2000) == ahead
     assert prefetch.low_water(ahead) == low_water
-
-
-@pytest.mark.parametrize(("seconds", "ahead"), [(0.01, 25), (0.05, 5), (0.06, 0), (0.1, 0)])
-def test_long_jobs__are_not_claimed_ahead_without_a_backlog(seconds: float, ahead: int) -> None:
-    prefetch = Prefetch(cast("Any", MeasuredPool(seconds=seconds)))
-    assert prefetch.ahead(2000) == ahead
 
 
 def test_long_jobs__are_claimed_ahead_when_claims_have_been_full_for_as_long_as_a_job() -> None:
@@ -174,12 +143,6 @@ def test_new_jobs__call_as_many_slots_as_the_last_jobs_were_worth(seconds: float
     assert pool.demand.callers() == callers
 
 
-def test_new_jobs_behind_others__are_left_to_the_slots_at_work() -> None:
-    pool = SlotsPool()
-    pool.backlog = 1
-    assert pool.demand.callers() == 0
-
-
 def test_no_job_has_finished__calls_all_slots() -> None:
     pool = SlotsPool()
     pool.finish(1, 100, SHORT)
@@ -187,13 +150,6 @@ def test_no_job_has_finished__calls_all_slots() -> None:
     pool.backlog = 5
     assert pool.look(after=ADJUST_INTERVAL / 2) == []
     assert pool.look(after=ADJUST_INTERVAL) == [("call", 10)]
-
-
-def test_jobs_that_take_longer_than_expected__call_all_slots() -> None:
-    pool = SlotsPool()
-    pool.backlog = 5
-    pool.finish(1, 2, 0.001)
-    assert pool.look() == [("call", 10)]
 
 
 def test_short_jobs__are_left_to_one_slot() -> None:
@@ -223,8 +179,3 @@ def test_slots__do_not_rest_for_a_while_after_a_long_job() -> None:
     assert pool.look() == []
     pool.finish(10, 50, SHORT)
     assert pool.look(after=CALM) == [("rest", 9)]
-
-
-def test_no_job_waits__asks_for_nothing() -> None:
-    pool = SlotsPool()
-    assert pool.look() == []

@@ -11,8 +11,6 @@ import pytest
 from django_graphile_worker.sql.claims import Claim, Claimed, FastClaimed
 from django_graphile_worker.worker.fetching import claimer
 from django_graphile_worker.worker.fetching.claimer import (
-    FAST_CLAIM_REST,
-    LONGEST_FAST_CLAIM,
     SLOW_FAST_CLAIM,
     SLOW_IN_A_ROW,
     FastPath,
@@ -56,12 +54,6 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
     return Stage(monkeypatch)
 
 
-def test_goes_on_as_long_as_it_finds_something(stage: Stage) -> None:
-    for _ in range(3):
-        assert stage.claim() == stage.finds
-    assert stage.runs == 3
-
-
 def test_is_not_tried_again_after_it_found_nothing_until_it_would_have_done(stage: Stage) -> None:
     stage.finds = []
     stage.claim()
@@ -91,24 +83,8 @@ def test_is_not_tried_again_while_there_is_more_to_decide(stage: Stage, claimed:
     assert stage.runs == 1
 
 
-def test_rests_when_it_takes_long(stage: Stage) -> None:
-    stage.takes = LONGEST_FAST_CLAIM * 1.1
-    assert stage.claim() == stage.finds
-    assert stage.claim() == []
-    stage.now += FAST_CLAIM_REST * stage.takes * 0.9
-    assert stage.claim() == []
-    stage.now += FAST_CLAIM_REST * stage.takes * 0.2
-    assert stage.claim() == stage.finds
-
-
 def test_rests_when_it_is_slow_several_times_in_a_row(stage: Stage) -> None:
     for takes in [SLOW_FAST_CLAIM * 1.1] * (SLOW_IN_A_ROW - 1) + [0.0] + [SLOW_FAST_CLAIM * 1.1] * SLOW_IN_A_ROW:
         stage.takes = takes
         assert stage.claim() == stage.finds
     assert stage.claim() == []
-
-
-def test_is_not_tried_where_statements_cannot_be_prepared(stage: Stage) -> None:
-    stage.is_possible = False
-    assert stage.claim() == []
-    assert stage.runs == 0

@@ -89,14 +89,6 @@ def test_goes_on_while_the_threads_run_what_they_kept(worker: Any, ran: Ran, wai
     assert not loop.has_died
 
 
-def test_that_was_stopped_before__never_starts(worker: Any) -> None:
-    loop = Keeping(worker, 1)
-    loop.stop()
-    loop.start()
-    assert loop.join(WAIT_TIMEOUT)
-    assert (loop.steps, loop.has_died) == (0, False)
-
-
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_whose_turn_raises__has_died(worker: Any) -> None:
     """Errors of a step are tried again; what raises here is the wait."""

@@ -74,13 +74,6 @@ def priorities(behind: Continuation) -> dict[int, str]:
     return {place["priority"]: place["run_at"] for place in behind.places}
 
 
-def test_claims_that_see_everything_quickly__begin_at_the_start(worker: Worker) -> None:
-    for _ in range(3):
-        assert worker.claim(answer(place(0))) == START
-        assert worker.scan.until_next_pass(worker.now) is None
-    assert worker.scan.has_seen_all
-
-
 def test_full_claim__is_followed_by_claims_behind_it_for_a_moment(worker: Worker) -> None:
     worker.claim(answer(place(0), **FULL))
     behind = worker.claim(answer(place(0, job_id=8), **FULL))
@@ -143,26 +136,6 @@ def test_slow_pass__is_followed_by_claims_of_what_is_new(worker: Worker) -> None
     assert worker.claim(answer()) == START
 
 
-def test_single_slow_pass__does_not_count(worker: Worker) -> None:
-    worker.claim(answer(place(0)), seconds=0.5)
-    assert worker.rest() == 0
-    assert worker.claim(answer(place(0)), seconds=0.5) == START
-    assert worker.rest() == pytest.approx(REST * 0.5)
-
-
-def test_pass_over_many_jobs__is_not_slow(worker: Worker) -> None:
-    make_slow(worker)
-    worker.claim(answer(place(0), has_more=True, jobs=2000), seconds=0.05)
-    assert worker.scan.is_quick
-    assert worker.scan.until_next_pass(worker.now) == pytest.approx(MIN_REST)
-
-
-def test_rest__has_a_limit(worker: Worker) -> None:
-    make_slow(worker)
-    worker.claim(answer(place(0)), seconds=20)
-    assert worker.rest() == pytest.approx(MAX_REST)
-
-
 def test_cancelled_claim__is_followed_by_claims_behind_the_last_place(worker: Worker) -> None:
     worker.claim(answer(place(0), **FULL))
     worker.now += 1
@@ -194,19 +167,6 @@ def test_first_claim_that_is_cancelled__is_followed_by_claims_of_the_last_minute
     assert worker.rest() == 60
 
 
-def test_other_tasks_or_flags__begin_at_the_start(worker: Worker) -> None:
-    worker.claim(answer(place(0), **FULL))
-    assert worker.claim(answer(place(0), **FULL), terms=(("task",), ("flag",))) == START
-    assert worker.claim(answer(place(0), **FULL), terms=(("task",), ("flag",))) != START
-
-
-def test_begin_again(worker: Worker) -> None:
-    make_slow(worker)
-    worker.claim(answer(place(0)), seconds=1)
-    worker.scan.begin_again()
-    assert worker.claim(answer(place(0))) == START
-
-
 def test_places__are_kept_of_the_latest_priorities(worker: Worker) -> None:
     for priority in range(40):
         worker.claim(answer(place(priority)))
@@ -230,9 +190,3 @@ def test_other_terms__do_not_restart_a_pass_that_is_under_way(worker: Worker) ->
     assert worker.claim(answer(place(0), **CUT), terms=other) == continuation(place(0))
     worker.claim(answer(place(0)), terms=other)
     assert worker.claim(answer(place(0)), terms=other) == START
-
-
-def test_claim_that_failed__is_repeated_from_the_start(worker: Worker) -> None:
-    worker.scan.behind(worker.now, TERMS)
-    worker.scan.begin_again()
-    assert worker.claim(answer(place(0))) == START

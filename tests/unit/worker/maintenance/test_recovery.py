@@ -41,15 +41,6 @@ def test_worker__that_is_watched_while_it_falls_silent_is_dead_when_its_promise_
     assert watch.look(60.0)
 
 
-def test_worker__that_beats_is_watched_anew() -> None:
-    watch = Watch()
-    assert not watch.look(500.0)
-    watch.now += 2 * BEAT
-    assert not watch.look(500.0, beaten_at=6.0)
-    watch.now += 2 * BEAT
-    assert watch.look(520.0, beaten_at=6.0)
-
-
 def test_contact__that_was_lost_begins_the_watch_again() -> None:
     watch = Watch()
     assert not watch.look(500.0)
@@ -75,12 +66,6 @@ def test_look__that_comes_too_late_has_not_seen_what_was_between() -> None:
     assert not watch.look(500.0)
     watch.now += 2 * BEAT
     assert not watch.look(520.0)
-
-
-def test_no_late_worker__nothing_to_wait_for() -> None:
-    detector = DeadWorkerDetector(lambda: 0.0)
-    assert detector.find_dead([]) == []
-    assert detector.until_next == math.inf
 
 
 def test_worker__that_was_late_while_contact_was_lost_is_dead_when_it_was_watched_after_that() -> None:

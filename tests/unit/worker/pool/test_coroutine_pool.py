@@ -102,15 +102,6 @@ def test_no_more_jobs_than_slots__run_at_once(site: Site, wait_until: Wait) -> N
     wait_until(lambda: len(site.started) == 4)
 
 
-def test_slots_that_one_thread_has_freed__are_used_by_others(site: Site, wait_until: Wait) -> None:
-    site.pool.submit(coroutines(1, 2, 3, 4), callers=4)
-    wait_until(lambda: len(site.started) == 4)
-    site.pool.submit(plain(5, 6, 7, 8), callers=4)
-    wait_until(lambda: site.pool.threads.resting == len(site.pool.threads))
-    site.pool.coroutines.resume_ended(site.started[:])
-    wait_until(lambda: sorted(site.ran) == [5, 6, 7, 8])
-
-
 def test_run_that_needs_a_thread__keeps_its_slot(site: Site, wait_until: Wait) -> None:
     site.pool.submit(coroutines(1, 2, 3, 4), callers=4)
     wait_until(lambda: len(site.started) == 4)
@@ -139,93 +130,6 @@ def test_end_that_takes_long__delays_no_other(site: Site, wait_until: Wait) -> N
     assert not slots.call_more()
 
 
-def test_ends_that_take_long__get_twice_as_many_threads_with_each_look(wait_until: Wait) -> None:
-    """A thread takes one run after the other, so that another run is the first at each look."""
-    site = Site(32)
-    site.pool.submit(coroutines(*range(1, 33)), callers=32)
-    wait_until(lambda: len(site.started) == 32)
-    site.may_resume.clear()
-    slots = site.pool.coroutines
-    slots.resume_ended(site.started[:])
-    slots.call_more()
-    for busy in (1, 2, 4, 8, 16, 32):
-        wait_until(lambda busy=busy: slots.count == 32 - busy)
-        slots.call_more()
-    site.may_resume.set()
-    wait_until(lambda: len(site.ended) == 32)
-    site.pool.stop()
-    assert site.pool.join(WAIT_TIMEOUT)
-
-
-def test_looks_at_runs_that_are_taken_in_time__call_no_thread(site: Site, wait_until: Wait) -> None:
-    slots = site.pool.coroutines
-    slots.ended.extend(coroutines(1, 2))
-    assert slots.call_more()
-    slots.ended.clear()
-    slots.ended.extend(coroutines(3, 4))
-    assert slots.call_more()
-    assert len(site.pool.threads) == 0
-    slots.ended.clear()
-
-
-def test_calls_for_coroutines__call_a_thread_if_few_have_started_since_the_last_call(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With slow receivers, another job is the first of the line at each look, but few have left it."""
-    called: list[int] = []
-    monkeypatch.setattr(site.pool.threads, "call", called.append)
-    site.pool._line.extend(coroutines(*range(30)))
-    for starts, calls in [(8, []), (9, []), (7, [1]), (3, [1, 1])]:
-        for _ in range(starts):
-            site.pool._waiting.popleft()
-        site.pool.call(4)
-        assert called == calls
-    site.pool._waiting.clear()
-
-
-def test_coroutines_behind_others__need_no_thread_of_their_own(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    called: list[int] = []
-    monkeypatch.setattr(site.pool.threads, "call", called.append)
-    site.pool.submit(coroutines(1, 2), callers=4)
-    site.pool.submit(coroutines(3), callers=4)
-    assert called == [1]
-    site.pool.submit(plain(4), callers=1)
-    site.pool.submit(coroutines(5, 6), callers=4)
-    assert called == [1, 1, 1], "the thread of the plain job runs that job and cannot start these"
-    site.pool._waiting.clear()
-
-
-def test_calls_for_coroutines_without_a_free_slot__call_no_thread(site: Site) -> None:
-    site.pool.coroutines.count = site.pool.concurrency
-    site.pool._waiting.extend(coroutines(1))
-    for _ in range(3):
-        site.pool.call(4)
-    assert len(site.pool.threads) == 0
-    site.pool._waiting.clear()
-    site.pool.coroutines.count = 0
-
-
-def test_call_for_jobs_that_have_begun_meanwhile__starts_no_thread(site: Site) -> None:
-    site.pool.call(4)
-    assert len(site.pool.threads) == 0
-
-
-def test_call_for_a_job_that_waits__starts_one_thread(site: Site, wait_until: Wait) -> None:
-    """The other threads would never be used."""
-    site.pool._totals.submit(plain(1))
-    site.pool._line.extend(plain(1))
-    site.pool.call(4)
-    assert len(site.pool.threads) == 1
-    wait_until(lambda: site.ran == [1])
-
-
-def test_job_that_could_not_start__frees_its_slot(site: Site, wait_until: Wait) -> None:
-    site.refused = frozenset({1})
-    site.pool.submit(coroutines(1), callers=1)
-    wait_until(lambda: site.pool.is_idle)
-    assert (site.ended, site.pool.running()) == ([1], 0)
-
-
 def test_start_that_takes_long__delays_no_other(wait_until: Wait) -> None:
     """The fetcher calls a slot again while jobs wait and slots are free."""
 
@@ -246,57 +150,6 @@ def test_start_that_takes_long__delays_no_other(wait_until: Wait) -> None:
     site.may_resume.set()
     site.pool.stop()
     assert site.pool.join(WAIT_TIMEOUT)
-
-
-def test_start_that_takes_long__has_one_slot(wait_until: Wait) -> None:
-    class Slow(Site):
-        def start_job(self, claim: Claim) -> Outcome | None:
-            self.started.append(claim)
-            assert self.may_resume.wait(WAIT_TIMEOUT)
-            return None
-
-    site = Slow(2)
-    site.may_resume.clear()
-    site.pool.submit(coroutines(1), callers=1)
-    wait_until(lambda: len(site.started) == 1)
-    assert site.pool.running() == 1
-    site.pool.submit(plain(2), callers=1)
-    wait_until(lambda: site.ran == [2])
-    site.may_resume.set()
-    site.may_end.set()
-    site.pool.coroutines.resume_ended(site.started[:])
-    wait_until(lambda: site.pool.is_idle)
-    site.pool.stop()
-    assert site.pool.join(WAIT_TIMEOUT)
-
-
-class NotingLock:
-    """A lock that notes when a thread wants it."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.is_wanted = threading.Event()
-
-    def __enter__(self) -> None:
-        self.is_wanted.set()
-        self.lock.acquire()
-
-    def __exit__(self, *error: object) -> None:
-        self.lock.release()
-
-
-def test_run_that_gets_a_thread__never_counts_twice(site: Site, wait_until: Wait) -> None:
-    """A thread that counts it twice finds no slot for a job that waits, and rests: nobody would call it again."""
-    site.pool.submit(coroutines(1), callers=1)
-    wait_until(lambda: len(site.started) == 1)
-    wait_until(lambda: site.pool.threads.resting == 1)
-    lock = NotingLock()
-    site.pool.coroutines.lock = lock  # type: ignore[assignment]
-    with lock.lock:
-        site.pool.coroutines.resume(site.started[0])
-        assert lock.is_wanted.wait(WAIT_TIMEOUT)
-        assert site.pool._running() == 1
-    wait_until(lambda: site.ended == [1])
 
 
 class RandomSite(Calls):

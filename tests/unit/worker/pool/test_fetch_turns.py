@@ -54,19 +54,3 @@ def test_a_thread_set_aside__is_called_also_when_another_takes_the_turn_first() 
     assert turns.take(0)
     # Two turns have ended, each with a thread set aside: both were called, and one rests.
     assert (threads.called, threads.resting) == (2, 1)
-
-
-def test_a_thread_set_aside__rests_again_when_no_turn_follows() -> None:
-    threads = CountedThreads(resting=1)
-    turns = Turns(threads, [None] * 2)
-
-    def last() -> bool:
-        return not turns.reserve_next()
-
-    turns.open.append(last)
-    assert not turns.take(0)
-    assert (threads.called, threads.resting) == (0, 1)
-
-
-def test_a_turn_that_another_thread_took__is_no_reason_to_end() -> None:
-    assert Turns(CountedThreads(resting=0), [None]).take(0)

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections import deque
-from typing import Any
-
 import pytest
 
 from django_graphile_worker.sql.releases import HeldQueue
@@ -50,29 +46,3 @@ def test_removal__returns_work_units_as_they_are_and_jobs_with_their_time(clock:
     alone, queued = line.remove(5.0)
     assert (alone.claims, alone.queue, alone.submitted_at) == ([make_claim(id=1)], None, 5.0)
     assert queued is unit
-
-
-def test_removal__knows_the_group_in_front_after_slots_took_whole_groups(clock: list[float]) -> None:
-    line = Line()
-    for number in range(100):
-        fill(line, clock, float(number), number)
-        if number < 99:
-            line.waiting.popleft()
-    assert len(line._groups) == 1
-    assert removed_ids(line, 98.0) == []
-    assert removed_ids(line, 99.0) == [99]
-
-
-class Emptied(deque[Any]):
-    """A deque that slots empty between a look at it and the removal."""
-
-    def popleft(self) -> Any:
-        raise IndexError
-
-
-def test_removal__survives_slots_that_take_the_last_jobs_meanwhile() -> None:
-    line = Line()
-    line.waiting = Emptied([make_claim(id=1)])
-    line._added = 1
-    line._groups.append((1, time.monotonic() - 1))
-    assert line.remove(time.monotonic()) == []

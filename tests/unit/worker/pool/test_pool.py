@@ -103,61 +103,6 @@ def test_the_thread_that_fetched_a_job_runs_it_while_another_fetches(
     assert len(set(here.fetchers)) == 3
 
 
-def test_two_threads_are_enough_for_one_job_after_the_other(site: Callable[..., Site], wait_until: Wait) -> None:
-    here = site(10)
-    here.may_end.set()
-    here.pool.turns.share(here.fetch)
-    for number in range(1, 6):
-        here.keep(number)
-        wait_until(lambda number=number: here.pool.totals()[0] == number and here.pool.is_idle)
-        wait_until(lambda: here.pool.threads.resting == len(here.pool.threads) - 1)
-    assert len(here.pool.threads) == 2
-    assert len(here.fetchers) == 6
-
-
-def test_a_thread_that_was_called_for_a_job_is_not_counted_upon_for_the_turn(
-    site: Callable[..., Site], wait_until: Wait, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    here = site(3)
-    threads = here.pool.threads
-    may_wake, rest = threading.Event(), threads.rest
-    may_wake.set()
-
-    def rest_long(place: int, *, unless: Callable[[], object]) -> None:
-        rest(place, unless=unless)
-        assert may_wake.wait(WAIT_TIMEOUT)
-
-    monkeypatch.setattr(threads, "rest", rest_long)
-    here.pool.turns.share(here.fetch)
-    # Two threads: one fetches, the other rests.
-    here.submit(1)
-    wait_until(lambda: 1 in here.began)
-    here.may_end.set()
-    wait_until(lambda: here.pool.is_idle and here.pool.threads.resting == len(here.pool.threads) - 1)
-    here.may_end.clear()
-
-    def submit_and_keep() -> bool:
-        may_wake.clear()
-        here.pool.submit([unit(2)], callers=1)
-        assert here.pool.keep(unit(3))
-        may_wake.set()
-        wait_until(lambda: 2 in here.began)
-        return False
-
-    here.order(submit_and_keep)
-    wait_until(lambda: 3 in here.began)
-    wait_until(lambda: len(here.fetchers) == 2)
-
-
-def test_waiting_size__is_of_jobs_that_have_not_begun(site: Callable[..., Site], wait_until: Wait) -> None:
-    here = site(1)
-    here.pool.submit([unit(1), unit(2), unit(3)], callers=1)
-    wait_until(lambda: 1 in here.began)
-    assert here.pool.waiting_size == 2 * len("{}")
-    here.pool.remove_waiting()
-    assert here.pool.waiting_size == 0
-
-
 def test_no_more_jobs_run_than_may(site: Callable[..., Site], wait_until: Wait) -> None:
     here = site(2)
     here.pool.turns.share(here.fetch)
@@ -172,59 +117,6 @@ def test_no_more_jobs_run_than_may(site: Callable[..., Site], wait_until: Wait) 
     here.may_end.set()
     wait_until(lambda: here.pool.is_idle)
     assert sorted(here.began) == [1, 2, 3, 4]
-
-
-def test_only_the_thread_that_has_the_turn_keeps_what_it_fetched(site: Callable[..., Site]) -> None:
-    here = site()
-    assert not here.pool.keep(unit(1))
-    here.pool.turns.share(here.fetch)
-    assert not here.pool.keep(unit(2))
-    assert here.pool.is_idle
-
-
-def test_a_kept_job_makes_its_slot_busy_before_the_next_is_fetched(site: Callable[..., Site], wait_until: Wait) -> None:
-    here = site(1)
-    vacant: list[int] = []
-
-    def fetch() -> bool:
-        vacant.append(here.pool.vacant)
-        return here.fetch()
-
-    here.pool.turns.share(fetch)
-    here.keep(1)
-    wait_until(lambda: len(vacant) == 2)
-    assert vacant == [1, 0]
-
-
-def test_the_thread_of_the_last_turn_runs_no_jobs(site: Callable[..., Site], wait_until: Wait) -> None:
-    here = site(1)
-    here.pool.turns.share(here.fetch)
-    here.submit(1, 2)
-    wait_until(lambda: len(here.began) == 1)
-    here.order(lambda: False)
-    wait_until(lambda: here.ended_threads == 1)
-    assert len(here.began) == 1
-
-
-def test_vacant__is_zero_while_a_job_waits(site: Callable[..., Site], wait_until: Wait) -> None:
-    here = site(3)
-    assert here.pool.vacant == 3
-    queue = WorkUnit([claim(2), claim(1)], HeldQueue(7, "w/1"), time.monotonic())
-    here.pool.submit([queue], callers=1)
-    wait_until(lambda: 1 in here.began)
-    assert here.pool.vacant == 0
-    here.pool.remove_waiting()
-    assert here.pool.vacant == 2
-
-
-def test_calls_do_not_pile_up_while_all_are_busy(site: Callable[..., Site], wait_until: Wait) -> None:
-    here = site(2)
-    for number in range(500):
-        here.pool.submit([unit(number)], callers=2)
-    wait_until(lambda: len(here.began) == 2)
-    assert (len(here.pool.threads), here.pool.threads.resting) == (2, 0)
-    here.may_end.set()
-    wait_until(lambda: here.pool.is_idle)
 
 
 def test_any_work_is_taken_up_though_threads_are_few(site: Callable[..., Site], wait_until: Wait) -> None:
@@ -286,18 +178,6 @@ def test_interrupt_running__returns_the_jobs_and_their_queues_and_ignores_what_t
     assert outcomes == []
 
 
-def test_wants_jobs__is_said_once_until_it_is_reset(site: Callable[..., Site], wait_until: Wait) -> None:
-    here = site(1)
-    calls: list[int] = []
-    here.wake_fetcher = lambda: calls.append(1)  # type: ignore[method-assign]
-    here.may_end.set()
-    here.pool.wants_jobs = False
-    here.pool.submit([unit(0), *map(claim, range(1, 5))], callers=1)
-    wait_until(lambda: here.pool.is_idle)
-    assert calls == [1]
-    assert here.pool.wants_jobs
-
-
 def test_wants_jobs__is_said_when_a_job_ends_that_no_other_waits_behind(
     site: Callable[..., Site], wait_until: Wait
 ) -> None:
@@ -313,27 +193,6 @@ def test_wants_jobs__is_said_when_a_job_ends_that_no_other_waits_behind(
     assert calls == [1]
 
 
-def test_lone_job__is_returned_if_it_may_not_begin() -> None:
-    outcomes: list[Outcome] = []
-    has_ended = threading.Event()
-
-    class LostLease(Calls):
-        def may_begin(self, claim: Claim) -> bool:
-            return False
-
-        def job_ended(self, outcome: Outcome) -> None:
-            outcomes.append(outcome)
-            has_ended.set()
-
-    pool = Pool(worker_with(LostLease(), 1))
-    pool.submit([claim(1)], callers=1)
-    assert has_ended.wait(WAIT_TIMEOUT)
-    pool.stop()
-    (outcome,) = outcomes
-    assert isinstance(outcome, Interrupted)
-    assert not outcome.has_begun
-
-
 def test_waiting_size__counts_lone_jobs_and_those_of_queues_until_they_begin(
     site: Callable[..., Site], wait_until: Wait
 ) -> None:
@@ -347,26 +206,6 @@ def test_waiting_size__counts_lone_jobs_and_those_of_queues_until_they_begin(
     assert here.pool.waiting_size == 0
     here.may_end.set()
     wait_until(lambda: here.pool.is_idle)
-
-
-@pytest.mark.parametrize("waiting", [claim(1), unit(1)], ids=["lone job", "work unit"])
-def test_wait_for_change__ends_with_a_job(
-    site: Callable[..., Site], wait_until: Wait, waiting: Claim | WorkUnit
-) -> None:
-    here = site(1)
-    here.pool.submit([waiting], callers=1)
-    wait_until(lambda: 1 in here.began)
-    has_changed = threading.Event()
-
-    def wait() -> None:
-        here.pool.wait_for_change(WAIT_TIMEOUT)
-        has_changed.set()
-
-    threading.Thread(target=wait).start()
-    wait_until(lambda: here.pool._is_change_awaited)
-    here.may_end.set()
-    # Not after the timeout.
-    assert has_changed.wait(WAIT_TIMEOUT / 2)
 
 
 def test_replaced_thread__leaves_its_slot_and_the_rest_of_its_queue(wait_until: Wait) -> None:
@@ -488,49 +327,5 @@ def test_new_jobs__are_not_left_to_slots_that_were_to_rest(wait_until: Wait) -> 
     here.submit(3, callers=1)
     here.end(3)
     wait_until(lambda: here.pool.is_idle)
-    here.pool.stop()
-    assert here.pool.join(WAIT_TIMEOUT)
-
-
-def test_new_jobs_without_a_caller__get_a_slot_if_none_runs_a_job(wait_until: Wait) -> None:
-    """The slot that ran the jobs before them may have come to rest a moment ago."""
-    here = Stepped(2)
-    here.submit(1, 2, callers=0)
-    wait_until(lambda: here.began == [1])
-    here.end(1, 2)
-    wait_until(lambda: here.pool.is_idle)
-    here.pool.stop()
-    assert here.pool.join(WAIT_TIMEOUT)
-
-
-def test_slots_to_rest__go_on_if_they_are_called_before_they_rest(wait_until: Wait) -> None:
-    here = Stepped(3)
-    here.submit(1, 2, 3, 4, 5, 6, callers=3)
-    wait_until(lambda: len(here.began) == 3)
-    could_do_more = []
-    here.pool.rest(2)
-    could_do_more.append(here.pool.could_do_more)
-    here.pool.call(3)
-    could_do_more.append(here.pool.could_do_more)
-    assert could_do_more == [True, False], "the fetcher looks again soon while slots are about to rest"
-    here.end(1, 2)
-    wait_until(lambda: len(here.began) == 5)
-    here.end(3, 4, 5, 6)
-    wait_until(lambda: here.pool.is_idle)
-    here.pool.stop()
-    assert here.pool.join(WAIT_TIMEOUT)
-
-
-def test_typical_seconds__count_what_follows_the_task(wait_until: Wait) -> None:
-    """The receivers of a signal keep the slot busy, and are not part of the duration of the job."""
-    here = Stepped(1)
-    here.submit(1, callers=1)
-    wait_until(lambda: here.began == [1])
-    began = time.monotonic()
-    wait_until(lambda: time.monotonic() - began > 0.002)
-    here.end(1)
-    wait_until(lambda: here.pool.is_idle)
-    assert here.pool.totals() == (1, 0.0)
-    assert here.pool.typical_seconds() == 0.002
     here.pool.stop()
     assert here.pool.join(WAIT_TIMEOUT)

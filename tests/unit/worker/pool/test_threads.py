@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -88,56 +86,9 @@ def working(wait_until: Wait) -> Iterator[Working]:
     threads.end()
 
 
-def test_call__wakes_the_thread_that_began_to_rest_last(working: Working, wait_until: Wait) -> None:
-    for _ in range(30):
-        working.call_and_wait(1, wait_until)
-    assert len(working.called) == 30
-    assert len(set(working.called)) == 1
-
-
-def test_call__wakes_no_other_thread(working: Working, wait_until: Wait) -> None:
-    """With one queue for all of them, a call woke two, and the second had to wait for Python's global lock in vain."""
-    before = switches(working)
-    for _ in range(100):
-        working.call_and_wait(1, wait_until)
-    after = switches(working)
-    # A thread that was noted as resting may have begun its wait after the first look.
-    woken = [place for place in before if after[place] > before[place] + 1]
-    assert woken == [working.called[0]]
-
-
-def switches(threads: PoolThreads) -> dict[int, int]:
-    """Return how often each thread has waited for something, by its place."""
-    counts = {}
-    for place, thread in enumerate(threads._threads):
-        status = Path(f"/proc/self/task/{thread.native_id}/status").read_text(encoding="ascii")
-        found = re.search(r"^voluntary_ctxt_switches:\s+(\d+)$", status, flags=re.MULTILINE)
-        assert found is not None
-        counts[place] = int(found[1])
-    return counts
-
-
 def test_reserved_thread__is_called_by_nothing_else(working: Working, wait_until: Wait) -> None:
     assert working.reserve()
     working.call(25)
     wait_until(lambda: len(working.called) == 19 and working.resting == 19)
     working.call_reserved()
     wait_until(lambda: len(working.called) == 20)
-
-
-def test_reservation_that_is_cancelled_after_all_were_called__does_not_keep_the_thread(working: Working) -> None:
-    assert working.reserve()
-    working.has_ended = True
-    working.call_all()
-    working.release_reserved()
-    assert working.join(WAIT_TIMEOUT)
-
-
-def test_replaced_thread__has_work(working: Working, wait_until: Wait) -> None:
-    old = working._threads[3]
-    working.replace(3)
-    wait_until(lambda: working.called == [3])
-    assert working._threads[3] is not old
-    working.has_ended = True
-    working.call_all()
-    assert working.join(WAIT_TIMEOUT)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import pickle
-from pathlib import Path
-
 import pytest
 from django.test import override_settings
 
 from django_graphile_worker.exceptions import ConfigurationError
 from django_graphile_worker.registry import task, tasks
-from django_graphile_worker.worker.process import plan as plans
 from django_graphile_worker.worker.process.plan import Plan
 
 
@@ -20,12 +16,6 @@ def test_plan__can_be_made_while_the_settings_have_a_mistake() -> None:
     plan = Plan(overrides={"tasks": ("a",)}, reload=True)
     with pytest.raises(ConfigurationError, match="CONCURRENCY"):
         plan.places()
-
-
-def test_plan__can_be_sent_to_a_child() -> None:
-    plan = Plan(overrides={"crontab_file": Path("crontab"), "processes": 2}, databases=("default",), waits=False)
-    assert pickle.loads(pickle.dumps(plan)) == plan
-    assert pickle.loads(pickle.dumps(Plan())) == Plan()
 
 
 @override_settings(GRAPHILE_WORKER={"PROCESSES": 4})
@@ -44,12 +34,6 @@ NAMED = {"default": {"PROCESSES": 3}, "reports": {"SCHEMA": "reports"}}
 def test_processes__are_those_of_the_plan_in_every_installation() -> None:
     places = Plan(installations=("default", "reports")).places()
     assert [place.settings.processes for place in places] == [3, 3]
-
-
-def test_worker_under_reload__is_known_by_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not plans.is_watched()
-    monkeypatch.setenv(plans.RELOADER_PIPE, "3")
-    assert plans.is_watched()
 
 
 @pytest.mark.parametrize(

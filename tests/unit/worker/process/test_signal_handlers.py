@@ -56,16 +56,3 @@ def test_a_signal_of_somebody_else_stops_nothing(request_to_stop: WorkerStop) ->
     finally:
         signal.signal(signal.SIGUSR1, before)
     assert heard == [signal.SIGUSR1]
-
-
-def test_a_request_made_before_is_not_waited_for(request_to_stop: WorkerStop) -> None:
-    request_to_stop("enough")
-    assert request_to_stop.wait(LONG)
-    assert request_to_stop.reason == "enough"
-
-
-def test_signals_wake_whom_they_woke_before(request_to_stop: WorkerStop) -> None:
-    with handled_signals(other := WorkerStop()):
-        pass
-    other.close()
-    assert signal.set_wakeup_fd(request_to_stop._writer) == request_to_stop._writer

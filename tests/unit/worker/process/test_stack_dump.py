@@ -1,11 +1,9 @@
 from __future__ import annotations
 
-import _thread
 import os
 import signal
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -51,31 +49,6 @@ def test_stream_that_is_not_read__keeps_one_thread_and_not_more(wait_until: Wait
         wait_until(is_written)
     os.close(reader)
     assert text.count(b"Stacks of process") == 1
-
-
-def test_no_memory_for_a_thread__raises_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def cannot_start(*arguments: Any) -> None:
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(_thread, "start_new_thread", cannot_start)
-    with (tmp_path / "out").open("w+") as out:
-        dump = StackDump(out)
-        call(dump)
-        call(dump)
-    text = "The stacks cannot be written: can't start new thread.\n"
-    assert (tmp_path / "out").read_text() == 2 * text
-
-
-def test_closed_stream__gets_nothing_also_if_another_has_its_number(tmp_path: Path, wait_until: Wait) -> None:
-    out = (tmp_path / "out").open("w")
-    number = out.fileno()
-    dump = StackDump(out)
-    out.close()
-    with (tmp_path / "other").open("w") as other:
-        assert other.fileno() == number
-        call(dump)
-        wait_until(lambda: not dump._is_writing.locked())
-    assert (tmp_path / "other").read_text() == ""
 
 
 def _thread_ids() -> list[str]:

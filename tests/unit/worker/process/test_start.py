@@ -9,7 +9,6 @@ from contextlib import contextmanager
 
 import pytest
 
-from django_graphile_worker.exceptions import BreakingMigrationError
 from django_graphile_worker.worker.process import reloader, worker_process
 from django_graphile_worker.worker.process import start as starting
 from django_graphile_worker.worker.process.plan import RELOADER_PIPE, Plan
@@ -90,44 +89,3 @@ def test_start__under_reload_runs_the_worker_in_the_process_that_is_watched(
     calls.signals = 2
     calls.start(Plan(reload=True))
     assert calls.names[:3] == ["watched", "alone", f"leave {reloader.CHANGED}"]
-
-
-@pytest.mark.parametrize(
-    ("signals", "owns_process", "ended"),
-    [
-        (0, True, []),
-        (1, True, ["end in time 5"]),
-        (2, True, ["leave 5", "end in time 5"]),
-        (2, False, []),
-    ],
-)
-def test_process__ends_without_waiting_for_jobs_where_it_is_the_workers_own(
-    calls: Calls, signals: int, owns_process: bool, ended: list[str]
-) -> None:
-    calls.signals = signals
-    assert calls.start(Plan(), owns_process=owns_process) == 5
-    assert calls.names == ["alone", *ended]
-
-
-def test_error__is_raised_to_the_caller(calls: Calls) -> None:
-    calls.error = BreakingMigrationError("too new")
-    with pytest.raises(BreakingMigrationError, match="too new"):
-        calls.start(Plan())
-    assert calls.complaints == []
-
-
-def test_error__is_shown_here_where_the_process_has_to_be_left(calls: Calls) -> None:
-    """An exception would pass through code that waits for the threads of jobs."""
-    calls.error = BreakingMigrationError("too new")
-    calls.signals = 2
-    calls.start(Plan())
-    assert calls.complaints == ["too new"]
-    assert calls.names[:2] == ["alone", f"leave {BreakingMigrationError.exit_code}"]
-
-
-@pytest.mark.parametrize(("owns_process", "threshold"), [(True, 2000), (False, 700)])
-def test_start__has_garbage_collected_less_often_in_a_process_of_its_own(
-    calls: Calls, owns_process: bool, threshold: int
-) -> None:
-    calls.start(Plan(), owns_process=owns_process)
-    assert gc.get_threshold()[0] == threshold

@@ -37,12 +37,6 @@ def world() -> World:
     return World()
 
 
-def test_without_trouble__there_is_nothing_to_check(world: World) -> None:
-    assert not world.outage.is_under_way
-    world.look_at(101.0)
-    assert world.over == []
-
-
 def test_trouble_of_every_part__is_over_with_the_last_and_lasted_until_the_first(world: World) -> None:
     for part in range(3):
         world.fail(part, psycopg.OperationalError())
@@ -69,15 +63,6 @@ def test_part_that_falls_back__was_not_the_end(world: World) -> None:
     world.troubles[:] = [None] * 3
     world.look_at(130.0)
     assert world.over == [30.0]
-
-
-def test_second_outage__is_reported_like_the_first(world: World) -> None:
-    for _ in range(2):
-        world.fail(0, psycopg.OperationalError())
-        world.look_at(world.now)
-        world.troubles[0] = None
-        world.look_at(world.now + 7.0)
-    assert world.over == [7.0, 7.0]
 
 
 def test_error_of_the_site_s_own_code__is_no_outage(world: World) -> None:

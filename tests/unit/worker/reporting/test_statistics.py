@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import math
-from unittest.mock import Mock
 
 import pytest
 
 from django_graphile_worker.sql.claims import Claim
-from django_graphile_worker.sql.statistics import INTERRUPTED, QUEUE, TASK
+from django_graphile_worker.sql.statistics import INTERRUPTED, QUEUE
 from django_graphile_worker.worker.outcomes import CompletedAtomically, Expired, Failed, Interrupted, Outcome, Succeeded
 from django_graphile_worker.worker.reporting import statistics
 from django_graphile_worker.worker.reporting.statistics import (
     SAMPLE,
-    UNKNOWN_TASK,
     StatisticsBuffer,
-    StatisticsRecorder,
 )
 
 NOW = 1_700_000_000.0
@@ -68,12 +65,6 @@ def test_wait_is_the_time_between_due_and_started() -> None:
     assert row.run_seconds == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize(("due_before", "bucket"), [(-10.0, 0), (math.inf, 47), (math.nan, 47), (-math.inf, 0)])
-def test_odd_due_times_are_counted_as_none_or_very_long(due_before: float, bucket: int) -> None:
-    (row,) = counted(Succeeded(claim(due_before=due_before), 0.0)).drain()
-    assert row.waits[bucket] == 1
-
-
 def test_a_large_batch_is_counted_whole_and_measured_in_part() -> None:
     (row,) = counted(*[Succeeded(claim(), 0.01)] * (10 * SAMPLE)).drain()
     assert row.succeeded == sum(row.durations) == sum(row.waits) == 10 * SAMPLE
@@ -83,40 +74,6 @@ def test_a_large_batch_is_counted_whole_and_measured_in_part() -> None:
 def test_an_expired_job_is_counted_by_the_database_and_reminds_the_recorder_to_fold() -> None:
     (row,) = counted(Expired(claim(), NOW)).drain()
     assert not any(row.counts)
-
-
-def test_a_task_without_a_name_is_counted_all_the_same() -> None:
-    (row,) = counted(Succeeded(claim(99), 0.1)).drain()
-    assert row.name == UNKNOWN_TASK
-
-
-def test_drained_rows_are_gone_and_restored_ones_are_added_to_newer_ones() -> None:
-    buffer = counted(Succeeded(claim(), 0.1))
-    rows = buffer.drain()
-    assert buffer.drain() == []
-    buffer.add([Succeeded(claim(), 0.1)], NAMES.get)
-    buffer.restore(rows)
-    (row,) = buffer.drain()
-    assert row.succeeded == 2
-    assert sum(row.durations) == 2
-    assert row.run_seconds == pytest.approx(0.2)
-
-
-def test_jobs_of_a_queue__are_counted_for_the_queue_too() -> None:
-    buffer = counted(
-        Succeeded(claim(1, queue="eu"), 0.1),
-        Failed(claim(2, queue="eu"), 0.1, "ValueError: no"),
-        Succeeded(claim(1), 0.1),
-        Succeeded(claim(1, queue="us"), 0.1),
-    )
-    rows = buffer.drain()
-    queues = {row.name: row for row in rows if row.kind == QUEUE}
-    assert {name: (row.succeeded, row.failed, sum(row.waits)) for name, row in queues.items()} == {
-        "eu": (1, 1, 2),
-        "us": (1, 0, 1),
-    }
-    assert sum(row.succeeded for row in rows if row.kind == TASK) == 3, "and for the task"
-    assert buffer.drain() == []
 
 
 def test_many_queues__are_bounded_in_memory_and_in_what_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,21 +86,3 @@ def test_many_queues__are_bounded_in_memory_and_in_what_is_written(monkeypatch: 
     assert len(rows) == 4
     assert sum(row.succeeded for row in rows) == len(outcomes)
     assert {row.name for row in rows} >= {"", "q7"}
-
-
-def test_counts_of_queues__are_restored() -> None:
-    buffer = counted(Succeeded(claim(queue="eu"), 0.1))
-    buffer.restore(buffer.drain())
-    buffer.add([Succeeded(claim(queue="eu"), 0.1)], NAMES.get)
-    found = [(row.kind, row.name, row.succeeded, sum(row.waits)) for row in buffer.drain()]
-    assert found == [(TASK, "send", 2, 2), (QUEUE, "eu", 2, 2)]
-
-
-def test_nothing_to_record_is_no_statement() -> None:
-    worker = Mock()
-    worker.settings.heartbeat_interval = 10.0
-    recorder, database = StatisticsRecorder(worker), worker.database.return_value
-    recorder.step()
-    recorder.close()
-    database.cursor.assert_not_called()
-    database.close.assert_called()

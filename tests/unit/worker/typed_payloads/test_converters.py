@@ -8,7 +8,7 @@ import uuid
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal
 
 import pytest
 
@@ -48,10 +48,6 @@ class Order:
     note: Any = None
 
 
-class Typed(TypedDict):
-    name: str
-
-
 def take_order(payload: Order) -> None:
     received.append(payload)
 
@@ -59,22 +55,6 @@ def take_order(payload: Order) -> None:
 def take_lines(payload: list[Line]) -> list[Any]:
     received.append(payload)
     return [ValueError("no stock") if line.sku == "b" else None for line in payload]
-
-
-def take_optional(payload: Line | None) -> None:
-    received.append(payload)
-
-
-async def take_line_async(payload: Line) -> None:
-    received.append(payload)
-
-
-def take_typed(payload: Typed) -> None:
-    received.append(payload)
-
-
-def take_dict(payload: dict[str, int]) -> None:
-    received.append(payload)
 
 
 ORDER = (
@@ -145,28 +125,6 @@ def test_list_of_dataclasses__goes_with_batch_results(slot: Slot) -> None:
     outcome = slot.failure(take_lines, '[{"sku":"a"},{"sku":"b"}]')
     assert received == [[Line("a"), Line("b")]]
     assert outcome.payload_text == '[{"sku":"b"}]'
-
-
-def test_misfit_in_a_list__names_the_item(slot: Slot) -> None:
-    assert "$[1].sku" in slot.failure(take_lines, '[{"sku":"a"},{}]').error
-
-
-def test_optional_dataclass__takes_null(slot: Slot) -> None:
-    slot.run(take_optional, "null")
-    slot.run(take_optional, '{"sku": "a"}')
-    assert received == [None, Line("a")]
-
-
-def test_async_task__receives_one_too(slot: Slot) -> None:
-    assert isinstance(slot.run(take_line_async, '{"sku": "a"}'), Succeeded)
-    assert received == [Line("a")]
-    assert "$.quantity" in slot.failure(take_line_async, '{"sku": "a", "quantity": null}').error
-
-
-@pytest.mark.parametrize("function", [take_typed, take_dict])
-def test_plain_types__are_not_checked(slot: Slot, function: Any) -> None:
-    assert isinstance(slot.run(function, '["anything"]'), Succeeded)
-    assert received == [["anything"]]
 
 
 def test_first_use_by_two_threads__builds_no_half_a_class(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import field
 from typing import Any
 
 import msgspec
@@ -48,15 +47,6 @@ def test_models_of_other_libraries__are_made_and_checked(slot: Slot, function: A
     assert "age" in "".join(error.splitlines()[:2])
 
 
-@pydantic.dataclasses.dataclass
-class Counts:
-    by_name: dict[str, int] = field(default_factory=dict)
-
-
-def take_counts(payload: Counts) -> None:
-    received.append(payload)
-
-
 def test_misfits_of_a_model__say_what_was_expected_at_each_place(slot: Slot) -> None:
     said = slot.failure(take_model, '{"age": "old"}').error.splitlines()[0]
     assert said.endswith(
@@ -65,8 +55,3 @@ def test_misfits_of_a_model__say_what_was_expected_at_each_place(slot: Slot) -> 
     )
     said = slot.failure(take_struct, '{"name": "Ada", "age": "old"}').error.splitlines()[0]
     assert said.endswith("PayloadError: payload: $.age does not fit: Expected `int`, got `str`.")
-
-
-def test_pydantic_dataclass__is_made_by_its_own_rules(slot: Slot) -> None:
-    assert isinstance(slot.run(take_counts, '{"by_name": {"a": "1"}}'), Succeeded)
-    assert received == [Counts({"a": 1})]

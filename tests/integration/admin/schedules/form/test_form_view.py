@@ -68,12 +68,12 @@ class TestAdd:
         page = client_of("reports:plain").add(cron="0 25 * * *", **{"payload-json": "[1]"})
         assert list(errors(page)) == ["cron", "payload-json"]
         assert "Cron line column 3: expected an hour from 0 to 23, got &#x27;25&#x27;." in body(page)
-        assert "Expected a JSON object" in body(page)
+        assert "Enter a JSON object" in body(page)
         assert not Schedule.objects.exists()
 
     def test_a_name_is_taken_once(self, client_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         make_schedule()
-        client, expected = client_of("reports:plain"), "Expected a name of its own, got the name of another schedule."
+        client, expected = client_of("reports:plain"), "Another schedule has this name."
         assert errors(client.add()) == {"name": [expected]}
 
         checks = iter([lambda form: "nightly", ScheduleForm.clean_name])
@@ -315,7 +315,7 @@ class TestPermissions:
     def test_another_task_needs_its_permission(self, client_of: Any) -> None:
         schedule = make_schedule()
         page = client_of("reports:plain").change(schedule, task="reports:secret", payload_of="reports:secret")
-        assert "Expected a task that you may schedule" in errors(page)["task"][0]
+        assert "You may not schedule" in errors(page)["task"][0]
         assert Schedule.objects.get().task == "reports:plain"
 
     @pytest.mark.parametrize("name", ["reports:secret", "internal:cleanup"])
