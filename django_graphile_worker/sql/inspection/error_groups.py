@@ -12,15 +12,22 @@ from django_graphile_worker.sql.jobs import HAS_FAILED
 from django_graphile_worker.sql.statements import statement
 
 MAX_GROUPS = 100
-# How many jobs are counted in all groups together: one half by equal shares for all groups, the other half by equal
-# shares for the groups that have more jobs than the first.
+# How many jobs are counted in all groups together. If more have failed, all groups have equal shares of one half, and
+# those that have more jobs than that have equal shares of the other half.
 MAX_COUNTED = 100_000
 
 # The jobs of a group. The index has two halves: the jobs that will be retried, and the permanently failed jobs.
 _JOBS = f"""from :SCHEMA._private_jobs as job
     where job.task_id = found.task_id and job.is_available = {{half}} and {HAS_FAILED}
         and :SCHEMA._private_error_name(job.last_error) = found.name"""
-_SHARE = "(select greatest(%(most)s::int / 2 / (2 * greatest(count(*), 1)), 1) from found)"
+_SHARE = f"""(select case when number <= %(most)s::int then %(most)s::int + 1
+    else greatest(%(most)s::int / 2 / (2 * greatest((select count(*) from found), 1)), 1) end
+    from (select count(*) as number from (
+        select from task cross join lateral (
+            select from :SCHEMA._private_jobs as job
+            where job.task_id = task.id and job.is_available = task.is_available and {HAS_FAILED}
+            order by job.run_at, job.id limit %(most)s::int + 1) as job
+        limit %(most)s::int + 1) as job) as total)"""
 _LARGER_SHARE = "(select number from larger_share)"
 _NAME = ":SCHEMA._private_error_name(job.last_error)"
 
