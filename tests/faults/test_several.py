@@ -155,10 +155,11 @@ def test_forbidden_flags_as_a_callable__are_evaluated_at_every_claim_even_if_its
     assert world.job(red) is not None
     # Django's connection on the claiming thread dies, and only the worker can replace it. A thread that has
     # run a job checks its connection by itself, so it is terminated again.
-    others = "from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
+    asking = "from pg_stat_activity where datname = current_database() and query ~ 'kind = .forbid'"
+    asking += " and pid <> pg_backend_pid()"
     for _ in range(3):
-        wait_until(lambda: world.value(f"select count(*) {others} and query like '%%forbid%%'"))
-        world.query(f"select pg_terminate_backend(pid) {others}")
+        wait_until(lambda: world.value(f"select count(*) {asking}"))
+        world.query(f"select pg_terminate_backend(pid) {asking}")
     world.query("delete from fault_history.event where kind = 'forbid'")
     world.wait_until_empty()
     assert worker.stop() == 0

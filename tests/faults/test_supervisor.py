@@ -182,7 +182,7 @@ def test_supervisor__gives_up_on_children_that_cannot_start(fleet: Fleet, world:
 
 
 # Each process reports its health every half second.
-QUICK = {"HEARTBEAT_INTERVAL": 0.5, "WORKER_TIMEOUT": 2.0}
+QUICK: dict[str, Any] = {"HEARTBEAT_INTERVAL": 0.5, "WORKER_TIMEOUT": 2.0}
 
 
 def test_task_that_keeps_the_lock_of_the_interpreter__has_its_process_killed(

@@ -45,7 +45,7 @@ class BoundedReader:
             transaction, self._transaction, self._session = self._transaction, None, None
             transaction.__exit__(*error)
 
-    def read(self, name: str, query: Callable[[Any, str], Value], otherwise: Value) -> Value:
+    def read(self, name: str, query: Callable[[Any, str], Value], otherwise: Any) -> Value:
         """Return what the query reads; ``otherwise`` if it has never ended in time."""
         try:
             self.readings[name] = Reading(self._queried(query), timezone.now())
