@@ -9,6 +9,7 @@ from django import forms
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, URLResolver, path
+from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, gettext_noop
@@ -227,6 +228,9 @@ def _reason(key: LimitedKey) -> str:
     if not key.waiting:
         return _("no job waits")
     if key.opens_at is not None:
+        if formatting.aware(key.opens_at) <= timezone.now():
+            # A worker opens the key.
+            return _("a worker: its rate allows a start")
         return format_html(_("its rate; the next start is {time}"), time=formatting.relative_time(key.opens_at))
     return _("a place")
 

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from django_graphile_worker.admin import formatting
 from django_graphile_worker.admin.pages import PageAdmin
@@ -91,7 +92,8 @@ def worker_tiles(page: PageAdmin, request: HttpRequest, slots: Slots, label: str
     """Return the tiles of the live workers, or of some of them, and of their slots."""
     url, note = page.url(request, "worker"), _("Jobs that run, and how many the live workers run at the same time")
     workers = formatting.number(slots.workers)
-    found = [Tile(label or _("Workers alive"), workers, url, "" if slots.workers else "gw-tile-failed")]
+    label = label or ngettext("Worker alive", "Workers alive", slots.workers)
+    found = [Tile(label, workers, url, "" if slots.workers else "gw-tile-failed")]
     if slots.total:
         css_class = "gw-tile-late" if slots.are_all_busy else "gw-tile-running" if slots.in_use else ""
         found.append(Tile(_("Slots in use"), formatting.part(slots.in_use, slots.total), url, css_class, note))

@@ -55,6 +55,7 @@ def test_keys_at_their_limit__are_shown_with_who_waits_and_since_when(admin_page
     [
         ("closed_until", -5, "a task closed it; it opens in "),
         ("opens_at", -5, "its rate; the next start is in "),
+        ("opens_at", 5, "a worker: its rate allows a start"),
         ("closed_until", 5, "a place"),
     ],
 )

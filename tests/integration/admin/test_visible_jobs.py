@@ -79,10 +79,10 @@ class TestRestrictedByQueryset:
             make_job("other", queue_name="their-queue")
             make_failed_job("other")
         shown = text(admin_page.get("/restricted/graphile_worker/overview/"))
-        assert "1 Workers alive" in shown
+        assert "1 Worker alive" in shown
         assert "only some jobs" in shown
         for secret in ("other", "their-queue", "Oldest ready job", "Throughput"):
-            assert secret not in shown.split("Workers alive")[1]
+            assert secret not in shown.split("Worker alive")[1]
 
     def test_a_hidden_job_looks_like_a_job_that_does_not_exist(self, admin_page: Client) -> None:
         other = make_failed_job("other", key="their-key")

@@ -30,7 +30,7 @@ def test_tiles_count_each_job_once(admin_page: Client) -> None:
     make_failed_job("send")
     make_worker("django-worker-1", tasks=["send"])
     shown = text(admin_page.get(pages.OVERVIEW))
-    expected = "1 Ready 1 h Oldest ready job 1 Scheduled 1 Running 1 Retrying 1 Failed 1 Workers alive"
+    expected = "1 Ready 1 h Oldest ready job 1 Scheduled 1 Running 1 Retrying 1 Failed 1 Worker alive"
     assert expected in shown
 
 
