@@ -118,6 +118,8 @@ def dismiss(cursor: Cursor, kind: str, *, until: datetime, by: str, schema: str)
 
 # Alarms are read from at most this many events.
 MAX_ALARMING = 500
+# An alarm names so many jobs of each kind.
+MAX_SUSPECTS = 5
 # Hours for which a serious event is an alarm, unless it is dismissed.
 ALARM_HOURS = 24
 
@@ -157,7 +159,15 @@ with recent as materialized (
         row_number() over (partition by recent.kind order by recent.last_at desc, recent.id desc) as place
     from recent
 )
-select {_COLUMNS}, counted.total, counted.in_last_hour
+select {_COLUMNS}, counted.total, counted.in_last_hour, array(
+    select recovered.details::text
+    from recent
+    cross join lateral (
+        select each.details from only :SCHEMA._private_events as each
+        where each.worker_id = recent.worker_id and each.kind = 'jobs_recovered'
+        order by each.id desc limit 1) as recovered
+    where event.kind = 'worker_lost' and recent.kind = event.kind
+    order by recent.last_at desc, recent.id desc)
 from counted join only :SCHEMA._private_events as event on event.id = counted.id
 where counted.place = 1
 order by event.severity desc, event.last_at desc"""
@@ -196,6 +206,19 @@ class Alarm(NamedTuple):
     event: LoggedEvent
     number: int
     in_last_hour: int
+    # The details of the recovery of the jobs of each lost worker.
+    recovered_texts: Sequence[str] = ()
+
+    @property
+    def suspects(self) -> dict[str, list[Any]]:
+        """The jobs that all these recoveries name, by what they say about them."""
+        recoveries = [json_object(text) for text in self.recovered_texts]
+        found: dict[str, list[Any]] = {"exhausted_ids": [], "suspected_ids": []}
+        for key, ids in found.items():
+            for named in (recovered.get(key) for recovered in recoveries):
+                ids += named if isinstance(named, list) else []
+            ids[:] = list(dict.fromkeys(each for each in ids if isinstance(each, int)))[:MAX_SUSPECTS]
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,4 +258,4 @@ def find_events(cursor: Any, criteria: EventCriteria, *, schema: str, limit: int
 def alarms(cursor: Any, *, schema: str) -> list[Alarm]:
     """Return the alarms, errors first, each kind of event once."""
     cursor.execute(statement(ALARMS, schema))
-    return [Alarm(LoggedEvent._make(row[:-2]), row[-2], row[-1]) for row in cursor.fetchall()]
+    return [Alarm(LoggedEvent._make(row[:-3]), *row[-3:]) for row in cursor.fetchall()]

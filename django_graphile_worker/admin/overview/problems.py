@@ -284,7 +284,7 @@ def _event_problems(page: PageAdmin, request: HttpRequest, alarms: Sequence[Alar
 def _problem(text: EventText, alarm: Alarm, *, may_dismiss: bool) -> Problem:
     event = alarm.event
     is_repeated_loss = event.kind == "worker_lost" and alarm.number > 1
-    cause = text.joined([_losses(alarm), *suspects(event.recovered)]) if is_repeated_loss else text.of(event)
+    cause = text.joined([_losses(alarm), *suspects(alarm.suspects)]) if is_repeated_loss else text.of(event)
     return Problem(
         level="error" if event.severity >= ERROR else "warning",
         cause=cause,
