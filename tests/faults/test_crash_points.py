@@ -78,14 +78,16 @@ def test_fast_claim__survives_a_cut_before_and_after(world: World, proxied_fleet
 
 def provoke(world: World, proxy: Proxy, tags: list[str], mode: str) -> None:
     """Add jobs until the worker has sent the statements."""
-    rules = [proxy.on(tag, mode) for tag in tags]
+    parts = {"set-up-session": "fetcher"}
+    rules = [proxy.on(tag, mode, part=parts.get(tag)) for tag in tags]
     if "claims-of" in tags:
         # The statement is sent only after the answer to a claim was lost.
         proxy.on("claim", "cut after")
     if not {"listen", "set-up-session"}.isdisjoint(tags):
         proxy.cut("fetcher")
     world.wait_until(lambda: _busy(world) and all(rule.fired.wait(0.05) for rule in rules))
-    world.wait_until(lambda: world.count() <= 5)
+    # No job is there for the next cut, which could cost it another attempt.
+    world.wait_until(world.is_drained)
 
 
 def _busy(world: World) -> bool:
