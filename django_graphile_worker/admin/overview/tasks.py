@@ -33,6 +33,10 @@ PAGE_SIZE = 50
 # The parameters of the URL.
 NUMBER, SEARCH = "page", "tasks"
 NO_RUNS = TaskRuns({}, 0)
+# What stands in for figures that were never read in time.
+NO_TASKS_RUN: Sequence[RunningTask] = ()
+NO_TASKS_RAN: Mapping[str, TaskRuns] = {}
+NO_DURATIONS: Mapping[str, Sequence[int]] = {}
 # The numbers of a task, in the order in which a sample has them, and the name that the sample has for each state.
 COLUMNS_OF_TASK = {"ready": "ready", "retrying": "retrying", "failed": "permanently_failed"}
 
@@ -106,7 +110,7 @@ def read_tasks(
     def read_running(cursor: Any, schema: str) -> Sequence[RunningTask]:
         return running_tasks(cursor, holders, timeout, schema=schema)
 
-    running, slots = reader.read("running", read_running, ()), slots_of(holders, timeout)
+    running, slots = reader.read("running", read_running, NO_TASKS_RUN), slots_of(holders, timeout)
     page = TaskPage.of(_ranked(totals, ages or (), running, slots), *asked)
     shown, uncounted = [each for each in ages or () if each.task_identifier in page.names], list[TaskBacklog]()
     counted = reader.read("backlogs", lambda cursor, schema: task_backlogs(cursor, shown, schema=schema), uncounted)
@@ -122,7 +126,8 @@ def read_tasks(
         period = span.coarse_period
         return statistics.read_durations(cursor, page.names, schema=schema, period=period, since=since)
 
-    runs, durations = reader.read("runs", read_runs, {}), reader.read("durations", read_durations, {})
+    runs = reader.read("runs", read_runs, NO_TASKS_RAN)
+    durations = reader.read("durations", read_durations, NO_DURATIONS)
     return TaskFigures(
         page,
         ages,
