@@ -35,6 +35,8 @@ RUNNING_TAGS = [
 # Statements of the first recovery, and then of every twentieth.
 CLEANUP_TAGS = ["stale-jobs", "stale-queues", "forget-ended", "prune-statistics"]
 STOPPING_TAGS = ["return", "deregister-worker"]
+# The longest delay before a part tries again.
+SOON = {"worker.service.LAST_RETRY": 0.2}
 
 
 @pytest.mark.parametrize("is_in_turn", [False, pytest.param(True, marks=pytest.mark.chaos)], ids=["all", "in turn"])
@@ -43,7 +45,8 @@ def test_running_worker__survives_a_cut_before_and_after_each_statement(
 ) -> None:
     """Cut each statement of one worker, all in the same moments or each in turn, then check the whole history."""
     options = ("--no-prepared-statements", "--poll-interval", "0.2", "-j", "4")
-    worker = proxied_fleet.start(*options, settings={"WORKER_TIMEOUT": 4.0, "HEARTBEAT_INTERVAL": 0.3})
+    settings = {"WORKER_TIMEOUT": 4.0, "HEARTBEAT_INTERVAL": 0.3}
+    worker = proxied_fleet.start(*options, constants=SOON, settings=settings)
     for tags in [[tag] for tag in RUNNING_TAGS] if is_in_turn else [RUNNING_TAGS]:
         for mode in MODES:
             print(f"{tags}: {mode}")  # noqa: T201 - pytest shows it with the failure
@@ -140,7 +143,7 @@ def _hold_a_row_for_a_moment(world: World) -> None:
 
 def test_cleanup_that_is_cut__is_repeated(world: World, proxied_fleet: Fleet, proxy: Proxy) -> None:
     rules = [proxy.on(tag, mode) for tag, mode in zip(CLEANUP_TAGS, cycle(MODES), strict=False)]
-    worker = proxied_fleet.start("--no-prepared-statements")
+    worker = proxied_fleet.start("--no-prepared-statements", constants=SOON)
     world.wait_until(lambda: all(rule.fired.is_set() for rule in rules))
     world.wait_until(lambda: proxy.seen[CLEANUP_TAGS[-1]] == 2)
     world.add("quick")

@@ -180,8 +180,8 @@ def test_row_that_cannot_be_deleted__does_not_keep_the_process_from_ending(world
         world.query("drop function {schema}.refuse() cascade")
 
 
-# The seconds that a forced stop gives the database.
-SOON = {"worker.shutdown.FORCED_RELEASE_TIMEOUT": 1.0}
+# The seconds that a stop gives the database for results and for counts.
+SOON = {"worker.shutdown.FORCED_RELEASE_TIMEOUT": 1.0, "worker.shutdown.LAST_RECORD_TIMEOUT": 1.0}
 
 
 def test_second_signal__does_not_wait_for_an_unreachable_database(

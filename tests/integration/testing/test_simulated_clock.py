@@ -82,9 +82,9 @@ class TestClock(TestCase):
 
     def test_backwards__is_refused(self) -> None:
         with clock(START) as now:
-            with pytest.raises(InvalidJobError, match=r"a duration of zero or more, got -1 day.* not move back"):
+            with pytest.raises(InvalidJobError, match=r"cannot move back by -1 day"):
                 now.advance(days=-1)
-            with pytest.raises(InvalidJobError, match=r"a time that is not before 2030-01-01T12:30:15.*clock\(at\)"):
+            with pytest.raises(InvalidJobError, match=r"shows 2030-01-01T12:30:15.*cannot move back.*clock\(at\)"):
                 now.move_to(START - timedelta(seconds=1))
             assert now() == START
 
@@ -97,7 +97,7 @@ class TestClock(TestCase):
                 now.advance(timedelta(1), days=1)
             with pytest.raises(InvalidTypeError, match="expected a datetime, got '2030'"):
                 now.move_to("2030")  # type: ignore[arg-type]
-            with pytest.raises(GraphileWorkerError, match="expected no open clock, got one that shows 2030-01-01"):
+            with pytest.raises(GraphileWorkerError, match="A clock is open already, and shows 2030-01-01"):
                 clock().__enter__()
 
     def test_move_inside_a_job__is_refused(self) -> None:
@@ -107,7 +107,7 @@ class TestClock(TestCase):
         with own_tasks(moves), clock(START) as now:
             add_job("moves")
             now.advance(days=1)
-            with pytest.raises(GraphileWorkerError, match="expected to be moved by a test, got a move inside a job"):
+            with pytest.raises(GraphileWorkerError, match="Only a test can move the clock"):
                 run_jobs()
 
 

@@ -131,7 +131,7 @@ def test_worker__refuses_a_second_start_and_goes_on(gate: Gates, wait_until: Cal
     gate.may_end.set()
     with Worker(concurrency=1) as worker:
         threads = len(_worker_threads())
-        with pytest.raises(GraphileWorkerError, match=r"expected a worker that does not run.* Call stop\(\) first"):
+        with pytest.raises(GraphileWorkerError, match=r"the worker runs already\. Call stop\(\) first"):
             worker.start()
         assert len(_worker_threads()) <= threads
         add_job("wait")
