@@ -96,7 +96,9 @@ def test_a_second_positional_argument_is_refused__as_a_job_has_one_payload() -> 
 
 
 def test_a_spec_refuses_using_and_says_where_it_belongs() -> None:
-    with pytest.raises(TypeError, match=r"^JobSpec: 'using' is no option of a job\. Pass it to add_jobs\(specs, using=\.\.\.\)\.$"):
+    with pytest.raises(
+        TypeError, match=r"^JobSpec: 'using' is no option of a job\. Pass it to add_jobs\(specs, using=\.\.\.\)\.$"
+    ):
         JobSpec("send", {}, using="other")  # type: ignore[call-arg]
 
 

@@ -56,7 +56,9 @@ class TestCron(TestCase):
     def test_too_many_ticks__meet_the_limit(self) -> None:
         with own_tasks(Ticks(), cron="* * * * *"), clock(START) as now:
             now.advance(days=1)
-            with pytest.raises(GraphileWorkerError, match=r"has run 5 jobs, and there are more; .* recurring tasks .*cron=False"):
+            with pytest.raises(
+                GraphileWorkerError, match=r"has run 5 jobs, and there are more; .* recurring tasks .*cron=False"
+            ):
                 run_jobs(limit=5)
 
     def test_the_setting__and_items_with_callables(self) -> None:
