@@ -38,11 +38,12 @@ _FUNCTIONS = """
     array_agg array_length array_position bool_and bool_or btrim cardinality clock_timestamp concat concat_ws count
     current_database current_setting date_part date_trunc exp floor format generate_series has_function_privilege
     has_sequence_privilege has_table_privilege hashtext isfinite json_agg json_array_length json_build_object
-    json_each_text json_object_agg json_to_recordset json_typeof jsonb_agg jsonb_array_elements_text jsonb_build_object
-    jsonb_object_agg jsonb_object_keys jsonb_set jsonb_to_recordset jsonb_typeof left length lower ltrim max md5 min
-    nextval now octet_length random regexp_replace right round row_number row_security_active rtrim set_config
-    split_part starts_with statement_timestamp string_agg string_to_array string_to_table strpos substr sum to_char
-    to_json to_jsonb to_regclass to_regproc to_timestamp transaction_timestamp translate unnest upper"""
+    json_build_array json_each_text json_object_agg json_to_recordset json_typeof jsonb_agg
+    jsonb_array_elements_text jsonb_build_object jsonb_object_agg jsonb_object_keys jsonb_set jsonb_to_recordset
+    jsonb_typeof left length lower ltrim max md5 min nextval now octet_length random regexp_replace right round
+    row_number row_security_active rtrim set_config split_part starts_with statement_timestamp string_agg
+    string_to_array string_to_table strpos substr sum to_char to_json to_jsonb to_regclass to_regproc to_timestamp
+    transaction_timestamp translate unnest upper"""
 _TYPES = "bool float4 float8 int2 int4 int8 json jsonb name oid regclass regproc text tid timestamptz xid"
 
 FUNCTIONS = frozenset(_FUNCTIONS.split())
