@@ -30,7 +30,6 @@ def test_suspect_of_any_loss__is_named(admin_page: Client, worker_schema: str) -
     # The jobs of the last one were force-unlocked.
     lose(worker_schema, 4)
     found = admin_page.get(pages.OVERVIEW).context
-    (cause,) = [
-        str(each.cause) for each in [*found["problems"], *found["more_problems"]] if "lost <bdi>4</bdi> times" in str(each.cause)
-    ]
+    causes = [str(each.cause) for each in [*found["problems"], *found["more_problems"]]]
+    (cause,) = [each for each in causes if "lost <bdi>4</bdi> times" in each]
     assert [cause.count(f"#{job}<") for job in (399601, 7, 8)] == [1, 1, 1]
