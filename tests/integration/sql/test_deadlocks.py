@@ -98,10 +98,11 @@ def test_a_crowd_of_calls_meets_no_deadlock(session: Callable[[], WorkerSql]) ->
     assert outcomes == {"done": SESSIONS * CALLS}
 
 
+# In the order of all calls: a row that another call has changed is waited for even by SKIP LOCKED.
 LOCK = """
 update {schema}._private_jobs set locked_at = now(), locked_by = 'worker'
 where id = any(array(
-    select id from {schema}._private_jobs where id = any(%s) and is_available for update skip locked))
+    select id from {schema}._private_jobs where id = any(%s) and is_available order by id for update skip locked))
 """
 
 
