@@ -12,6 +12,8 @@ from tests.faults.world import World
 # A lease that expires while the test waits. RECOVERED_WITHIN allows for the recovery and for a slow machine.
 SHORT_LEASE = {"HEARTBEAT_INTERVAL": 0.5, "WORKER_TIMEOUT": 3.0}
 RECOVERED_WITHIN = 40.0
+# No notification says that a job of which the test has changed the time is due.
+POLLING = ("--poll-interval", "0.1")
 
 
 def test_kill__makes_jobs_start_in_another_worker_soon_and_in_order(world: World, fleet: Fleet) -> None:
@@ -41,12 +43,12 @@ def test_kill_loop__loses_nothing_and_runs_nothing_twice_at_once(world: World, f
     world.add_many(90, payload={"seconds": 0.01}, max_attempts=1000)
     for number in range(40):
         world.add("quick", {"seconds": 0.01}, queue_name=f"q{number % 4}")
-    workers = [fleet.start("-j", "4", is_ready=False) for _ in range(2)]
+    workers = [fleet.start("-j", "4", *POLLING, is_ready=False) for _ in range(2)]
     for _ in range(4):
         world.wait_for_progress(5)
         place = fates.randrange(2)
         world.kill(workers[place])
-        workers[place] = fleet.start("-j", "4", is_ready=False)
+        workers[place] = fleet.start("-j", "4", *POLLING, is_ready=False)
     world.wait_until(world.is_drained)
     world.check()
     assert max((run.attempt for run in world.executions()), default=0) <= 25
@@ -80,11 +82,11 @@ def test_poison_job__fails_permanently_after_three_deaths_and_other_jobs_succeed
     poison = world.add("poison", max_attempts=1)
     neighbours = world.add_many(20, max_attempts=3)
     for death in range(3):
-        worker = fleet.start("-j", "2", is_ready=False)
+        worker = fleet.start("-j", "2", *POLLING, is_ready=False)
         _wait_for_death(world, worker, poison)
         world.record_death(worker)
         assert world.count_events("start") >= death + 1
-    survivor = fleet.start("-j", "2")
+    survivor = fleet.start("-j", "2", *POLLING)
     world.wait_until(lambda: _expedite(world) and (world.count(), world.locked()) == (1, 0))
     assert survivor.is_alive
     job = world.job(poison)

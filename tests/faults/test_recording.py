@@ -54,12 +54,12 @@ def test_kill_loop__records_each_end_once_and_tells_of_lost_attempts(world: Worl
     fates = random.Random(7)
     world.add_many(60, payload={"seconds": 0.01}, max_attempts=1000)
     world.add_many(20, task="exactly_once", payload={"seconds": 0.01}, max_attempts=1000)
-    workers = [fleet.start("-j", "4", is_ready=False, settings=RECORDED) for _ in range(2)]
+    workers = [fleet.start("-j", "4", "--poll-interval", "0.1", is_ready=False, settings=RECORDED) for _ in range(2)]
     for _ in range(2):
         world.wait_for_progress(5)
         place = fates.randrange(2)
         world.kill(workers[place])
-        workers[place] = fleet.start("-j", "4", is_ready=False, settings=RECORDED)
+        workers[place] = fleet.start("-j", "4", "--poll-interval", "0.1", is_ready=False, settings=RECORDED)
     # These kills may find idle workers; the last finds a job that runs.
     long = world.add("until", {"word": "end"}, max_attempts=1000)
     world.wait_until(lambda: long in [event.job_id for event in world.events("start")])

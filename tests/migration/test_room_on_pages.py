@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import psycopg
 import pytest
 
 from django_graphile_worker.sql import claims, workers
@@ -17,11 +14,16 @@ ROOM_SINCE = 170000
 OPTIONS = "select reloptions from pg_class where oid = '{schema}._private_jobs'::regclass"
 
 
-def test_new_schema__leaves_room_and_a_value_that_an_administrator_has_chosen_stays(
-    site: Site, worker: WorkerSql
-) -> None:
+@pytest.fixture
+def has_room(site: Site, worker: WorkerSql) -> bool:
+    """Whether the pages of a new schema have room, on the server of the suite."""
     site.migrate()
-    has_room = worker.connection.info.server_version >= ROOM_SINCE
+    return worker.connection.info.server_version >= ROOM_SINCE
+
+
+def test_new_schema__leaves_room_and_a_value_that_an_administrator_has_chosen_stays(
+    site: Site, worker: WorkerSql, has_room: bool
+) -> None:
     assert worker.value(OPTIONS) == (["fillfactor=40"] if has_room else None)
     site.migrate(BEFORE)
     assert worker.value(OPTIONS) is None
@@ -32,13 +34,9 @@ def test_new_schema__leaves_room_and_a_value_that_an_administrator_has_chosen_st
     assert worker.value(OPTIONS) == ["fillfactor=80"]
 
 
-@pytest.mark.parametrize("server_version", [18], indirect=True)
 @pytest.mark.parametrize("size", [2, 200])
-def test_claim__writes_rows_to_the_pages_where_they_were(
-    size: int, versioned_connection: psycopg.Connection[Any], worker_schema: str
-) -> None:
+def test_claim__writes_rows_to_the_pages_where_they_were(worker: WorkerSql, has_room: bool, size: int) -> None:
     """The log has only what a claim changes, and no second page is read and written."""
-    worker = WorkerSql(versioned_connection, worker_schema)
     worker.query(
         "select count(*) from {schema}.add_jobs(array(select row('a_task', to_json(repeat('x', %s)), null, null, null,"
         " null, null, null)::{schema}.job_spec from generate_series(1, 500)))",
@@ -46,11 +44,11 @@ def test_claim__writes_rows_to_the_pages_where_they_were(
     )
     pages = "select array_agg((ctid::text::point)[0]::int order by id) from {schema}._private_jobs"
     before = worker.value(pages)
-    with versioned_connection.cursor() as cursor:
-        task_ids = list(workers.register_tasks(cursor, ["a_task"], schema=worker_schema))
+    with worker.connection.cursor() as cursor:
+        task_ids = list(workers.register_tasks(cursor, ["a_task"], schema=worker.schema))
         claimed = claims.claim_jobs(
             cursor,
-            schema=worker_schema,
+            schema=worker.schema,
             token="django-worker-0123456789abcdef01/1234567",
             task_ids=task_ids,
             max_jobs=500,
@@ -59,4 +57,4 @@ def test_claim__writes_rows_to_the_pages_where_they_were(
     assert len(claimed.claims) == 500
     moved = sum(old != new for old, new in zip(before, worker.value(pages), strict=True))
     # Of the smallest rows, a page may have one that does not fit.
-    assert moved <= 25
+    assert moved <= 25 or not has_room
