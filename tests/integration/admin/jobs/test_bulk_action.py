@@ -278,7 +278,8 @@ class TestALongAction:
             said = [messages(answer.result(20)) for answer in answers]
         assert said == [["30 jobs were rescheduled."]] * 2
         assert Job.objects.filter(priority=7).count() == 30
-        assert sum(int(name.split()[0]) for name, _ in log_entries() if not name.startswith("#")) == 30
+        # The tab that has done only the last step names its two jobs.
+        assert sum(1 if name.startswith("#") else int(name.split()[0]) for name, _ in log_entries()) == 30
 
     def test_continued_after_hours_still_has_its_steps(self, admin_page: Client, one_step_a_request: None) -> None:
         for _ in range(30):
