@@ -82,6 +82,7 @@ __all__ = [
     "cancel_jobs",
     "cleanup",
     "complete_jobs",
+    "current_job",
     "force_unlock_workers",
     "get_job",
     "parse_cron_items",
@@ -144,6 +145,7 @@ if "django_graphile_worker.probe" not in sys.orig_argv:
         run_now,
     )
     from django_graphile_worker.crontab import CronItem, parse_cron_items, parse_crontab
+    from django_graphile_worker.current import current_job
     from django_graphile_worker.exceptions import (
         BatchFailure,
         BreakingMigrationError,

@@ -34,6 +34,7 @@ OF_THE_PROJECT = frozenset(
         "ADMIN_STATEMENT_TIMEOUT",
         "DROP_WAITING_JOBS",
         "EXCLUDE_TASK_MODULES",
+        "LOG_FORMAT",
         "MIGRATION_LOCK_TIMEOUT",
         "PROCESSES",
         "PROGRESS_PERMISSION",
@@ -97,6 +98,7 @@ class Settings:
     max_error_length: int = _setting(65_536, setting_types.whole_number(200))
     redact_errors: bool = _setting(True, setting_types.boolean)
     log_success: bool = _setting(True, setting_types.boolean)
+    log_format: str = _setting("text", setting_types.one_of("text", "json"))
     redact: tuple[re.Pattern[str], ...] = _setting(DEFAULT_REDACT, setting_types.patterns)
     statistics_retention: float = _setting(timedelta(days=8), setting_types.duration())
     events_retention: float = _setting(timedelta(days=30), setting_types.duration(3600))

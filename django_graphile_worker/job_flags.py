@@ -1,10 +1,10 @@
-"""The flags of jobs that this package sets and reads: when a job expires, and of which schedule it is a run.
+"""The flags of jobs that this package sets and reads: when a job expires, its headers, of which schedule it is a run.
 
 A flag travels with the job, workers of all kinds keep it, and any program that adds jobs can set it. ``expires:<time>``
-stores the option ``expires``, in seconds since 1970. ``schedule:<id>:<seconds>`` is a run of the schedule with this id,
-``crontab:<seconds>`` a run of an item of the crontab in the code of a project, with the time for which its outcome is
-kept: each worker of this package that ends the job knows that it records the outcome. Any other flag that begins like
-a run belongs to the project.
+stores the option ``expires``, in seconds since 1970, and ``headers:<JSON>`` the option ``headers``.
+``schedule:<id>:<seconds>`` is a run of the schedule with this id, ``crontab:<seconds>`` a run of an item of the crontab
+in the code of a project, with the time for which its outcome is kept: each worker of this package that ends the job
+knows that it records the outcome. Any other flag that begins like a run belongs to the project.
 """
 
 from __future__ import annotations
@@ -12,14 +12,17 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from django_graphile_worker.exceptions import InvalidJobError
 
 EXPIRY_PREFIX = "expires:"
 # Stored for expires=False: the job never expires, although its task says so.
 NEVER = f"{EXPIRY_PREFIX}infinity"
+
+HEADERS_PREFIX = "headers:"
 
 SCHEDULE_PREFIX = "schedule:"
 CRONTAB_PREFIX = "crontab:"
@@ -43,9 +46,35 @@ def expiry_flag(expires: datetime | timedelta | bool, run_at: datetime) -> str:
     return f"{EXPIRY_PREFIX}{moment.timestamp():.3f}".rstrip("0").rstrip(".")
 
 
+def headers_flag(headers: Mapping[str, Any], run_at: datetime | None = None) -> str:
+    """Return the flag of a job with these headers, whenever it is due."""
+    return HEADERS_PREFIX + json.dumps(headers, separators=(",", ":"))
+
+
+def headers_in(flags: Iterable[str]) -> dict[str, Any]:
+    """Return the headers of a job with these flags; of several flags with the same name, one has it."""
+    headers: dict[str, Any] = {}
+    for flag in sorted(flag for flag in flags if flag.startswith(HEADERS_PREFIX)):
+        headers |= _headers(flag) or {}
+    return headers
+
+
+def _headers(flag: str) -> dict[str, Any] | None:
+    try:
+        headers = json.loads(flag[len(HEADERS_PREFIX) :])
+    except (ValueError, RecursionError):
+        return None
+    return headers if isinstance(headers, dict) else None
+
+
 def refuse_malformed_flag(flag: str) -> None:
-    """Raise InvalidJobError for a flag that looks like the time of an expiry and cannot be read as one."""
-    if _epoch(flag) is None:
+    """Raise InvalidJobError for a flag that looks like an expiry or headers and cannot be read as such."""
+    if flag.startswith(HEADERS_PREFIX) and _headers(flag) is None:
+        raise InvalidJobError(
+            f"flags: expected {HEADERS_PREFIX!r} to be followed by a JSON object, got {flag!r}. Use headers=, which "
+            "sets this flag."
+        )
+    if flag.startswith(EXPIRY_PREFIX) and _epoch(flag) is None:
         raise InvalidJobError(
             f"flags: expected {EXPIRY_PREFIX!r} to be followed by seconds since 1970, got {flag!r}. Use "
             "expires=, which sets this flag."
@@ -109,8 +138,17 @@ def is_run_flag(flag: str) -> bool:
 
 
 def without_run_flags(flags: Iterable[str]) -> list[str]:
-    """Return the flags that a person or a program of the project has given to a job."""
+    """Return the flags that another job with the same options has: it is not the run of a schedule."""
     return [flag for flag in flags if not is_run_flag(flag)]
+
+
+def without_headers(flags: Iterable[str]) -> list[str]:
+    return [flag for flag in flags if not flag.startswith(HEADERS_PREFIX)]
+
+
+def names_in(flags: Iterable[str]) -> list[str]:
+    """Return the flags that a worker may forbid: no time, no headers and no schedule."""
+    return [flag for flag in without_headers(without_run_flags(flags)) if not flag.startswith(EXPIRY_PREFIX)]
 
 
 def schedule_in(flags: Iterable[str]) -> int | None:

@@ -7,7 +7,8 @@ is up to the code that reads it. No access to the database is needed here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import MAXYEAR, MINYEAR, UTC, datetime, timedelta
 from enum import Enum, StrEnum, auto
@@ -17,7 +18,7 @@ from typing import Any, Literal, TypedDict
 from django.utils.translation import gettext_lazy
 
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError, to_delay
-from django_graphile_worker.job_flags import EXPIRY_PREFIX, expiry_flag, refuse_malformed_flag
+from django_graphile_worker.job_flags import expiry_flag, headers_flag, refuse_malformed_flag
 from django_graphile_worker.text import quoted
 
 MAX_IDENTIFIER_LENGTH = 128
@@ -27,6 +28,8 @@ MAX_JOB_KEY_LENGTH = 512
 MAX_INDEXED_FLAG_LENGTH = 512
 SMALLEST_PRIORITY, LARGEST_PRIORITY = -32_768, 32_767
 LARGEST_MAX_ATTEMPTS = 32_767
+# Every claim reads the headers of its jobs.
+MAX_HEADERS_LENGTH = 8_000
 DEFAULT_MAX_ATTEMPTS = 25
 
 
@@ -72,6 +75,8 @@ class Unique:
         return Unique(self.key(payload), self.for_) if callable(self.key) else self
 
 
+# What travels beside the payload: the trace, the tenant, the user, the id of a request.
+Headers = Mapping[str, str | int | float | bool | None]
 # By when a job must have been started: a time, a duration or a number of seconds from run_at on, False for never.
 Expires = datetime | timedelta | float | bool
 
@@ -88,6 +93,7 @@ class SpecOptions(TypedDict, total=False):
     flags: Iterable[str] | None
     expires: Expires | None
     unique: Unique | str | bool | None
+    headers: Headers | None
 
 
 class JobOptions(SpecOptions, total=False):
@@ -209,9 +215,34 @@ def valid_flags(value: object) -> tuple[str, ...] | None:
         raise InvalidTypeError(f"flags: expected a list or set of strings, got {value!r} ({type(value).__name__}).")
     flags = tuple(dict.fromkeys(storable_text("flags", flag, None) for flag in value))
     for flag in flags:
-        if flag.startswith(EXPIRY_PREFIX):
-            refuse_malformed_flag(flag)
+        refuse_malformed_flag(flag)
     return flags
+
+
+def valid_headers(value: object) -> dict[str, Any] | None:
+    """Return a copy of the headers; None for no headers."""
+    if value is None:
+        return None
+    if not isinstance(value, Mapping):
+        raise InvalidTypeError(f"headers: expected a dict, got {type(value).__name__}.")
+    headers = dict(value)
+    for name, item in headers.items():
+        if not isinstance(name, str) or not name:
+            raise InvalidTypeError(f"headers: expected names that are strings, got {quoted(name)}.")
+        if not isinstance(item, str | int | float | bool | None):
+            raise InvalidTypeError(
+                f"headers: expected a string, a number, True, False or None as {name!r}, got {type(item).__name__}. "
+                "Put other values into the payload."
+            )
+        if isinstance(item, float) and not math.isfinite(item):
+            raise InvalidJobError(f"headers: expected a number that JSON has as {name!r}, got {item!r}.")
+    length = len(headers_flag(headers))
+    if length > MAX_HEADERS_LENGTH:
+        raise InvalidJobError(
+            f"headers: expected at most {MAX_HEADERS_LENGTH} characters as JSON, got {length}. Put large values into "
+            "the payload."
+        )
+    return headers or None
 
 
 def valid_flag(value: object) -> str:
@@ -259,6 +290,8 @@ class Kind(Enum):
     CHOICE = auto()
     # Several texts.
     TEXTS = auto()
+    # Names with values.
+    PAIRS = auto()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -438,6 +471,19 @@ OPTIONS: dict[str, JobOption] = {
             help="Add no job while another job of the task with this unique key waits or runs.",
             label=gettext_lazy("Unique key"),
             help_text=gettext_lazy("No job is added while another job of the task with this key waits or runs."),
+        ),
+        JobOption(
+            name="headers",
+            kind=Kind.PAIRS,
+            check=valid_headers,
+            flag=headers_flag,
+            attribute="headers",
+            default={},
+            argument="header",
+            metavar="NAME=VALUE",
+            help="Set this header, a value beside the payload; may be given several times.",
+            label=gettext_lazy("Headers"),
+            help_text=gettext_lazy('JSON: {"tenant": "acme"}. The task gets them beside the payload.'),
         ),
     )
 }

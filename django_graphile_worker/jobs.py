@@ -6,15 +6,16 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol, Self, Unpack
 
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError
-from django_graphile_worker.job_flags import as_time, own_expiry
+from django_graphile_worker.job_flags import as_time, headers_in, own_expiry
 from django_graphile_worker.job_options import (
     OPTIONS,
     DefaultOptions,
+    Headers,
     JobKeyMode,
     JobOptions,
     SpecOptions,
@@ -58,6 +59,11 @@ class Job:
         It is stored as a flag of the job.
         """
         return as_time(own_expiry(self.flags))
+
+    @property
+    def headers(self) -> dict[str, Any]:
+        """What was added beside the payload: ``add_job(..., headers={...})``. It is stored as a flag of the job."""
+        return headers_in(self.flags)
 
     @property
     def existed(self) -> bool:
@@ -170,6 +176,7 @@ class JobSpec:
     flags: tuple[str, ...] | None = None
     expires: datetime | timedelta | bool | None = None
     unique: Unique | None = None
+    headers: Headers | None = None
 
     def __init__(self, identifier: str | TaskLike, payload: Any = None, **options: Unpack[SpecOptions]) -> None:
         given: dict[str, Any] = {**options}
@@ -191,6 +198,10 @@ class JobSpec:
             if self.job_key is not None:
                 raise InvalidJobError(KEY_AND_UNIQUE)
             set_value(self, "unique", self.unique.for_payload(payload))
+
+    def with_headers(self, headers: Headers) -> JobSpec:
+        """Return the spec with more headers; those that it has under the same names are replaced."""
+        return replace(self, headers={**(self.headers or {}), **headers})
 
 
 def unknown_option(name: str) -> InvalidTypeError:

@@ -12,13 +12,15 @@ from datetime import datetime, timedelta
 from functools import lru_cache, partial
 from typing import Any, Protocol
 
-from django_graphile_worker import conf, registry
+from django_graphile_worker import conf, registry, signals
 from django_graphile_worker.crontab import CronItem, Draft
 from django_graphile_worker.crontab.items import flags_of_run
 from django_graphile_worker.crontab.parser import PlacedItem
-from django_graphile_worker.exceptions import ConfigurationError
+from django_graphile_worker.exceptions import ConfigurationError, InvalidTypeError
 from django_graphile_worker.job_flags import RUNS_KEPT, schedule_flag
-from django_graphile_worker.job_options import OPTIONS, flags_of_recurring, valid_job_key
+from django_graphile_worker.job_options import FLAG_OPTIONS, OPTIONS, flags_of_recurring, valid_job_key
+from django_graphile_worker.jobs import JobSpec
+from django_graphile_worker.payloads import encode
 from django_graphile_worker.schedules.times import Definition, times_after
 from django_graphile_worker.sql.schedules.firing import TickJob
 
@@ -221,6 +223,55 @@ def job_of_item(item: CronItem, *, at: datetime, is_late: bool = False) -> TickJ
         job_key_mode=item.job_key_mode,
         priority=item.priority,
         flags=tuple(flags_of_run(item, at)),
+    )
+
+
+def received(
+    jobs: tuple[TickJob, ...], task: str, payload: str, *, database: str, installation: str = conf.DEFAULT
+) -> tuple[TickJob, ...]:
+    """Return the jobs of ticks as the receivers of ``pre_add_jobs`` leave them; raise what a receiver raises.
+
+    ``payload`` is the payload of all of them, as text of JSON.
+    """
+    if not signals.pre_add_jobs.is_heard():
+        return jobs
+    specs = [
+        JobSpec(
+            task,
+            json.loads(payload),
+            queue_name=job.queue_name,
+            run_at=job.at,
+            max_attempts=job.max_attempts,
+            job_key=job.job_key,
+            job_key_mode=job.job_key_mode,
+            priority=job.priority,
+            flags=job.flags,
+        )
+        for job in jobs
+    ]
+    specs = signals.received_specs(specs, database=database, installation=installation)
+    return tuple(_as_left(job, spec, task, payload) for job, spec in zip(jobs, specs, strict=True))
+
+
+def _as_left(job: TickJob, spec: JobSpec, task: str, payload: str) -> TickJob:
+    is_payload_kept = spec.payload == json.loads(payload)
+    if (spec.identifier, spec.run_at, spec.unique) != (task, job.at, None) or not (
+        is_payload_kept or isinstance(spec.payload, dict)
+    ):
+        raise InvalidTypeError(
+            "pre_add_jobs: a receiver changed the task or the time of the job of a schedule, made it unique, or "
+            "replaced its payload by one that is no dict. It may change the other options."
+        )
+    given = ((option.flag, getattr(spec, option.name)) for option in FLAG_OPTIONS)
+    added = [flag(value, job.at) for flag, value in given if flag is not None and value is not None]
+    return job._replace(
+        queue_name=spec.queue_name,
+        max_attempts=spec.max_attempts,
+        job_key=spec.job_key,
+        job_key_mode=spec.job_key_mode,
+        priority=spec.priority,
+        flags=(*(spec.flags or ()), *added),
+        payload=None if is_payload_kept else encode(spec.payload, max_size=conf.current().max_payload_size),
     )
 
 

@@ -26,6 +26,9 @@ from collections.abc import Callable
 
 from django.dispatch import Signal
 
+from django_graphile_worker.exceptions import InvalidTypeError
+from django_graphile_worker.jobs import JobSpec
+
 
 class NamedSignal(Signal):
     """A signal with the names of its arguments."""
@@ -60,9 +63,24 @@ class NamedSignal(Signal):
         self._conditional_receiver = (dispatch_uid, is_active)
 
 
-# Sent before jobs are added, with a list of JobSpec. A receiver may replace entries of the list; if it raises, nothing
-# is added. Not sent for the jobs of schedules and of the crontab, which workers add.
+# Sent before jobs are added, with a list of JobSpec, by ``received_specs()``. A receiver may replace entries of the
+# list; if it raises, nothing is added. Workers send it for the jobs of schedules and of the crontab.
 pre_add_jobs = NamedSignal("database", "specs")
+
+
+def received_specs(specs: list[JobSpec], *, database: str, installation: str) -> list[JobSpec]:
+    """Return the specs as the receivers of ``pre_add_jobs`` leave them; raise what a receiver raises."""
+    if not pre_add_jobs.is_heard():
+        return specs
+    received = list(specs)
+    pre_add_jobs.send(sender=JobSpec, specs=received, database=database, installation=installation)
+    if len(received) != len(specs):
+        raise InvalidTypeError(
+            f"pre_add_jobs: a receiver left {len(received)} of {len(specs)} specs. It may replace specs, not add or "
+            "remove them; raise an exception to refuse them."
+        )
+    return received
+
 
 # The life of a worker.
 worker_started = NamedSignal("worker_id", "database", "concurrency", "tasks")

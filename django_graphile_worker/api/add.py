@@ -163,8 +163,7 @@ async def aadd_jobs(
 
 def prepared(specs: list[JobSpec], place: Place) -> list[JobSpec]:
     """Return the specs as the receivers of ``pre_add_jobs`` leave them, with the MAX_ATTEMPTS of the settings."""
-    if signals.pre_add_jobs.is_heard():
-        specs = _as_received(specs, place)
+    specs = signals.received_specs(specs, database=place.using, installation=place.installation)
     most = place.settings.chosen_max_attempts
     if most is None:
         return specs
@@ -175,18 +174,6 @@ def _with_max_attempts(spec: Any, most: int) -> Any:
     # Whatever is no spec is refused later, with its place.
     is_left_out = isinstance(spec, JobSpec) and spec.max_attempts is None
     return dataclasses.replace(spec, max_attempts=most) if is_left_out else spec
-
-
-def _as_received(specs: list[JobSpec], place: Place) -> list[JobSpec]:
-    received = list(specs)
-    about = {"database": place.using, "installation": place.installation}
-    signals.pre_add_jobs.send(sender=JobSpec, specs=received, **about)
-    if len(received) != len(specs):
-        raise InvalidTypeError(
-            f"pre_add_jobs: a receiver left {len(received)} of {len(specs)} specs. It may replace specs, not add or "
-            "remove them; raise an exception to refuse them."
-        )
-    return received
 
 
 def prepared_stream(specs: Iterable[JobSpec], place: Place) -> Iterator[JobSpec]:

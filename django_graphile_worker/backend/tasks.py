@@ -35,9 +35,11 @@ from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError,
 from django_graphile_worker.job_options import (
     DefaultOptions,
     Expires,
+    Headers,
     JobKeyModeOption,
     Unique,
     valid_expires,
+    valid_headers,
     valid_identifier,
     valid_run_at,
     valid_unique,
@@ -107,6 +109,8 @@ class TaskOptions(_JobOptions, total=False):
 class CallOptions(_JobOptions, total=False):
     """The keyword arguments of ``using()``."""
 
+    headers: Headers | None
+
     priority: int | None
     queue_name: str | None
     run_after: datetime | timedelta | None
@@ -151,6 +155,8 @@ class GraphileTask(_Task[P, R]):
     # No second job while an equal one waits or runs. A function as its key gets the arguments of the call.
     unique: Unique | str | bool | None = field(default=None, compare=False)
     flags: Iterable[str] | None = field(default=None, compare=False)
+    # Of using(): what the job has beside the arguments of the call.
+    headers: Headers | None = field(default=None, compare=False)
     # Whether the task and the end of its job are one transaction.
     atomic: bool = field(default=False, compare=False)
     # How long a result is kept. Without it the option RESULT_TTL of the backend counts.
@@ -192,7 +198,7 @@ class GraphileTask(_Task[P, R]):
 
     def job_options(self) -> dict[str, Any]:
         """Return the options that a job has under the same names."""
-        return {name: getattr(self, name) for name in JOB_OPTIONS}
+        return {name: getattr(self, name) for name in (*JOB_OPTIONS, "headers")}
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the path and what is data; functions and limits, which may have functions, come from there."""
@@ -253,6 +259,7 @@ def validate_options(task: GraphileTask[Any, Any]) -> None:
         keep_result_of(task)
         timeout_of(task)
         valid_expires(task.expires)
+        valid_headers(task.headers)
         limits_of(task)
         valid_schedulable(task.schedulable, name="schedulable")
         if not isinstance(task.atomic, bool):

@@ -35,9 +35,9 @@ from django.utils.termcolors import make_style
 
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.logs.errors import indented, trace
-from django_graphile_worker.logs.lines import JobFacts, place_key, run_template, served_databases
+from django_graphile_worker.logs.lines import JobFacts, place_key, served_databases
+from django_graphile_worker.logs.structured import JobFilter, JSONFormatter, SuccessLine
 from django_graphile_worker.sql.claims import Claim
-from django_graphile_worker.text import readable_duration, shown
 
 Line = TypeVar("Line")
 
@@ -72,9 +72,6 @@ LARGEST_BATCH = 1_000
 # Seconds that a fork waits for the writer. A pipe may be full.
 HOLD_TIMEOUT = 1.0
 
-_SUCCEEDED = run_template("succeeded")
-# The time, the place if the line names it, the task identifier, the id, the duration, the attempt, max_attempts.
-SuccessLine = tuple[float, str | None, str, int, float, int, int]
 
 _root = logging.getLogger()
 _package = logging.getLogger(ROOT_LOGGER)
@@ -83,13 +80,27 @@ _jobs = logging.getLogger(f"{ROOT_LOGGER}.jobs")
 _console: ConsoleHandler | None = None
 
 
-def set_up_logging(*, verbosity: int, is_colored: bool) -> None:
-    """Write the worker's log to standard error, unless the project's LOGGING has a handler for it."""
+def set_up_logging(*, verbosity: int, is_colored: bool, is_json: bool = False) -> None:
+    """Write the worker's log to standard error, unless the project's LOGGING has a handler for it.
+
+    As JSON, the lines of all loggers are written, with the job that was running.
+    """
     global _console
     if _package.hasHandlers():
+        if is_json and _console is None:
+            _package.warning(
+                'GRAPHILE_WORKER["LOG_FORMAT"] has no effect, because LOGGING has handlers. Give them the formatter '
+                "django_graphile_worker.logs.JSONFormatter and the filter django_graphile_worker.logs.JobFilter."
+            )
         return
-    _console = handler = ConsoleHandler(sys.stderr, Formatter(is_colored=is_colored, is_detailed=verbosity > 1))
-    _package.addHandler(handler)
+    if is_json:
+        _console = handler = ConsoleHandler(sys.stderr, JSONFormatter())
+        handler.addFilter(handler.job_filter)
+        _root.addHandler(handler)
+        _root.setLevel(min(_root.level, logging.INFO) or logging.INFO)
+    else:
+        _console = handler = ConsoleHandler(sys.stderr, Formatter(is_colored=is_colored, is_detailed=verbosity > 1))
+        _package.addHandler(handler)
     _package.setLevel(LEVELS.get(verbosity, logging.INFO))
     # logging flushes its handlers at the end, too, but not those of an earlier configuration.
     atexit.register(handler.writer.close)
@@ -99,7 +110,7 @@ def set_up_logging(*, verbosity: int, is_colored: bool) -> None:
 
 def write_log() -> None:
     """Write the lines that wait, so that they precede what the command writes after the worker has ended."""
-    for handler in _package.handlers:
+    for handler in (*_package.handlers, *_root.handlers):
         if isinstance(handler, ConsoleHandler):
             handler.writer.wait(WRITE_TIMEOUT)
 
@@ -113,24 +124,20 @@ def write_success(identifier: str, job: Claim | Job | JobFacts, duration: float,
     if _console is None or not _console.is_alone():
         return False
     place = about.get(place_key()) if served_databases.are_several else None
-    _console.put_success((time.time(), place, identifier, job.id, duration, job.attempts, job.max_attempts))
+    flags = job.flags if isinstance(job, Job) else job.flags_text
+    line = SuccessLine(time.time(), place, identifier, job.id, duration, job.attempts, job.max_attempts, flags)
+    _console.put_success(line)
     return True
-
-
-def _success_message(line: SuccessLine) -> str:
-    """Return the text of the line, without its time: the same as the message of a record."""
-    _, place, identifier, job_id, duration, attempt, max_attempts = line
-    text = _SUCCEEDED % (shown(identifier), job_id, readable_duration(duration), attempt, max_attempts)
-    return f"[{shown(place)}] {text}" if place else text
 
 
 class ConsoleHandler(logging.StreamHandler[TextIO]):
     """Writes lines from a thread of its own. Warnings and errors are written when the call that logs them returns."""
 
-    def __init__(self, stream: TextIO, formatter: Formatter) -> None:
+    def __init__(self, stream: TextIO, formatter: Formatter | JSONFormatter) -> None:
         super().__init__(stream)
         self.setFormatter(formatter)
         self._own_formatter = formatter
+        self.job_filter = JobFilter()
         self._only_this = [self]
         self._methods = _logging_methods()
         self._is_logging_original = type(_jobs) is logging.Logger and all(map(_is_original, self._methods))
@@ -146,10 +153,10 @@ class ConsoleHandler(logging.StreamHandler[TextIO]):
         """
         return (
             self._is_logging_original
-            and _package.handlers == self._only_this
-            and not (_jobs.handlers or _jobs.filters or self.filters)
+            and (_package.handlers + _root.handlers if _package.propagate else _package.handlers) == self._only_this
+            and not (_jobs.handlers or _jobs.filters)
+            and (not self.filters or self.filters == [self.job_filter])
             and _jobs.propagate
-            and not (_package.propagate and _root.handlers)
             and self.formatter is self._own_formatter
             and self.level <= logging.INFO
             and _logging_methods() == self._methods
@@ -389,7 +396,7 @@ class Formatter(logging.Formatter):
 
     def format_success(self, line: SuccessLine) -> str:
         """Return the text of a line that has no record."""
-        text = f"{self._time(line[0])} {_success_message(line)}"
+        text = f"{self._time(line.created)} {line.message}"
         return _painted(text, logging.INFO, "succeeded") if self._is_colored else text
 
     def formatException(self, ei: Any) -> str:  # noqa: N802 - logging's name

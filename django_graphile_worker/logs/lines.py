@@ -10,13 +10,11 @@ from typing import Any, NamedTuple
 from django_graphile_worker import conf
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.logs.errors import error_text
+from django_graphile_worker.logs.structured import RESERVED, readable_headers
 from django_graphile_worker.text import readable_duration, shown
 
 # A crontab may have thousands of items, all of them due at once.
 MAX_LISTED = 100
-
-# logging raises KeyError for extra attributes that a record already has.
-_RESERVED = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
 
 
 class JobFacts(NamedTuple):
@@ -27,6 +25,7 @@ class JobFacts(NamedTuple):
     queue_name: str | None
     attempts: int
     max_attempts: int
+    flags_text: str | None
 
 
 class _ServedDatabases:
@@ -67,11 +66,6 @@ def with_place(template: str, about: Mapping[str, Any]) -> tuple[str, list[str]]
     return (f"[%s] {template}", [shown(place)]) if place else (template, [])
 
 
-def run_template(outcome: str) -> str:
-    """Return the template of the line about the end of a run."""
-    return f"%s #%s {outcome} after %s (attempt %s of %s)"
-
-
 def job_attributes(job: Job | JobFacts, outcome: str, about: Mapping[str, Any]) -> dict[str, object]:
     """Return the attributes of a record about a job, which never include the payload."""
     return {
@@ -80,6 +74,7 @@ def job_attributes(job: Job | JobFacts, outcome: str, about: Mapping[str, Any]) 
         "queue_name": job.queue_name,
         "attempt": job.attempts,
         "max_attempts": job.max_attempts,
+        "headers": readable_headers(job.flags_text if isinstance(job, JobFacts) else job.flags),
         "outcome": outcome,
         "worker_id": about.get("worker_id", ""),
         "database": about.get("database", ""),
@@ -126,5 +121,6 @@ def _attributes(facts: Mapping[str, object]) -> dict[str, object]:
     return {
         name: value if value is None or isinstance(value, int | float) else _value_text(value)
         for name, value in facts.items()
-        if name not in _RESERVED
+        # logging raises KeyError for extra attributes that a record already has.
+        if name not in RESERVED
     }

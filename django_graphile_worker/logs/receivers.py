@@ -20,7 +20,8 @@ from django_graphile_worker import signals
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.logs import console
 from django_graphile_worker.logs.errors import error_text, log_exception
-from django_graphile_worker.logs.lines import JobFacts, job_attributes, place_key, run_template, with_place, write
+from django_graphile_worker.logs.lines import JobFacts, job_attributes, place_key, with_place, write
+from django_graphile_worker.logs.structured import run_template
 from django_graphile_worker.registry import tasks
 from django_graphile_worker.text import did_you_mean, readable_duration, shown
 
@@ -73,9 +74,9 @@ def _job_started(*, job: Job | JobFacts, **about: Any) -> None:
 
 def _job_succeeded(*, job: Job | JobFacts, duration: float = 0.0, log_success: bool = True, **about: Any) -> None:
     # The short way saves most of what the line costs; with receivers of the site, lines come here, too.
-    if _logs_successes(log_success=log_success) and not console.write_success(
-        job.task_identifier, job, duration, about
-    ):
+    if not _logs_successes(log_success=log_success):
+        return
+    if not console.write_success(job.task_identifier, job, duration, about):
         _log_run(logging.INFO, "succeeded", job, duration, about)
 
 

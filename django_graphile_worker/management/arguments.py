@@ -68,6 +68,14 @@ def seconds(text: str) -> float:
     return value
 
 
+def pair(text: str) -> tuple[str, str]:
+    """Parse a name and its value: ``tenant=acme``."""
+    name, separator, value = text.partition("=")
+    if not name or not separator:
+        raise ArgumentTypeError(f"expected NAME=VALUE, got {quoted(text)}")
+    return name, value
+
+
 def job_id(text: str) -> int:
     digits = text.removeprefix("#")
     if not re.fullmatch("[0-9]{1,19}", digits) or not 1 <= int(digits) <= LARGEST_ID:

@@ -19,7 +19,7 @@ from django_graphile_worker.crontab.describe import Phrases
 from django_graphile_worker.exceptions import PayloadError
 from django_graphile_worker.models.tables import TimestampField, table
 from django_graphile_worker.payloads import encode
-from django_graphile_worker.recurring import job_of
+from django_graphile_worker.recurring import job_of, received
 from django_graphile_worker.routing import queue_alias
 from django_graphile_worker.schedules.times import Definition, first_time, next_times
 from django_graphile_worker.schedules.validation import errors_in
@@ -268,6 +268,7 @@ class Schedule(models.Model):
         saved = type(self).objects.using(alias).get(pk=self.pk)
         payload = json.dumps(saved.payload)
         job = job_of(saved, Definition.of(saved), find_task(saved.task), payload=payload, at=_now())
+        (job,) = received((job,), saved.task, payload, database=alias)
         simulated = None if simulation.now is None else simulation.now()
         with connections[alias].cursor() as cursor:
             job_id = firing.run_by_hand(cursor, saved.pk, job, by=by, schema=schema, now=simulated)

@@ -186,7 +186,7 @@ def hint_for(identifier: str | None) -> str:
 
 def _fits(name: str, expected: Any, job: Job) -> bool:
     actual = _actual(name, job, expected)
-    if name == "payload":
+    if name in ("payload", "headers"):
         return is_part(expected, actual)
     if isinstance(expected, timedelta):
         return actual is not None and bool(abs(actual - expected) <= TOLERANCE)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import psycopg
 from django.db import close_old_connections
 
-from django_graphile_worker.job_flags import EXPIRY_PREFIX, without_run_flags
+from django_graphile_worker.job_flags import names_in
 from django_graphile_worker.limits import Overrides, definitions, keys_of
 from django_graphile_worker.registry import Task
 from django_graphile_worker.sql import limits
@@ -319,8 +319,8 @@ class Keeper(Service):
 
 
 def _flags(flags_text: str | None) -> str | None:
-    """Return the flags that a worker may forbid. Times of expiry, and runs of schedules, would be a lane each."""
-    flags = sorted(flag for flag in without_run_flags(flags_from(flags_text)) if not flag.startswith(EXPIRY_PREFIX))
+    """Return the flags that a worker may forbid. Times of expiry, headers and schedules would be a lane each."""
+    flags = sorted(names_in(flags_from(flags_text)))
     return json.dumps(dict.fromkeys(flags, True)) if flags else None
 
 

@@ -38,6 +38,8 @@ def option_field(option: JobOption) -> forms.Field:
             return forms.ChoiceField(**shared, choices=[("", default), *option.choices])
         case Kind.TEXTS:
             return FlagsField(**shared)
+        case Kind.PAIRS:
+            return forms.JSONField(**shared, widget=forms.TextInput)
         case Kind.TEXT:
             return forms.CharField(**shared, max_length=option.max_length)
 
@@ -114,7 +116,7 @@ class AddJobForm(forms.Form):
         for name, option in OPTIONS.items():
             value = cleaned.get(name)
             try:
-                cleaned[name] = None if value in ("", []) else option.check(value)
+                cleaned[name] = None if value in ("", [], {}) else option.check(value)
             except GraphileWorkerError as error:
                 self.add_error(name, str(error))
         return cleaned

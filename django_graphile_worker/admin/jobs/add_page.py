@@ -20,7 +20,7 @@ from django_graphile_worker.admin.jobs.states import flag_names
 from django_graphile_worker.admin.jobs.task_facts import short_description, task_facts
 from django_graphile_worker.admin.pages import explain_database_errors
 from django_graphile_worker.exceptions import InvalidJobError, InvalidTypeError
-from django_graphile_worker.job_flags import without_run_flags
+from django_graphile_worker.job_flags import headers_in, without_headers, without_run_flags
 from django_graphile_worker.job_options import OPTIONS
 from django_graphile_worker.models import Job
 from django_graphile_worker.payloads import RawPayload, decode_leniently
@@ -140,6 +140,7 @@ def _report_replaced(request: HttpRequest, new_id: int, job_id: int, *, is_delet
 def _initial(source: job_detail.JobDetail | None, hides_payload: bool) -> dict[str, Any]:
     if source is None:
         return {"payload": "{}"}
+    flags = flag_names(source.flags_text)
     return {
         "task": source.task_identifier,
         "payload": "" if hides_payload else indented(source.payload_text),
@@ -147,5 +148,7 @@ def _initial(source: job_detail.JobDetail | None, hides_payload: bool) -> dict[s
         "run_at": future_run_at(source),
         "priority": source.priority,
         "max_attempts": source.max_attempts,
-        "flags": ", ".join(without_run_flags(flag_names(source.flags_text))),
+        "flags": ", ".join(without_headers(without_run_flags(flags))),
+        # Like the payload, they may hold what the user may not see.
+        "headers": None if hides_payload else headers_in(flags) or None,
     }

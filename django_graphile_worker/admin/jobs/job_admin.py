@@ -32,7 +32,7 @@ from django_graphile_worker.admin.list_page import ListPageAdmin
 from django_graphile_worker.admin.pages import TEMPLATES, explain_database_errors
 from django_graphile_worker.admin.search_terms import SearchTerm
 from django_graphile_worker.admin.shown_progress import shown_progress
-from django_graphile_worker.job_flags import without_run_flags
+from django_graphile_worker.job_flags import names_in
 from django_graphile_worker.models import Job
 from django_graphile_worker.registry import DEFAULT_LABEL, split_identifier
 from django_graphile_worker.sql.inspection.job_list import JobRow, State
@@ -198,7 +198,7 @@ class JobAdmin(ListPageAdmin, JobEditAdmin, JobAddAdmin, JobExportAdmin):
             "task_url": job.shown_to.search_url(SearchTerm("task", row.task_identifier or "?")),
             "label": "" if label == DEFAULT_LABEL else label,
             "label_url": job.shown_to.search_url(SearchTerm("label", label)),
-            "flags": without_run_flags(flag_names(row.flags_text)),
+            "flags": names_in(flag_names(row.flags_text)),
             "key": row.key,
             "error": error_summary.summarize(row.error, sees_payloads=job.shown_to.sees_payloads),
         }

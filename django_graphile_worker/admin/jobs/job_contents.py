@@ -18,7 +18,7 @@ from django_graphile_worker import conf
 from django_graphile_worker.admin import databases, formatting
 from django_graphile_worker.admin.jobs.states import flag_names
 from django_graphile_worker.admin.shown_progress import shown_progress
-from django_graphile_worker.job_flags import without_run_flags
+from django_graphile_worker.job_flags import headers_in, without_headers, without_run_flags
 from django_graphile_worker.job_options import OPTIONS
 from django_graphile_worker.payloads import RawPayload, decode_leniently
 from django_graphile_worker.redaction import HIDDEN, redact_text
@@ -249,23 +249,25 @@ def add_job_code(job: JobDetail, *, sees_payload: bool) -> dict[str, str]:
         json_text, python_text = to_json(value), pprint.pformat(value, width=88, sort_dicts=False)
     except (ValueError, RecursionError):
         return {}
-    options, schema = _options(job), conf.current().schema
+    options, schema = _options(job, sees_payload=sees_payload), conf.current().schema
     return {
         "python": _python(job.task_identifier, python_text, options),
         "sql": add_job_call(job.task_identifier, json_text, options, schema=schema),
     }
 
 
-def _options(job: JobDetail) -> dict[str, Any]:
+def _options(job: JobDetail, *, sees_payload: bool) -> dict[str, Any]:
     """Return the options that add the job again, without those that have their defaults."""
+    # The code adds another job, which is not the run of a schedule.
+    flags = without_run_flags(flag_names(job.flags_text))
     values = {
         "queue_name": job.queue_name,
         "run_at": future_run_at(job),
         "max_attempts": job.max_attempts,
         "job_key": job.key,
         "priority": job.priority,
-        # The code adds another job, which is not the run of a schedule.
-        "flags": without_run_flags(flag_names(job.flags_text)) or OPTIONS["flags"].default,
+        # Like the payload, headers may hold what the user may not see.
+        "flags": (flags if sees_payload else without_headers(flags)) or OPTIONS["flags"].default,
     }
     return {name: value for name, value in values.items() if value is not None and value != OPTIONS[name].default}
 
@@ -282,7 +284,11 @@ def future_run_at(job: JobDetail) -> datetime | None:
 def _python(task: str, payload: str, options: Mapping[str, Any]) -> str:
     arguments = [repr(task), payload]
     imports = ["from django_graphile_worker import add_job"]
-    for name, value in options.items():
+    flags = options.get("flags", ())
+    given = {**options, "flags": without_headers(flags), "headers": headers_in(flags)}
+    for name, value in given.items():
+        if name in ("flags", "headers") and not value:
+            continue
         if isinstance(value, datetime):
             imports.insert(0, "from datetime import datetime")
             arguments.append(f"{name}=datetime.fromisoformat({value.isoformat()!r})")

@@ -18,7 +18,7 @@ from django_graphile_worker.api.connection import open_queue
 from django_graphile_worker.crontab.parser import Json5Error, parse_json5
 from django_graphile_worker.job_options import OPTIONS, JobOption, Kind
 from django_graphile_worker.jobs import Job
-from django_graphile_worker.management.arguments import Argument, job_id, number, time
+from django_graphile_worker.management.arguments import Argument, job_id, number, pair, time
 from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.formatting import both, counted
 from django_graphile_worker.management.operator.jobs import chosen_criteria
@@ -49,6 +49,7 @@ def _argument_of(option: JobOption) -> Argument:
     more: dict[Kind, dict[str, Any]] = {
         Kind.CHOICE: {"choices": [value for value, _ in option.choices]},
         Kind.TEXTS: {"action": "append"},
+        Kind.PAIRS: {"action": "append", "kind": pair},
         Kind.NUMBER: {"kind": number()},
         Kind.TIME: {"kind": time},
     }
@@ -82,6 +83,7 @@ class Add(Verb):
         # add_job() does not log this name: the console shows the warning below.
         logged_names.add(name)
         values = {option: options[option] for option in OPTIONS}
+        values["headers"] = dict(values["headers"] or {})
         job = api.add_job(known or name, _payload_from(options["payload"]), **values, **console.place)
         if known is None:
             hint = did_you_mean(name, registry.tasks.identifiers())

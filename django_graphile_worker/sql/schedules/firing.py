@@ -16,6 +16,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from django_graphile_worker.crontab import CronItem
+from django_graphile_worker.job_options import JobKeyModeOption
 from django_graphile_worker.schedules.times import MOMENT, Definition, Former, GivenUp
 from django_graphile_worker.sql.codecs import int_array, microseconds_of, moment_of, text_array
 from django_graphile_worker.sql.jobs import IS_PERMANENTLY_FAILED
@@ -270,7 +271,8 @@ ADD_JOBS = """rows as (
 )"""
 
 
-# The jobs of ticks. A schedule has its payload in its row, an item of the crontab in the code.
+# The jobs of ticks. A schedule has its payload in its row, unless a receiver has replaced it, an item of the crontab in
+# the code.
 _TICKS = """json_to_recordset(%(ticks)s::json) as tick(
         place int, schedule_id bigint, identifier pg_catalog.text, tick pg_catalog.timestamptz, ts pg_catalog.text,
         is_late boolean, task pg_catalog.text, payload pg_catalog.json, queue_name pg_catalog.text, max_attempts int,
@@ -312,7 +314,7 @@ _JOBS = f"""busy as materialized (
         tick.job_key, tick.mode, tick.priority, tick.flags,
         free.overlap = 'skip' and (busy.id is not null
             or pg_catalog.row_number() over (partition by free.id order by tick.place) > 1) as is_skipped,
-        (free.payload || jsonb_build_object(
+        (coalesce(tick.payload::jsonb, free.payload) || jsonb_build_object(
             '_cron', jsonb_build_object('ts', tick.ts, 'backfilled', tick.is_late)))::json as payload
     from {_TICKS}
     join free on free.id = tick.schedule_id
@@ -453,9 +455,11 @@ class TickJob(NamedTuple):
     queue_name: str | None
     max_attempts: int | None
     job_key: str | None
-    job_key_mode: str | None
+    job_key_mode: JobKeyModeOption | None
     priority: int | None
     flags: tuple[str, ...]
+    # As text of JSON, if it is not that of the schedule or item.
+    payload: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -547,15 +551,17 @@ def _ticks(decisions: Sequence[Decision]) -> list[dict[str, Any]]:
 
 def _tick(due: DueSchedule | DueItem, job: TickJob) -> dict[str, Any]:
     ts = stamp(job.at)
+    payload = None if job.payload is None else json.loads(job.payload)
     if isinstance(due, DueItem):
         cron = {"ts": ts, "backfilled": job.is_late}
+        payload = payload if payload is not None else due.item.payload or {}
         of: dict[str, Any] = {
             "identifier": due.key,
             "task": due.item.task,
-            "payload": {**(due.item.payload or {}), "_cron": cron},
+            "payload": {**payload, "_cron": cron},
         }
     else:
-        of = {"schedule_id": due.id, "task": due.task}
+        of = {"schedule_id": due.id, "task": due.task, "payload": payload}
     return {
         **of,
         "tick": _iso(job.at),
@@ -587,7 +593,7 @@ def _iso(moment: datetime) -> str:
 RUN_BY_HAND = f"""/* gw:run-schedule */
 with schedule as materialized (
     select schedule.id, schedule.task, clock.now,
-        (schedule.payload || jsonb_build_object('_cron', jsonb_build_object('ts',
+        (coalesce(%(payload)s::jsonb, schedule.payload) || jsonb_build_object('_cron', jsonb_build_object('ts',
             to_char(clock.now at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'), 'backfilled', false)))::json
             as payload
     from (select coalesce(%(now)s::timestamptz, pg_catalog.clock_timestamp()) as now) as clock
@@ -626,6 +632,7 @@ def run_by_hand(
         "mode": None if job.job_key is None else job.job_key_mode or "replace",
         "priority": job.priority,
         "flags": list(job.flags),
+        "payload": job.payload,
         "by": by,
     }
     cursor.execute(statement(RUN_BY_HAND, schema), parameters)

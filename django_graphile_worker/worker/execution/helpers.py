@@ -77,6 +77,11 @@ class Helpers:
         return self._job
 
     @property
+    def headers(self) -> dict[str, Any]:
+        """What was added beside the payload."""
+        return self.job.headers
+
+    @property
     def worker_id(self) -> str:
         """The id of the worker that runs the job."""
         return worker_of(self.job.locked_by or "")

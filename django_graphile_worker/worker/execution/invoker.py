@@ -6,13 +6,13 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
-from contextvars import ContextVar
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from django.db import connections
 
 from django_graphile_worker import payloads
+from django_graphile_worker.current import current_run
 from django_graphile_worker.exceptions import GraphileWorkerError, PayloadError, ResultError, UnknownTaskError
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.registry import Task
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("django_graphile_worker.worker")
 
 Invoke = Callable[[JobRun], Any]
-
-_current_run: ContextVar[JobRun] = ContextVar("graphile_worker_run")
 
 
 class TaskInvoker:
@@ -137,7 +135,6 @@ class TaskInvoker:
     def _through_middleware(self, chain: Handler) -> Invoke:
         def invoke(run: JobRun) -> Any:
             run.decode()
-            _current_run.set(run)
             job = run.job
             if chain.is_async:
                 result = self._event_loop.run(lambda: awaited(chain.call(job)))
@@ -247,8 +244,8 @@ def _without_failures(result: Any) -> Any:
 
 
 def _run_of_this_context() -> JobRun:
-    run = _current_run.get(None)
-    if run is None:
+    run = current_run.get()
+    if not isinstance(run, JobRun):
         raise GraphileWorkerError(
             "get_result() was called in another thread than the middleware. The database connections and the context "
             "of a job belong to one thread: call it there, or through sync_to_async."

@@ -81,10 +81,15 @@ def _run(plan: Plan, say: Say, request: WorkerStop) -> int:
 def prepare(plan: Plan, say: Say) -> list[Runner]:
     """Build the runners, set up the log, and show the banner."""
     runners = _build(plan)
-    set_up_logging(verbosity=plan.verbosity, is_colored=plan.is_colored)
-    if plan.verbosity:
+    _set_up_logging(plan)
+    if plan.verbosity and conf.current().log_format == "text":
         say(banner(runners, once=plan.once))
     return runners
+
+
+def _set_up_logging(plan: Plan) -> None:
+    is_json = conf.current().log_format == "json"
+    set_up_logging(verbosity=plan.verbosity, is_colored=plan.is_colored, is_json=is_json)
 
 
 def run_alone(plan: Plan, runners: list[Runner], request: WorkerStop) -> int:
@@ -109,7 +114,7 @@ def run_as_child(request: WorkerStop, arguments: dict[str, Any]) -> int:
     ``run_child()`` handles the signals of the child.
     """
     plan: Plan = arguments["plan"]
-    set_up_logging(verbosity=plan.verbosity, is_colored=plan.is_colored)
+    _set_up_logging(plan)
     runners = _build(plan)
     for runner in runners:
         runner.worker.replaced_process = arguments.get("replaced")

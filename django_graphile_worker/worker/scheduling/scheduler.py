@@ -7,10 +7,12 @@ true state in the database. What another session has locked is still due, or was
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -19,6 +21,7 @@ from django.conf import settings
 
 from django_graphile_worker import signals
 from django_graphile_worker.crontab.times import floor_minute
+from django_graphile_worker.recurring import received
 from django_graphile_worker.schedules.times import GivenUp
 from django_graphile_worker.sql import events
 from django_graphile_worker.sql.codecs import naive
@@ -320,10 +323,21 @@ class Scheduler(Service):
                 yield decision
 
     def _decide(self, due: DueSchedule | DueItem, now: datetime) -> Decision | None:
+        decision: Decision | None
         if isinstance(due, DueItem):
-            return decide_item(due, now, self.items.look_ahead)
-        is_ours = not due.is_from_code or due.name in self._worker.every
-        return decide_schedule(due, self._tasks.get(due.task) if is_ours else None, now)
+            decision = decide_item(due, now, self.items.look_ahead)
+        else:
+            is_ours = not due.is_from_code or due.name in self._worker.every
+            decision = decide_schedule(due, self._tasks.get(due.task) if is_ours else None, now)
+        if decision is None or not decision.jobs or not signals.pre_add_jobs.is_heard():
+            return decision
+        if isinstance(due, DueItem):
+            task, payload = due.item.task, json.dumps(due.item.payload or {})
+        else:
+            task, payload = due.task, due.payload
+        place = self._worker.place
+        about = {"database": place.using, "installation": place.installation}
+        return replace(decision, jobs=received(decision.jobs, task, payload, **about))
 
     def _until_next(self, due: Due, tried: Tried, began: float) -> float:
         """Return the seconds until something is due, after a round that has read all that was due."""

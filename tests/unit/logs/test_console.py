@@ -25,6 +25,7 @@ from django_graphile_worker.logs.console import (
     _portions,
     set_up_logging,
 )
+from django_graphile_worker.logs.structured import SuccessLine
 from django_graphile_worker.worker.outcomes import Failed, Succeeded
 from django_graphile_worker.worker.typed_payloads import converters
 from tests.support.console_log import PACKAGE, ConsoleLog, lone_console
@@ -208,7 +209,7 @@ def test_terminal__shows_a_line_at_once_and_in_colour() -> None:
     reader, writer = pty.openpty()
     with os.fdopen(writer, "w") as stream, os.fdopen(reader, "rb", buffering=0) as terminal:
         handler = ConsoleHandler(stream, formatter)
-        handler.put_success((time.time(), None, "a_task", 1, 0.5, 1, 25))
+        handler.put_success(SuccessLine(time.time(), None, "a_task", 1, 0.5, 1, 25))
         # No flush: the read returns when the writer has written.
         line = terminal.read(1_000)
     assert line.endswith(b"a_task #1 \x1b[32msucceeded\x1b[0m after 500 ms (attempt 1 of 25)\r\n")

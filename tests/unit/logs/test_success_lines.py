@@ -15,6 +15,7 @@ from django_graphile_worker.logs.console import (
     Formatter,
 )
 from django_graphile_worker.logs.lines import served_databases
+from django_graphile_worker.logs.structured import SuccessLine
 from django_graphile_worker.sql.claims import Claim
 from tests.support.console_log import ConsoleLog, lone_console
 from tests.support.log_lines import make_job, send
@@ -81,7 +82,7 @@ def test_line_without_a_record__is_the_line_of_the_record(
         served_databases.remove(served)
     (record,) = caplog.records
     formatter = Formatter(is_colored=is_colored)
-    line = (record.created, place, identifier, 7, duration, 2, 25)
+    line = SuccessLine(record.created, place, identifier, 7, duration, 2, 25)
     assert formatter.format_success(line) == formatter.format(record)
 
 
