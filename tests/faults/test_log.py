@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 
 from tests.faults.processes import Fleet, WorkerProcess
@@ -36,6 +37,29 @@ def test_process_that_leaves_a_job_behind__has_all_lines_written(world: World, f
     assert worker.wait() == 128 + signal.SIGQUIT
     _check(worker)
     assert worker.has_written(r"never_ends #\d+ interrupted")
+
+
+def test_json_lines__of_all_loggers_with_their_job(world: World, fleet: Fleet) -> None:
+    environment = {"FAULT_WORKER_SETTINGS": json.dumps({"LOG_FORMAT": "json"})}
+    world.add("logs_and_fails", {"text": "über"}, flags=['headers:{"tenant":"acme"}'], max_attempts=1)
+    world.add("quick", flags=['headers:{"tenant":"b"}'])
+    worker = fleet.start("--once", environment=environment)
+    assert worker.wait() == 0
+    lines = [json.loads(line) for line in worker.output().splitlines()]
+    (own,) = [line for line in lines if line["logger"] == "shop"]
+    assert (own["message"], own["level"], own["task_identifier"], own["attempt"], own["headers"]) == (
+        "a line: über",
+        "INFO",
+        "logs_and_fails",
+        1,
+        {"tenant": "acme"},
+    )
+    (failed,) = [line for line in lines if line.get("outcome") == "permanently failed"]
+    assert (failed["exception"], failed["job_id"], failed["headers"]) == ("ValueError", own["job_id"], own["headers"])
+    assert "logs_and_fails" in failed["traceback"]
+    (succeeded,) = [line for line in lines if line.get("outcome") == "succeeded"]
+    assert (succeeded["task_identifier"], succeeded["headers"]) == ("quick", {"tenant": "b"})
+    assert all(line["time"].endswith("Z") for line in lines)
 
 
 def test_once__has_all_lines_written(world: World, fleet: Fleet) -> None:

@@ -29,7 +29,7 @@ def test_jobs_that_node_adds__are_read_by_us(site: Site, node_worker: NodeWorker
                     "maxAttempts": 3,
                     "jobKey": "welcome",
                     "priority": -2,
-                    "flags": ["slow"],
+                    "flags": ["slow", 'headers:{"tenant":"acme"}'],
                 },
             ]
         },

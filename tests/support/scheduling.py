@@ -79,6 +79,7 @@ def build_scheduler(
 ) -> Scheduler:
     """Return the scheduler of a worker that has nothing else."""
     worker: Any = SimpleNamespace(
+        place=SimpleNamespace(using="default", installation="default"),
         settings=SimpleNamespace(schema=schema, notify=True),
         registry=registry or Registry(),
         cron_items=tuple(items),

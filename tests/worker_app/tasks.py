@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import ctypes
+import logging
 import multiprocessing
 import os
 import subprocess
@@ -42,6 +43,13 @@ def records_items(payload: list[Any], helpers: Helpers) -> None:
     with history.recording(helpers.job):
         for item in payload:
             history.record("item", helpers.job, str(item))
+
+
+@task
+def logs_and_fails(payload: Any) -> None:
+    """Log the text of the payload through a logger of the project, and fail."""
+    logging.getLogger("shop").info("a line: %s", payload["text"])
+    raise ValueError(payload["text"])
 
 
 @task

@@ -8,9 +8,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from psycopg import sql
 
 from django_graphile_worker import signals
 from django_graphile_worker.crontab import CronItem
+from django_graphile_worker.jobs import JobSpec
 from django_graphile_worker.sql.schedules import from_code
 from tests.conftest import RawConnection
 from tests.support.cron_world import MINUTE, SECOND, CronWorld
@@ -148,3 +150,22 @@ def test_a_running_service_fires_on_time(
         cron.stop()
         assert cron.join(60)
     assert world.ticks("often")[0] == "12:00"
+
+
+def test_receivers_of_pre_add_jobs__see_the_jobs_of_the_crontab(world: CronWorld) -> None:
+    def add_header(specs: list[JobSpec], **kwargs: Any) -> None:
+        specs[:] = [spec.with_headers({"tenant": spec.payload["tenant"]}) for spec in specs]
+
+    cron, _ = world.worker([CronItem("often", "* * * * *", payload={"tenant": "acme"})])
+    cron.step()
+    signals.pre_add_jobs.connect(add_header)
+    try:
+        world.now = NOON + MINUTE
+        cron.step()
+    finally:
+        signals.pre_add_jobs.disconnect(add_header)
+    (job,) = world.connection.execute(
+        sql.SQL("select payload, flags from {}._private_jobs").format(sql.Identifier(world.schema))
+    ).fetchall()
+    assert job[0]["tenant"] == "acme"
+    assert 'headers:{"tenant":"acme"}' in job[1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -10,7 +11,7 @@ import psycopg
 import pytest
 
 from django_graphile_worker import signals
-from django_graphile_worker.jobs import JobDefaults
+from django_graphile_worker.jobs import JobDefaults, JobSpec
 from django_graphile_worker.registry import Task
 from django_graphile_worker.sql.schedules.changes import FOREVER
 from tests.conftest import RawConnection
@@ -71,6 +72,34 @@ def test_the_options_of_a_job_are_those_of_the_schedule_then_those_of_the_task(w
     assert [own[name] for name in options] == ["q", 0, 1, "b"]
     month = 30 * 86_400
     assert set(defaults["flags"]) == {"slow", f"schedule:{world.row('defaults')['id']}:{month}"}
+
+
+def test_receivers_of_pre_add_jobs__see_the_jobs(world: ScheduleWorld) -> None:
+    world.add("nightly", run_at=NOON + MINUTE, payload={"tenant": 7}, queue_name="q")
+    world.add("refused", run_at=NOON + MINUTE, payload={"tenant": 8})
+    seen: list[Any] = []
+
+    def receive(specs: list[JobSpec], **kwargs: Any) -> None:
+        seen.extend((spec.identifier, spec.run_at, spec.queue_name) for spec in specs)
+        for index, spec in enumerate(specs):
+            if spec.payload == {"tenant": 8}:
+                raise PermissionError("no tenant")
+            changed = replace(spec, priority=9, payload={**spec.payload, "more": 1})
+            specs[index] = changed.with_headers({"tenant": "acme"})
+
+    signals.pre_add_jobs.connect(receive)
+    try:
+        world.now = NOON + MINUTE
+        world.settle(world.worker()[0])
+    finally:
+        signals.pre_add_jobs.disconnect(receive)
+    assert seen == [("report", NOON + MINUTE, "q"), ("report", NOON + MINUTE, None)]
+    (job,) = world.jobs("nightly")
+    assert world.jobs("refused") == []
+    assert 'headers:{"tenant":"acme"}' in job["flags"]
+    assert (job["priority"], job["queue_name"]) == (9, "q")
+    cron = {"ts": "2026-11-16T12:01:00.000Z", "backfilled": False}
+    assert job["payload"] == {"tenant": 7, "more": 1, "_cron": cron}
 
 
 def test_runs_that_must_not_overlap__wait_in_a_queue_of_their_own(world: ScheduleWorld) -> None:
