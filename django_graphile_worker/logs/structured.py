@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
-import traceback
 from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from django_graphile_worker.current import current_run
 from django_graphile_worker.job_flags import HEADERS_PREFIX, headers_in
+from django_graphile_worker.logs.errors import summary, trace
 from django_graphile_worker.redaction import redact
 from django_graphile_worker.sql.codecs import flags_from
 from django_graphile_worker.text import readable_duration, shown
@@ -94,7 +94,7 @@ class JSONFormatter(logging.Formatter):
         error = record.exc_info[1] if record.exc_info else None
         if error is not None:
             line["exception"] = type(error).__name__
-            line["traceback"] = "".join(traceback.format_exception(error))
+            line["traceback"] = trace(error) or summary(error)
         if record.stack_info:
             line["stack"] = record.stack_info
         return json.dumps(line, ensure_ascii=False, default=str)
