@@ -75,9 +75,7 @@ class Repair(Verb):
         if console.is_json:
             console.dump(dataclasses.asdict(repaired))
         else:
-            changes = {"Restored": repaired.restored, "Dropped": repaired.dropped, "Built": repaired.built}
-            lines = [f"{what}: {', '.join(names)}." for what, names in changes.items() if names]
-            console.say("\n".join(lines) or "Nothing to repair.")
+            console.say(str(repaired) or "Nothing to repair.")
 
 
 class Grants(Verb):
