@@ -395,7 +395,8 @@ def _workers(place: Place) -> Findings:
     silent = [each for each in found if worker_state(each) == "silent" and (each.jobs or each.queues)]
     polling = [each.host for each in alive if each.metadata.get("is_listening") is False]
     if silent:
-        text = f"{counted(len(silent), 'silent worker')} hold jobs: {_listed(each.host for each in silent)}."
+        holds = "1 silent worker holds" if len(silent) == 1 else f"{len(silent)} silent workers hold"
+        text = f"{holds} jobs: {_listed(each.host for each in silent)}."
         remedy = 'Live workers recover the jobs. If none is alive: "manage.py graphile_worker sweep".'
         yield Finding(WARNING, text, remedy)
     if polling and place.settings.listen:

@@ -49,7 +49,7 @@ FUNCTION_FILES = (
 _PRIVATE_FUNCTION = re.compile(
     r"^create or replace (?P<kind>function|procedure) (?P<name>\S+?\._private_\w+)", re.MULTILINE
 )
-# A function with its text, which PostgreSQL keeps as it is. It keeps an empty text of one in the form of the SQL standard.
+# A function with its text, which PostgreSQL keeps as it is. A function in the form of the SQL standard has no text.
 _WRITTEN = re.compile(
     r'^create or replace (?:function|procedure) (?:"[^"]+")+\.(?P<name>\w+)'
     r"(?:(?:(?!^create ).)*?\bas (?P<quote>\$\w*\$)(?P<text>.*?)(?P=quote))?",
