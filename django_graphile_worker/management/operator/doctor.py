@@ -56,8 +56,8 @@ class Doctor(Verb):
             _write(console, [*fixed, *found])
         if errors or warnings:
             fixable = sum(finding.fix is not None for finding in found)
-            advice = f" --fix corrects {fixable}." if fixable and not options["fix"] else ""
-            raise CommandError(f"There are {counted(errors, 'error')} and {counted(warnings, 'warning')}.{advice}")
+            advice = f" --fix corrects {fixable} of them." if fixable and not options["fix"] else ""
+            raise CommandError(f"Found {counted(errors, 'error')} and {counted(warnings, 'warning')}.{advice}")
 
 
 def _fix(finding: Finding) -> Finding | None:

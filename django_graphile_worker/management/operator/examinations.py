@@ -160,7 +160,8 @@ def _connection(place: Place) -> Findings:
     finally:
         database.close()
     if server.is_standby:
-        return [Finding(ERROR, "The server is a standby, which accepts no writes.", "Connect to the primary.")]
+        text = "The server is a standby, which accepts no writes."
+        return [Finding(ERROR, text, "Connect to the primary.", is_final=True)]
     way = "directly" if database.is_direct else "through a pooler"
     text = f"PostgreSQL {server.version.split()[0]} as {server.role!r}, {way}, in {readable_duration(seconds)}"
     return [Finding(OK, text)]
@@ -468,7 +469,7 @@ STAGES: tuple[Mapping[str, Examination], ...] = (
     {"migrations": _migrations, "role": _role},
     {
         "ledger": _of_check(check_ledger, "no newer migration of graphile-worker breaks this version"),
-        "functions": _of_check(check_functions, "as this version installs them", is_repairable=True),
+        "functions": _of_check(check_functions, "those of this package", is_repairable=True),
         "indexes": _of_check(check_indexes, "complete", is_repairable=True),
         "other indexes": _other_indexes,
         "autovacuum": _autovacuum,

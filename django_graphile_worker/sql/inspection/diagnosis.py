@@ -108,40 +108,33 @@ def tables(cursor: Any, *, schema: str) -> list[Table]:
 
 
 # Partitions are used through their table. Of two tables, a worker needs less.
-MISSING_RIGHTS = """/* gw:doctor-missing-rights */
-select class.relname::text
+RIGHTS = """/* gw:doctor-rights */
+select coalesce(bool_or(pg_has_role(class.relowner, 'usage')), false),
+    coalesce(bool_or((select has_function_privilege(proc.oid, 'execute') from pg_proc as proc
+        where proc.pronamespace = namespace.oid and proc.proname = '_private_adder_add_job')
+        and pg_catalog.has_schema_privilege(namespace.oid, 'usage')), false),
+    coalesce(array_agg(class.relname::text order by class.relname) filter (where not (
+        has_table_privilege(class.oid, 'select') and has_table_privilege(class.oid, 'insert')
+        and has_table_privilege(class.oid, 'update') and has_table_privilege(class.oid, 'delete'))), '{}'::text[])
 from pg_class as class
 join pg_namespace as namespace on namespace.oid = class.relnamespace
 where namespace.nspname = %s and class.relkind in ('r', 'p') and not class.relispartition
-    and class.relname <> '_private_installation' and class.relname <> 'migrations'
-    and not (has_table_privilege(class.oid, 'select') and has_table_privilege(class.oid, 'insert')
-        and has_table_privilege(class.oid, 'update') and has_table_privilege(class.oid, 'delete'))
-order by class.relname"""
-
-MAY_ADD = """/* gw:doctor-may-add */
-select coalesce(bool_or(pg_has_role(namespace.nspowner, 'usage') or pg_has_role(proc.proowner, 'usage')), false),
-    coalesce(bool_or(proc.proname = '_private_adder_add_job' and has_function_privilege(proc.oid, 'execute')), false)
-from pg_proc as proc
-join pg_namespace as namespace on namespace.oid = proc.pronamespace
-where namespace.nspname = %s and proc.proname in ('add_job', '_private_adder_add_job')
-    and pg_catalog.has_schema_privilege(namespace.oid, 'usage')"""
+    and class.relname <> '_private_installation' and class.relname <> 'migrations'"""
 
 
 class Rights(NamedTuple):
     """What the role of the session may do in the schema."""
 
     is_owner: bool
+    # By the function that is for roles without rights to tables.
     may_add: bool
     # The tables in which it may not read and write rows, as workers do.
-    missing: tuple[str, ...]
+    missing: list[str]
 
 
 def rights(cursor: Any, *, schema: str) -> Rights:
-    cursor.execute(qualified(MISSING_RIGHTS), [schema])
-    missing = tuple(name for (name,) in cursor.fetchall())
-    cursor.execute(qualified(MAY_ADD), [schema])
-    is_owner, may_add_only = cursor.fetchone()
-    return Rights(bool(is_owner), not missing or bool(may_add_only), missing)
+    cursor.execute(qualified(RIGHTS), [schema])
+    return Rights._make(cursor.fetchone())
 
 
 VACUUM = "/* gw:doctor-vacuum */ vacuum (analyze, skip_locked) :SCHEMA.:TABLE"

@@ -271,7 +271,7 @@ def test_a_table_that_somebody_has_locked__stops_only_what_needs_it(
         holder.execute(f'lock table "{sql.schema}"._private_workers'.encode())
         report = doctor()
     assert report.problems["workers"][0].startswith("This could not be examined: canceling statement due to")
-    assert report.texts("ok")["functions"] == ["as this version installs them"]
+    assert report.texts("ok")["functions"] == ["those of this package"]
     assert doctor().problems["workers"] == NO_WORKER["workers"]
 
 
@@ -350,7 +350,7 @@ class TestWorkers:
 
     def test_the_report_for_people__ends_with_the_problem_and_its_remedy(self) -> None:
         out = StringIO()
-        with pytest.raises(CommandError, match=r"^There are 0 errors and 1 warning\.$"):
+        with pytest.raises(CommandError, match=r"^Found 0 errors and 1 warning\.$"):
             call_command("graphile_worker", "doctor", stdout=out)
         problem, remedy = out.getvalue().splitlines()[-2:]
         assert re.fullmatch(r"warning  workers +No worker is alive\.", problem)
