@@ -71,7 +71,7 @@ def _fix(finding: Finding) -> Finding | None:
 
 
 def _as_dict(finding: Finding) -> dict[str, object]:
-    values = {"name": finding.name, "level": finding.level, "text": finding.text}
+    values: dict[str, object] = {"name": finding.name, "level": finding.level, "text": finding.text}
     if finding.level in (FIXED, NOT_FIXED):
         return values
     return values | {"remedy": finding.remedy, "is_fixable": finding.fix is not None}

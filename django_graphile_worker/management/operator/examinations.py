@@ -185,7 +185,7 @@ def _notifications(place: Place) -> Findings:
             control.send_proof(sender, channel, schema=place.settings.schema)
             began = time.monotonic()
         is_heard = any(True for _ in listener.notifies(timeout=FIRST_PROOF_WITHIN, stop_after=1))
-        seconds = time.monotonic() - began
+        waited = readable_duration(time.monotonic() - began)
         if not database.is_direct:
             # The session that now listens belongs to the pooler.
             with database.cursor() as cursor:
@@ -193,8 +193,8 @@ def _notifications(place: Place) -> Findings:
     finally:
         database.close()
     if is_heard:
-        return [Finding(OK, f"a notification arrived after {readable_duration(seconds)}")]
-    return [Finding(WARNING, f"LISTEN was accepted, and no notification arrived in {seconds:.0f} s.", POOLER_REMEDY)]
+        return [Finding(OK, f"a notification arrived after {waited}")]
+    return [Finding(WARNING, f"LISTEN was accepted, and no notification arrived in {waited}.", POOLER_REMEDY)]
 
 
 def _clocks(place: Place) -> Findings:

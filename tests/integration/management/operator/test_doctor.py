@@ -291,7 +291,7 @@ def test_behind_a_pooler(
     assert ", through a pooler, in " in report.texts("ok")["connection"][0]
     assert ("notifications" in report.problems) is (mode == "transaction")
     if mode == "transaction":
-        assert report.problems["notifications"] == ["LISTEN was accepted, and no notification arrived in 1 s."]
+        assert report.problems["notifications"][0].startswith("LISTEN was accepted, and no notification arrived in 1")
         assert "A pooler in transaction mode does not pass notifications on" in report.remedies("notifications")
 
 
