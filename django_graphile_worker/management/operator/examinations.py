@@ -24,18 +24,7 @@ from psycopg import sql
 
 from django_graphile_worker import __version__, checks, conf, recurring, registry
 from django_graphile_worker.api.connection import is_outside_transactions
-from django_graphile_worker.checks.schema import (
-    SchemaCheck,
-    check_functions,
-    check_indexes,
-    check_ledger,
-    check_other_workers,
-    check_presence,
-    check_rust_recovery,
-    check_schedules,
-    check_timeouts,
-    check_visibility,
-)
+from django_graphile_worker.checks import schema as of_schema
 from django_graphile_worker.crontab.items import occurrences
 from django_graphile_worker.exceptions import ConfigurationError, GraphileWorkerError
 from django_graphile_worker.management.operator.formatting import counted
@@ -49,7 +38,7 @@ from django_graphile_worker.sql.inspection import diagnosis, overview
 from django_graphile_worker.sql.inspection.diagnosis import SnapshotHolder, Table
 from django_graphile_worker.sql.inspection.lock_holders import Holder, holders
 from django_graphile_worker.sql.inspection.statement_limits import change_settings, limit_statements
-from django_graphile_worker.sql.install import indexes, installer
+from django_graphile_worker.sql.install import installer
 from django_graphile_worker.sql.schedules import from_code
 from django_graphile_worker.sql.statements import Cursor, table
 from django_graphile_worker.text import readable_duration
@@ -251,7 +240,7 @@ def _notify_queue(place: Place) -> Findings:
 def _schema(place: Place) -> Findings:
     connection, schema = connections[place.using], place.settings.schema
     with bounded(place) as cursor:
-        found = check_presence(connection, schema)
+        found = of_schema.check_presence(connection, schema)
         missing = [] if found else installer.missing_tables(cursor, schema=schema)
     if found:
         return _of_checks(found, is_final=True)
@@ -288,7 +277,7 @@ def _role(place: Place) -> Findings:
     schema = place.settings.schema
     with bounded(place) as cursor:
         role, rights = diagnosis.server(cursor).role, diagnosis.rights(cursor, schema=schema)
-        is_hidden = bool(check_visibility(cursor, place.using, schema))
+        is_hidden = bool(of_schema.check_visibility(cursor, place.using, schema))
     if not rights.missing and not is_hidden:
         also = ", and migrate" if rights.is_owner else ""
         return [Finding(OK, f"{role!r} may add and run jobs{also}")]
@@ -298,7 +287,7 @@ def _role(place: Place) -> Findings:
     return [Finding(NOTE if rights.may_add else ERROR, text, remedy, is_final=is_hidden)]
 
 
-def _of_check(check: SchemaCheck, text: str, *, is_repairable: bool = False) -> Examination:
+def _of_check(check: of_schema.SchemaCheck, text: str, *, is_repairable: bool = False) -> Examination:
     """Return the examination that is a system check, too; the text says that it found nothing."""
 
     def examination(place: Place) -> Findings:
@@ -312,17 +301,6 @@ def _of_check(check: SchemaCheck, text: str, *, is_repairable: bool = False) -> 
 
 def repaired(place: Place) -> str:
     return str(repair(place.using, place.settings.schema)).replace("\n", " ")
-
-
-def _other_indexes(place: Place) -> Findings:
-    """Find what an interrupted REINDEX or CREATE INDEX of an operator has left behind."""
-    schema = place.settings.schema
-    with bounded(place) as cursor:
-        existing = indexes.existing_indexes(cursor, schema=schema)
-    ours = {index.name for index in indexes.wanted_indexes(schema=schema)}
-    for name in sorted(name for name, is_valid in existing.items() if not is_valid and name not in ours):
-        remedy = f"If it is of use: reindex index concurrently {table(name, schema)}; else drop it."
-        yield Finding(WARNING, f"The index {name!r} is invalid: it is written, and never read.", remedy)
 
 
 def _tables_of(place: Place) -> list[Table]:
@@ -468,19 +446,18 @@ STAGES: tuple[Mapping[str, Examination], ...] = (
     },
     {"migrations": _migrations, "role": _role},
     {
-        "ledger": _of_check(check_ledger, "no newer migration of graphile-worker breaks this version"),
-        "functions": _of_check(check_functions, "those of this package", is_repairable=True),
-        "indexes": _of_check(check_indexes, "complete", is_repairable=True),
-        "other indexes": _other_indexes,
+        "ledger": _of_check(of_schema.check_ledger, "no newer migration of graphile-worker breaks this version"),
+        "functions": _of_check(of_schema.check_functions, "those of this package", is_repairable=True),
+        "indexes": _of_check(of_schema.check_indexes, "complete", is_repairable=True),
         "autovacuum": _autovacuum,
         "tables": _tables,
         "workers": _workers,
-        "worker timeouts": _of_check(check_timeouts, "no differences"),
-        "other workers": _of_check(check_other_workers, "none that ignores limits"),
-        "Rust workers": _of_check(check_rust_recovery, "none that takes jobs of others"),
+        "worker timeouts": _of_check(of_schema.check_timeouts, "no differences"),
+        "other workers": _of_check(of_schema.check_other_workers, "none that ignores limits"),
+        "Rust workers": _of_check(of_schema.check_rust_recovery, "none that takes jobs of others"),
         "versions": _versions,
         "tasks": _tasks,
-        "schedules": _of_check(check_schedules, "each has a task and valid times"),
+        "schedules": _of_check(of_schema.check_schedules, "each has a task and valid times"),
         "crontab": _crontab,
     },
 )

@@ -155,12 +155,6 @@ def test_migrations_that_wait__are_to_be_applied_and_not_repaired(sql: WorkerSql
     assert "functions" not in report.problems
 
 
-def test_an_index_that_an_operator_left_invalid(sql: WorkerSql) -> None:
-    sql.query("create index leftover_ccnew on {schema}._private_jobs (id)")
-    sql.query("update pg_index set indisvalid = false where indexrelid = '{schema}.leftover_ccnew'::regclass")
-    assert "'leftover_ccnew' is invalid" in doctor().problems["other indexes"][0]
-
-
 def test_what_holds_vacuum_back__is_named_with_its_query(
     sql: WorkerSql, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
