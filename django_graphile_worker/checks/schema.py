@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
 from django.core.checks import CheckMessage, Error, Warning  # noqa: A004 - Django's names
-from django.db import DEFAULT_DB_ALIAS
+from django.db import DEFAULT_DB_ALIAS, connections
 from django.db import Error as DatabaseError
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.migrations.recorder import MigrationRecorder
@@ -17,6 +17,7 @@ from django_graphile_worker import conf, recurring, registry, routing
 from django_graphile_worker.checks.databases import places_with_connections
 from django_graphile_worker.exceptions import BreakingMigrationError, ConfigurationError
 from django_graphile_worker.models.schedules import find_task
+from django_graphile_worker.operations.repair import changed_functions
 from django_graphile_worker.schedules.validation import errors_in
 from django_graphile_worker.sql import workers
 from django_graphile_worker.sql.errors import not_installed, not_permitted
@@ -35,6 +36,8 @@ RUST_RECOVERY = ("worker_heartbeat", "list_orphan_locked_workers")
 # How many messages about schedules of each kind are returned, and how many names one message lists.
 MAX_MESSAGES = 20
 MAX_NAMES = 10
+# The cursor, the alias of the database, and the schema.
+SchemaCheck = Callable[[Any, str, str], list[CheckMessage]]
 
 
 def check_installation(
@@ -52,26 +55,29 @@ def check_installation(
 
 def check_schema(connection: BaseDatabaseWrapper, schema: str) -> list[CheckMessage]:
     """Check that the schema is complete and that the role of the connection sees its tables."""
+    with connection.cursor() as cursor:
+        found = check_presence(connection, schema) or check_visibility(cursor, connection.alias, schema)
+        if found:
+            return found
+        messages = check_ledger(cursor, connection.alias, schema)
+        # A running migrate is about to do what these checks would advise.
+        if not _is_migrating():
+            messages += [message for check in CHECKS for message in check(cursor, connection.alias, schema)]
+    return messages
+
+
+def check_presence(connection: BaseDatabaseWrapper, schema: str) -> list[CheckMessage]:
+    """Check that the server is new enough and the schema exists."""
     if message := installer.too_old(connection):
         return [Error(message, hint="Upgrade the server.", id="graphile_worker.E024")]
     with connection.cursor() as cursor:
-        if not _is_complete(cursor, schema):
-            is_migrated = _is_migrated(connection)
-            # Another migrate may have finished between the two queries: read the schema again after Django's record.
-            if not is_migrated or not _is_complete(cursor, schema):
-                return _missing_schema(connection, schema, is_migrated=is_migrated)
-        if hidden := _check_row_security(cursor, connection.alias, schema):
-            return hidden
-        messages = _check_ledger(cursor, schema)
-        # A running migrate is about to do what these checks would advise.
-        if not _is_migrating():
-            messages += _check_functions(cursor, connection.alias, schema)
-            messages += _check_indexes(cursor, connection.alias, schema)
-            messages += _check_timeouts(cursor, connection.alias, schema)
-            messages += _check_other_workers(cursor, connection.alias, schema)
-            messages += _check_rust_recovery(cursor, connection.alias, schema)
-            messages += _check_schedules(cursor, connection.alias, schema)
-    return messages
+        if _is_complete(cursor, schema):
+            return []
+        is_migrated = _is_migrated(connection)
+        # Another migrate may have finished between the two queries: read the schema again after Django's record.
+        if is_migrated and _is_complete(cursor, schema):
+            return []
+    return _missing_schema(connection, schema, is_migrated=is_migrated)
 
 
 def _is_complete(cursor: Any, schema: str) -> bool:
@@ -112,7 +118,7 @@ def _lost_schema(alias: str, schema: str) -> CheckMessage:
     )
 
 
-def _check_ledger(cursor: Any, schema: str) -> list[CheckMessage]:
+def check_ledger(cursor: Any, alias: str, schema: str) -> list[CheckMessage]:
     """Check that no newer graphile-worker has applied a breaking migration."""
     try:
         refuse_breaking_migration(cursor, schema=schema)
@@ -122,19 +128,20 @@ def _check_ledger(cursor: Any, schema: str) -> list[CheckMessage]:
     return []
 
 
-def _check_functions(cursor: Any, alias: str, schema: str) -> list[CheckMessage]:
-    """Check that no other program has replaced or dropped functions of the schema."""
+def check_functions(cursor: Any, alias: str, schema: str) -> list[CheckMessage]:
+    """Check that nobody has replaced, changed or dropped functions of the schema."""
     if catalog.part(cursor, installer.WORKER_SCHEMA, schema=schema) is None:
         return []
     foreign = installer.foreign_functions(cursor, schema=schema)
     missing = installer.missing_functions(cursor, schema=schema)
-    if not foreign and not missing:
+    names = sorted({*(function.name for function in foreign), *missing, *changed_functions(connections[alias], schema)})
+    if not names:
         return []
-    names = ", ".join(sorted({*(function.name for function in foreign), *missing}))
+    listed = ", ".join(names[:MAX_NAMES]) + (f" and {len(names) - MAX_NAMES} more" if names[MAX_NAMES:] else "")
     return [
         Error(
-            f"In the worker schema {schema!r} in the database {alias!r}, functions are missing, or are those of "
-            f"another program: {names}."
+            f"In the worker schema {schema!r} in the database {alias!r}, functions are missing, were changed, or are "
+            f"those of another program: {listed}."
             f"{_newer_ledger(cursor, schema)}",
             hint='Run "manage.py graphile_worker repair", which restores the functions. migrate does not.',
             id="graphile_worker.E019",
@@ -152,7 +159,7 @@ def _newer_ledger(cursor: Any, schema: str) -> str:
     )
 
 
-def _check_row_security(cursor: Any, alias: str, schema: str) -> list[CheckMessage]:
+def check_visibility(cursor: Any, alias: str, schema: str) -> list[CheckMessage]:
     """Check that row-level security hides no table: a hidden table looks empty, and PostgreSQL raises no error."""
     role, tables = privileges.hidden_tables(cursor, schema=schema)
     if not tables:
@@ -166,7 +173,7 @@ def _check_row_security(cursor: Any, alias: str, schema: str) -> list[CheckMessa
     ]
 
 
-def _check_indexes(cursor: Any, alias: str, schema: str) -> list[CheckMessage]:
+def check_indexes(cursor: Any, alias: str, schema: str) -> list[CheckMessage]:
     """Check that every index exists and is valid."""
     if not catalog.relations(cursor, schema=schema) >= OWN_RELATIONS:
         return []
@@ -184,7 +191,7 @@ def _check_indexes(cursor: Any, alias: str, schema: str) -> list[CheckMessage]:
     ]
 
 
-def _check_timeouts(cursor: Any, alias: str, schema: str) -> list[CheckMessage]:
+def check_timeouts(cursor: Any, alias: str, schema: str) -> list[CheckMessage]:
     """Check that all live workers have the same timeout."""
     if catalog.part(cursor, installer.TABLES, schema=schema) is None:
         return []
@@ -202,7 +209,7 @@ def _check_timeouts(cursor: Any, alias: str, schema: str) -> list[CheckMessage]:
     ]
 
 
-def _check_other_workers(cursor: Any, alias: str, schema: str) -> list[CheckMessage]:
+def check_other_workers(cursor: Any, alias: str, schema: str) -> list[CheckMessage]:
     """Check that no worker of graphile-worker shares the schema while tasks of this project have limits."""
     if not registry.tasks.has_limits or catalog.part(cursor, installer.TABLES, schema=schema) is None:
         return []
@@ -221,7 +228,7 @@ def _check_other_workers(cursor: Any, alias: str, schema: str) -> list[CheckMess
     ]
 
 
-def _check_rust_recovery(cursor: Any, alias: str, schema: str) -> list[CheckMessage]:
+def check_rust_recovery(cursor: Any, alias: str, schema: str) -> list[CheckMessage]:
     """Check that no worker of graphile_worker for Rust can take the jobs of workers of this package."""
     if not catalog.has_functions(cursor, RUST_RECOVERY, schema=schema):
         return []
@@ -236,7 +243,7 @@ def _check_rust_recovery(cursor: Any, alias: str, schema: str) -> list[CheckMess
     ]
 
 
-def _check_schedules(cursor: Any, alias: str, schema: str) -> list[CheckMessage]:
+def check_schedules(cursor: Any, alias: str, schema: str) -> list[CheckMessage]:
     """Check that the schedules can fire: each has a task and times that this project can read."""
     if "_private_schedules" not in catalog.relations(cursor, schema=schema):
         return []
@@ -300,3 +307,7 @@ def _clashing_names(names: Sequence[str], alias: str) -> CheckMessage:
 def _schedule_subject(name: str, number: int, alias: str) -> str:
     others = f" and {number - 1:,} more" if number > 1 else ""
     return f"The schedule {name!r}{others} in the database {alias!r}"
+
+
+# The checks of a schema that exists and is visible.
+CHECKS = (check_functions, check_indexes, check_timeouts, check_other_workers, check_rust_recovery, check_schedules)

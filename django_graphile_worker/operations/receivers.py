@@ -6,7 +6,7 @@ import importlib
 import pkgutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from django.apps import AppConfig
 from django.apps import apps as installed_apps
@@ -70,6 +70,25 @@ def install_named_later(
             if verbosity >= 1 and migrations:
                 # Without this line, the last message would be that of Django: that there is nothing to migrate.
                 (stdout or sys.stdout).write(f"  Installed the worker schema {schema} in the database {using}.\n")
+
+
+class MigrationState(NamedTuple):
+    """The migrations of this version that were not applied, and those of a newer version that were."""
+
+    pending: tuple[str, ...]
+    newer: tuple[str, ...]
+
+
+def migration_state(connection: BaseDatabaseWrapper) -> MigrationState:
+    """Compare the migrations of this version with those that Django has recorded in the database."""
+    app_config = installed_apps.get_app_config(APP_LABEL)
+    if _is_without_migrations(app_config):
+        return MigrationState((), ())
+    known = [name for name, _ in _migrations(app_config)]
+    applied = {name for app, name in _applied_migrations(connection) if app == APP_LABEL}
+    return MigrationState(
+        tuple(name for name in known if name not in applied), tuple(sorted(applied.difference(known)))
+    )
 
 
 def _schemas_in(using: str) -> list[str]:

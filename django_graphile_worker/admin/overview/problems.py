@@ -24,15 +24,17 @@ from django_graphile_worker.event_texts import Name, Sentence, suspects
 from django_graphile_worker.sql.events import ALARM_HOURS, ERROR, Alarm
 from django_graphile_worker.sql.inspection.job_list import State
 from django_graphile_worker.sql.inspection.lock_holders import Holder
-from django_graphile_worker.sql.inspection.overview import Health, TaskBacklog
+from django_graphile_worker.sql.inspection.overview import (
+    CLOCK_DIFFERENCE,
+    DEAD_ROWS_STAY,
+    FULL_NOTIFY_QUEUE,
+    LONG_TRANSACTION,
+    MANY_DEAD_ROWS,
+    Health,
+    TaskBacklog,
+)
 
-LONG_TRANSACTION = 600.0
-MANY_DEAD_ROWS = 50_000
-# Seconds in which autovacuum removes the dead rows of a change of many jobs.
-DEAD_ROWS_STAY = 600.0
-FULL_NOTIFY_QUEUE = 0.1
 OLD_LOCK = 3600.0
-CLOCK_DIFFERENCE = 5.0
 # Seconds after which a task that has all slots is a problem for others.
 LONG_RUN = 60.0
 MAX_NAMES = 5

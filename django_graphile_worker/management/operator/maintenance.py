@@ -59,10 +59,10 @@ class Cleanup(Verb):
 
 class Repair(Verb):
     name = "repair"
-    summary = "Restore functions and indexes that another program has changed."
+    summary = "Restore functions and indexes that somebody has changed."
     description = (
         "Another program that works on the same schema (graphile_worker for Rust, for example) may replace add_job and "
-        "similar functions by its own, and migrate then has nothing to do. Restore the functions of this package, drop "
+        "similar functions by its own, and migrate then has nothing to do. Restore all functions of this package, drop "
         "functions of the same names with other arguments, which make calls ambiguous, and build missing indexes. "
         "Report each change. Jobs are not changed, and workers may run. The role must own the schema, as for migrate."
     )
@@ -75,9 +75,7 @@ class Repair(Verb):
         if console.is_json:
             console.dump(dataclasses.asdict(repaired))
         else:
-            changes = {"Restored": repaired.restored, "Dropped": repaired.dropped, "Built": repaired.built}
-            lines = [f"{what}: {', '.join(names)}." for what, names in changes.items() if names]
-            console.say("\n".join(lines) or "Nothing to repair.")
+            console.say(str(repaired) or "Nothing to repair.")
 
 
 class Grants(Verb):

@@ -28,6 +28,7 @@ from django_graphile_worker.sql.inspection import job_list, known_names, overvie
 from django_graphile_worker.sql.inspection.job_list import STATES, Criteria, State
 from django_graphile_worker.sql.inspection.lock_holders import Holder, holders
 from django_graphile_worker.sql.inspection.overview import (
+    FULL_NOTIFY_QUEUE,
     MAX_COUNTED,
     TaskBacklog,
     oldest_unpaused,
@@ -43,8 +44,6 @@ from django_graphile_worker.text import in_largest_unit, readable_duration
 CAP = 10_000
 # The throughput covers this many minutes. Workers write their statistics every few seconds.
 RECENT = 5
-# The NOTIFY queue is normally almost empty: if a larger share is full, some session does not read it.
-FULL_NOTIFY_QUEUE = 0.1
 
 MAX_AGE = timedelta(minutes=5)
 CLEAR_SCREEN = "\x1b[H\x1b[2J\x1b[3J"

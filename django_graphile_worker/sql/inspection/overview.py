@@ -23,6 +23,14 @@ from django_graphile_worker.sql.statements import qualified, statement
 
 # How many jobs of each kind are counted for each task.
 MAX_COUNTED = 5_000
+# From these values on, the overview of the admin, ``status --check`` and ``doctor`` report a problem of the database.
+# The NOTIFY queue is normally almost empty: if a larger share is full, some session does not read it.
+FULL_NOTIFY_QUEUE = 0.1
+LONG_TRANSACTION = 600.0
+MANY_DEAD_ROWS = 50_000
+# Seconds in which autovacuum removes the dead rows of a change of many jobs.
+DEAD_ROWS_STAY = 600.0
+CLOCK_DIFFERENCE = 5.0
 # Usually few tasks and few priorities are in use. These limits only keep a page fast if a program has filled the tables
 # with names.
 MAX_TASKS = 2_000

@@ -33,6 +33,7 @@ WORKER_SCHEMA = "graphile_worker"
 TABLES = "tables"
 FUNCTIONS = "functions"
 PUBLIC_FUNCTIONS = "public_functions.sql"
+TABLE_FILES = ("graphile_worker.sql", "installation.sql", "tables.sql")
 FUNCTION_FILES = (
     "adding.sql",
     "claims.sql",
@@ -47,6 +48,12 @@ FUNCTION_FILES = (
 )
 _PRIVATE_FUNCTION = re.compile(
     r"^create or replace (?P<kind>function|procedure) (?P<name>\S+?\._private_\w+)", re.MULTILINE
+)
+# A function with its text, which PostgreSQL keeps as it is. A function in the form of the SQL standard has no text.
+_WRITTEN = re.compile(
+    r'^create or replace (?:function|procedure) (?:"[^"]+")+\.(?P<name>\w+)'
+    r"(?:(?:(?!^create ).)*?\bas (?P<quote>\$\w*\$)(?P<text>.*?)(?P=quote))?",
+    re.MULTILINE | re.DOTALL,
 )
 _DROP = """/* gw:uninstall */
 drop view :SCHEMA.jobs;
@@ -143,9 +150,42 @@ def missing_functions(cursor: Cursor, *, schema: str) -> list[str]:
     return [name for name in catalog.FUNCTIONS if name not in existing]
 
 
-def restore_functions(execute: Execute, *, schema: str) -> None:
-    """Restore the public functions. Raise a database error 42P13 if a foreign function cannot be replaced."""
-    execute(ddl(PUBLIC_FUNCTIONS, schema), None)
+_CREATE_TABLE = re.compile(r'^create (?:unlogged )?table (?:"[^"]+")+\.(\w+)', re.MULTILINE)
+
+
+def missing_tables(cursor: Cursor, *, schema: str) -> list[str]:
+    """Return the tables that a complete migrate makes and that do not exist."""
+    wanted = [name for filename in TABLE_FILES for name in _CREATE_TABLE.findall(ddl(filename, schema))]
+    existing = catalog.relations(cursor, schema=schema)
+    return [name for name in wanted if name not in existing]
+
+
+_TEXTS = """
+/* gw:function_texts */
+select proc.proname, proc.prosrc from pg_catalog.pg_proc as proc
+join pg_catalog.pg_namespace as namespace on namespace.oid = proc.pronamespace
+where namespace.nspname = %s
+"""
+
+
+def changed_functions(cursor: Cursor, *, schema: str) -> dict[str, str]:
+    """Return the functions that are missing, or have other texts than this version installs, with their files."""
+    cursor.execute(qualified(_TEXTS), (schema,))
+    texts: dict[str, set[str]] = {}
+    for name, text in cursor.fetchall():
+        texts.setdefault(name, set()).add(text)
+    return {
+        found["name"]: filename
+        for filename in FUNCTION_FILES
+        for found in _WRITTEN.finditer(ddl(filename, schema))
+        if (found["text"] or "") not in texts.get(found["name"], ())
+    }
+
+
+def restore_functions(execute: Execute, filenames: Iterable[str] = (PUBLIC_FUNCTIONS,), *, schema: str) -> None:
+    """Restore the functions of files. Raise a database error 42P13 if a foreign function cannot be replaced."""
+    for filename in filenames:
+        execute(ddl(filename, schema), None)
 
 
 def drop_functions(execute: Execute, functions: Iterable[Function], *, schema: str) -> None:

@@ -34,7 +34,7 @@ _PARAMETER = re.compile(r"%(?:\((\w+)\))?s")
 # The types that the driver gives to a parameter that has no cast, depending on its value.
 TYPES_OF_DRIVER = ("unknown", "int2", "int4", "int8", "numeric", "float8", "text", "bool", "timestamptz", "int8[]")
 # They have no expression but parameters. DO locks a table.
-WITHOUT_EXPRESSIONS = ("begin", "call", "copy", "create", "discard", "do", "drop", "lock", "set")
+WITHOUT_EXPRESSIONS = ("alter", "begin", "call", "copy", "create", "discard", "do", "drop", "lock", "set", "vacuum")
 # The tables of another package, of which all columns are read.
 OF_CELERY_BEAT = "celery-beat-"
 
