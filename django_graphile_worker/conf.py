@@ -17,7 +17,7 @@ from django.utils.module_loading import import_string
 from django_graphile_worker import setting_types
 from django_graphile_worker.exceptions import ConfigurationError, SettingMistake
 from django_graphile_worker.job_options import DEFAULT_MAX_ATTEMPTS, LARGEST_MAX_ATTEMPTS
-from django_graphile_worker.setting_types import Convert, ForbiddenFlags
+from django_graphile_worker.setting_types import AlertSettings, Convert, ForbiddenFlags
 from django_graphile_worker.text import did_you_mean
 
 SETTING = "GRAPHILE_WORKER"
@@ -104,6 +104,8 @@ class Settings:
     events_retention: float = _setting(timedelta(days=30), setting_types.duration(3600))
     admin_statement_timeout: float = _setting(5.0, setting_types.duration(0.1))
     progress_permission: Callable[..., bool] | str | None = _setting(None, setting_types.function)
+    # Who is told of problems; None for nobody.
+    alerts: AlertSettings | None = _setting(None, setting_types.alerts)
     # Migrations.
     migration_lock_timeout: float = _setting(5.0, setting_types.duration(0.001))
     drop_waiting_jobs: bool = _setting(False, setting_types.boolean)
@@ -307,7 +309,8 @@ def _checked(base: Settings, mapping: Mapping[str, Any], where: str = SETTING) -
         try:
             values[key.lower()] = _CONVERTERS[key](value)
         except setting_types.ExpectationError as expected:
-            message = f'{where}["{key}"]: expected {expected}, got {value!r}.'
+            place = f'{where}["{key}"]' + (f'["{expected.key}"]' if expected.key else "")
+            message = f"{place}: expected {expected}, got {expected.got or repr(value)}."
             mistakes.append(SettingMistake(key=key, message=message))
     if not mistakes:
         candidate = replace(base, **values)

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache, partial
 from typing import Any, Protocol
 
+from django.utils import timezone
+
 from django_graphile_worker import conf, registry, signals
-from django_graphile_worker.crontab import CronItem, Draft
+from django_graphile_worker.crontab import CronItem, Draft, occurrences
 from django_graphile_worker.crontab.items import flags_of_run
 from django_graphile_worker.crontab.parser import PlacedItem
 from django_graphile_worker.exceptions import ConfigurationError, InvalidTypeError
@@ -23,12 +26,18 @@ from django_graphile_worker.jobs import JobSpec
 from django_graphile_worker.payloads import encode
 from django_graphile_worker.schedules.times import Definition, times_after
 from django_graphile_worker.sql.schedules.firing import TickJob
+from django_graphile_worker.sql.schedules.from_code import KnownCrontab
 
 # Options of tasks that their crontab items do not take over as they are: a job key is made for each payload, and for
 # runs that overlap the crontab has a rule of its own.
 NOT_TAKEN_OVER = frozenset({"job_key", "unique"})
 MAX_CACHED = 100
 RECORD_OF_SINGLE_RUN = timedelta(days=30)
+# An item is late if no worker has fired a tick for so long. Workers fire a tick within seconds.
+GRACE = timedelta(minutes=2)
+# At most this many items are checked.
+MAX_CHECKED = 1_000
+MOMENT = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -301,3 +310,30 @@ def _recorded_for_cron(cron: str, time_zone: str, at: datetime) -> timedelta:
     # Thousands of schedules may have the same line, and fire at the same time.
     later = times_after(Definition(cron=cron, time_zone=time_zone), at)
     return max(itertools.islice(later, RUNS_KEPT), default=at) - at
+
+
+def due_since(item: CronItem, known: KnownCrontab | None, now: datetime) -> datetime | None:
+    """Return the first tick of the item that was not fired in time; None for an item that is on time.
+
+    An item that a function of the project decides about is never late: the function would be called for each minute.
+    """
+    if known is None or known.is_paused or not isinstance(item.match, str):
+        return None
+    # A new item, and an item that was resumed, has no ticks before it became known.
+    before_it_was_known = known.known_since - MOMENT
+    after = max(known.last_execution or before_it_was_known, before_it_was_known)
+    until = _aware(now) - GRACE
+    return next(iter(occurrences(item, after, until)), None) if after < until else None
+
+
+def late_items(
+    items: Iterable[CronItem], known: Mapping[str, KnownCrontab], now: datetime
+) -> list[tuple[CronItem, float]]:
+    """Return the late items, the longest late first, each with the seconds since it was due."""
+    found = [(item, due_since(item, known.get(item.name), now)) for item in list(items)[:MAX_CHECKED]]
+    late = [(item, (_aware(now) - due).total_seconds()) for item, due in found if due is not None]
+    return sorted(late, key=lambda pair: -pair[1])
+
+
+def _aware(now: datetime) -> datetime:
+    return timezone.make_aware(now).astimezone(UTC) if timezone.is_naive(now) else now

@@ -6,12 +6,15 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 from django_graphile_worker.limits import InvalidEntryError, checked_overrides
+from django_graphile_worker.text import did_you_mean
 
 MAX_DURATION = timedelta(days=3650).total_seconds()
 # The shortest time limit of a task, in seconds.
@@ -23,7 +26,15 @@ Convert = Callable[[Any], Any]
 
 
 class ExpectationError(Exception):
-    """A value is not of the expected kind; the message is what was expected."""
+    """A value is not of the expected kind; the message is what was expected.
+
+    ``key`` is the key of a value inside the setting, and ``got`` that value, in the form in which it may be shown.
+    """
+
+    def __init__(self, expected: str, *, key: str = "", got: str = "") -> None:
+        super().__init__(expected)
+        self.key = key
+        self.got = got
 
 
 def text(value: Any) -> str:
@@ -198,3 +209,80 @@ def patterns(value: Any) -> tuple[re.Pattern[str], ...]:
         return tuple(item if isinstance(item, re.Pattern) else re.compile(item, re.IGNORECASE) for item in value)
     except (re.error, TypeError) as error:
         raise ExpectationError(f"{expected} ({error})") from None
+
+
+MAIL_ADMINS, TASK_PREFIX = "mail_admins", "task:"
+
+
+def _destinations(value: Any) -> tuple[str, ...]:
+    found = strings([value] if isinstance(value, str) else value)
+    for each in found:
+        if not (each == MAIL_ADMINS or each.removeprefix(TASK_PREFIX) not in ("", each) or _is_url(each)):
+            # The address of a webhook is a secret.
+            got = repr(each if len(each) <= 20 else f"{each[:12]}…")
+            raise ExpectationError('"mail_admins", the URL of a webhook, or "task:" and a task identifier', got=got)
+    if not found:
+        raise ExpectationError('"mail_admins", URLs of webhooks, or "task:" and a task identifier', got="none")
+    return found
+
+
+def _is_url(value: str) -> bool:
+    try:
+        parts = urlsplit(value)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and value.isprintable() and " " not in value
+    except ValueError:
+        return False
+
+
+def _or_none(convert: Convert) -> Convert:
+    return lambda value: None if value is None else convert(value)
+
+
+def _alert_setting(default: Any, convert: Convert) -> Any:
+    return field(default=default, metadata={"convert": convert})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertSettings:
+    """The checked setting ALERTS; a condition that is None or False is not judged. Durations are seconds."""
+
+    # Secrets: a URL of a webhook lets anybody who knows it write there.
+    to: tuple[str, ...] = field(repr=False, metadata={"convert": _destinations})
+    interval: float = _alert_setting(60.0, duration(1))
+    repeat: float = _alert_setting(3600.0, duration(1))
+    permanently_failed: bool | None = _alert_setting(True, _or_none(boolean))
+    new_error: bool | None = _alert_setting(True, _or_none(boolean))
+    # How many times as many jobs as usual.
+    more_errors: int | None = _alert_setting(10, _or_none(whole_number(2)))
+    oldest_ready: float | None = _alert_setting(300.0, optional_duration(1))
+    no_worker: float | None = _alert_setting(300.0, optional_duration(1))
+    schedules: bool | None = _alert_setting(True, _or_none(boolean))
+    paused: float | None = _alert_setting(3600.0, optional_duration(1))
+    old_transaction: float | None = _alert_setting(3600.0, optional_duration(1))
+    # Patterns for names of tasks, schedules, and what is paused.
+    ignore: tuple[str, ...] = _alert_setting((), strings)
+
+
+_ALERT_CONVERTERS: dict[str, Convert] = {each.name.upper(): each.metadata["convert"] for each in fields(AlertSettings)}
+
+
+def alerts(value: Any) -> AlertSettings | None:
+    """Convert the setting ALERTS: a dict, or only its key TO."""
+    if value is None or isinstance(value, AlertSettings):
+        return value
+    entries = value if isinstance(value, dict) else {"TO": value}
+    values: dict[str, Any] = {}
+    for key, each in entries.items():
+        if key not in _ALERT_CONVERTERS:
+            way_out = did_you_mean(str(key).upper(), _ALERT_CONVERTERS)
+            expected = f"a known key ({way_out or ', '.join(_ALERT_CONVERTERS)})"
+            raise ExpectationError(expected, got=repr(key))
+        try:
+            values[key.lower()] = _ALERT_CONVERTERS[key](each)
+        except ExpectationError as expected:
+            place = key if isinstance(value, dict) else ""
+            got = expected.got or (type(each).__name__ if key == "TO" else repr(each))
+            raise ExpectationError(str(expected), key=place, got=got) from None
+    if "to" not in values:
+        raise ExpectationError('a dict with the key "TO"', got=f"the keys {list(entries)}")
+    return AlertSettings(**values)

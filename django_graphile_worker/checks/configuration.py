@@ -13,7 +13,7 @@ from django.utils.module_loading import import_string
 from django_graphile_worker import conf
 from django_graphile_worker.exceptions import ConfigurationError, SettingMistake
 from django_graphile_worker.routing import Place, all_places
-from django_graphile_worker.setting_types import is_exception_class
+from django_graphile_worker.setting_types import MAIL_ADMINS, is_exception_class
 
 SETTINGS_PAGE = "https://github.com/django-graphile-worker/django-graphile-worker/blob/main/docs/reference/settings.md"
 
@@ -70,6 +70,19 @@ def check_immediate_mode(app_configs: Any = None, **kwargs: Any) -> list[CheckMe
         )
         for place in valid_places()
         if place.settings.immediate
+    ]
+
+
+def check_alerts(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
+    """Check that the mail of alerts goes to somebody."""
+    return [
+        Warning(
+            f'{setting_name(place, "ALERTS")} names "mail_admins", and the setting ADMINS is empty: nobody is told.',
+            hint="Add an address to ADMINS, and try it: manage.py graphile_worker alerts --test.",
+            id="graphile_worker.W020",
+        )
+        for place in valid_places()
+        if place.settings.alerts is not None and MAIL_ADMINS in place.settings.alerts.to and not settings.ADMINS
     ]
 
 

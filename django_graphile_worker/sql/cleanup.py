@@ -247,6 +247,7 @@ EMPTIED_TABLES = (
     "_private_limit_keys",
     "_private_pauses",
     "_private_events",
+    "_private_alerts",
     "_private_actions",
     "_private_action_steps",
     "_private_schedules",

@@ -143,7 +143,17 @@ class DatabaseWorker:
         self.recovery = Recovery(self)
         self.retention = Retention(self)
         self.unserved_tasks = UnservedTasks(self)
+        # None without the setting ALERTS.
+        self.alerting = self._new_alerting()
         self.scheduler = Scheduler(self)
+
+    def _new_alerting(self) -> Service | None:
+        if self.settings.alerts is None:
+            return None
+        # Late import: it loads the clients of mail and HTTP.
+        from django_graphile_worker.worker.maintenance.alerting import Alerting
+
+        return Alerting(self, self.settings.alerts)
 
     def database(self, part: str, *, deadline: float | None = None) -> Database:
         """Return a connection for a part of the worker. It opens when it is first used."""
@@ -251,6 +261,7 @@ class DatabaseWorker:
             self.scheduler,
             self.retention,
             self.unserved_tasks,
+            self.alerting,
             self.pause_endings,
             self.keeper,
             self.fetcher,

@@ -130,6 +130,8 @@ class Runner:
             worker.statistics,
         ):
             service.start()
+        if worker.alerting is not None:
+            worker.alerting.start()
         if worker.limited is not None:
             worker.limited.keeper.start()
         if worker.scheduler.has_own_work:

@@ -15,12 +15,12 @@ from django_graphile_worker import conf, registry
 from django_graphile_worker.admin import databases, formatting
 from django_graphile_worker.admin.events import EventText
 from django_graphile_worker.admin.formatting import byte_size, duration
-from django_graphile_worker.admin.late_schedules import late_items
 from django_graphile_worker.admin.overview.figures import OverviewFigures
 from django_graphile_worker.admin.overview.tasks import TaskFigures
 from django_graphile_worker.admin.pages import PageAdmin
 from django_graphile_worker.admin.project_items import read_crontab
 from django_graphile_worker.event_texts import Name, Sentence, suspects
+from django_graphile_worker.recurring import late_items
 from django_graphile_worker.sql.events import ALARM_HOURS, ERROR, Alarm
 from django_graphile_worker.sql.inspection.job_list import State
 from django_graphile_worker.sql.inspection.lock_holders import Holder

@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
 from django_graphile_worker import api
-from django_graphile_worker.admin import audit, databases, late_schedules
+from django_graphile_worker.admin import audit, databases
 from django_graphile_worker.admin.databases import Session
 from django_graphile_worker.admin.project_items import read_crontab
 from django_graphile_worker.admin.schedules.permissions import SchedulePermissionsAdmin
@@ -21,6 +21,7 @@ from django_graphile_worker.crontab import CronItem, upcoming
 from django_graphile_worker.crontab.items import flags_of_run
 from django_graphile_worker.models import RecurringTask, Schedule
 from django_graphile_worker.models.schedules import find_task
+from django_graphile_worker.recurring import due_since
 from django_graphile_worker.sql.schedules import from_code, listing, runs
 from django_graphile_worker.sql.schedules.from_code import KnownCrontab
 from django_graphile_worker.sql.schedules.listing import ScheduleState
@@ -50,7 +51,7 @@ class CodeItem:
     @property
     def due_since(self) -> datetime | None:
         """The first time that no worker fired in time."""
-        return late_schedules.due_since(self.item, self.known, self.now)
+        return due_since(self.item, self.known, self.now)
 
     @property
     def last_tick(self) -> datetime | None:

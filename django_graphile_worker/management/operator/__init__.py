@@ -8,6 +8,7 @@ with ``jobs.py``.
 from __future__ import annotations
 
 from django_graphile_worker.management.operator.actions import ACTIONS, Add
+from django_graphile_worker.management.operator.alerts import Alerts
 from django_graphile_worker.management.operator.doctor import Doctor
 from django_graphile_worker.management.operator.jobs import Errors, History, Jobs, Show
 from django_graphile_worker.management.operator.maintenance import Cleanup, Grants, Repair
@@ -27,6 +28,7 @@ VERBS: tuple[Verb, ...] = (
     Queues(),
     Workers(),
     Events(),
+    Alerts(),
     Add(),
     *ACTIONS,
     Pause(),

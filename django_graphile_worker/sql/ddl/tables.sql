@@ -324,6 +324,16 @@ create index events_alarm_index on :SCHEMA._private_events (last_at) where sever
 create unique index events_identity_index on :SCHEMA._private_events (kind, subject, identity)
   where identity is not null;
 
+-- What the setting ALERTS has told, in one row. The process that judges claims the row for a time.
+create table :SCHEMA._private_alerts (
+  id boolean constraint alerts_pkey primary key default true constraint alerts_one_row check (id),
+  claimed_by text,
+  -- From then on, another process may judge.
+  free_at timestamptz not null,
+  -- Not jsonb: a database that is not in UTF-8 refuses some of the characters that texts of errors may have.
+  state json not null default '{}'
+);
+
 -- Limits per key: how many jobs of a key run at once, how many start in a time, and which keys take turns.
 --
 -- A job of a limited task is added like any other job. A worker that has the task sorts it when it is due: it computes
@@ -678,7 +688,7 @@ declare
     '_private_schedule_changes', '_private_pauses', '_private_action_steps', '_private_actions'];
   closed constant text[] := array[
     '_private_workers', '_private_job_recoveries', '_private_progress', '_private_results', '_private_waiters',
-    '_private_history', '_private_history_default', '_private_paused_crontabs'];
+    '_private_history', '_private_history_default', '_private_paused_crontabs', '_private_alerts'];
   name text;
 begin
   foreach name in array granted || closed loop

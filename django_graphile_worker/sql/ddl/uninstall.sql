@@ -33,7 +33,7 @@ drop table :SCHEMA._private_limit_overrides, :SCHEMA._private_limit_starts, :SCH
   :SCHEMA._private_limited_jobs, :SCHEMA._private_limit_lane_keys, :SCHEMA._private_limit_lanes,
   :SCHEMA._private_limit_keys;
 drop type :SCHEMA._private_chosen_job, :SCHEMA._private_key_room;
-drop table :SCHEMA._private_events;
+drop table :SCHEMA._private_events, :SCHEMA._private_alerts;
 drop table :SCHEMA._private_backlog_samples, :SCHEMA._private_statistics_pending, :SCHEMA._private_statistics;
 drop table :SCHEMA._private_unique_jobs;
 drop type :SCHEMA._private_ended_attempt;

@@ -198,6 +198,13 @@ from :SCHEMA._private_schedules as schedule cross join (select clock_timestamp()
 where {CONDITIONS[ScheduleState.LATE]} order by schedule.next_at limit %(limit)s"""
 
 
+_HAS_MISSED = CONDITIONS[ScheduleState.MISSED]
+TROUBLED = f"""/* gw:schedules:troubled */
+select schedule.name, coalesce({_HAS_MISSED}, false), {IS_FAILING}
+from only :SCHEMA._private_schedules as schedule cross join (select clock_timestamp() as now) as clock
+where schedule.is_enabled and ({IS_FAILING} or {_HAS_MISSED}) order by schedule.name limit %(limit)s"""
+
+
 class LateSchedule(NamedTuple):
     """A schedule whose time no worker has fired."""
 
@@ -254,6 +261,13 @@ def late(cursor: Any, *, schema: str, limit: int = 1_000) -> list[LateSchedule]:
     """Return the schedules that are late, the longest late first, up to a limit."""
     cursor.execute(statement(LATE, schema), {"limit": limit})
     return [LateSchedule(name, moment_of(due)) for name, due in cursor.fetchall()]
+
+
+def troubled(cursor: Any, *, schema: str, limit: int = 100) -> tuple[list[str], list[str]]:
+    """Return the names of the schedules that missed times in the last day, and of those that are failing."""
+    cursor.execute(statement(TROUBLED, schema), {"limit": limit})
+    found = cursor.fetchall()
+    return [name for name, has_missed, _ in found if has_missed], [name for name, _, fails in found if fails]
 
 
 def missed_items(cursor: Any, identifiers: Sequence[str], *, schema: str) -> list[str]:

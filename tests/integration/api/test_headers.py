@@ -17,7 +17,7 @@ from django_graphile_worker.testing import run_jobs
 
 pytestmark = pytest.mark.django_db
 
-HEADERS = {"tenant": "acme", "user": 7, "ratio": 0.5, "beta": True, "none": None, "ü\x00": "\"\\'{}"}
+HEADERS: dict[str, Any] = {"tenant": "acme", "user": 7, "ratio": 0.5, "beta": True, "none": None, "ü\x00": "\"\\'{}"}
 logger = logging.getLogger("shop.deep.inside")
 seen: list[Any] = []
 

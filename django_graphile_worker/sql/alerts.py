@@ -1,0 +1,56 @@
+"""The row with the state of the alerts, which the process that judges claims for a time."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+from django_graphile_worker.sql.codecs import json_object
+from django_graphile_worker.sql.statements import Cursor, statement
+
+_NOW = "extract(epoch from clock_timestamp())::float8"
+
+# The row is written by the first claim.
+CLAIM = f"""/* gw:claim-alerts */
+insert into :SCHEMA._private_alerts as known (claimed_by, free_at)
+values (%(by)s::text, clock_timestamp() + %(seconds)s::float8 * interval '1 second')
+on conflict (id) do update set claimed_by = excluded.claimed_by, free_at = excluded.free_at
+where known.free_at <= clock_timestamp()
+returning known.state::text, {_NOW}"""
+
+READ = f"""/* gw:read-alerts */
+select (select known.state::text from only :SCHEMA._private_alerts as known), {_NOW}"""
+
+# Changes nothing if the claim has expired, and another process has the row.
+STORE = """/* gw:store-alerts */
+update only :SCHEMA._private_alerts as known
+set state = %(state)s::json, claimed_by = null,
+    free_at = clock_timestamp() + %(seconds)s::float8 * interval '1 second'
+where known.claimed_by = %(by)s::text"""
+
+
+class StoredState(NamedTuple):
+    """The state as it was stored, and the time of the database, in seconds since 1970."""
+
+    state: dict[str, Any]
+    now: float
+
+
+def claim(cursor: Cursor, by: str, *, schema: str, seconds: float) -> StoredState | None:
+    """Claim the state for so many seconds; return None if it is not free."""
+    cursor.execute(statement(CLAIM, schema), {"by": by, "seconds": seconds})
+    row = cursor.fetchone()
+    return None if row is None else StoredState(json_object(row[0]), row[1])
+
+
+def read(cursor: Cursor, *, schema: str) -> StoredState:
+    """Return the state without a claim."""
+    cursor.execute(statement(READ, schema))
+    text, now = cursor.fetchone()
+    return StoredState(json_object(text), now)
+
+
+def store(cursor: Cursor, by: str, state: dict[str, Any], *, schema: str, seconds: float) -> bool:
+    """Store the state, which is free after so many seconds; return False if the claim has expired."""
+    cursor.execute(statement(STORE, schema), {"by": by, "state": json.dumps(state), "seconds": seconds})
+    return cursor.rowcount == 1

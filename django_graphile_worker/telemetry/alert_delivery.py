@@ -1,0 +1,173 @@
+"""The message that tells news of alerts, and its way: mail to ADMINS, a webhook, or a job of the project."""
+
+from __future__ import annotations
+
+import html
+import json
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from http.client import HTTPException
+from typing import Any
+from urllib.error import HTTPError
+from urllib.parse import urlsplit
+from urllib.request import HTTPRedirectHandler, Request, build_opener
+
+from django.conf import settings as django_settings
+from django.core.mail import mail_admins
+
+from django_graphile_worker.api.add import add_job
+from django_graphile_worker.conf import are_installations_named
+from django_graphile_worker.redaction import redact_text
+from django_graphile_worker.routing import Place
+from django_graphile_worker.setting_types import MAIL_ADMINS, TASK_PREFIX
+from django_graphile_worker.telemetry.alerts import BEGAN, GREW, KINDS, OVER, Condition, News
+from django_graphile_worker.text import readable_duration
+
+logger = logging.getLogger("django_graphile_worker.worker")
+
+WEBHOOK_TIMEOUT = 10.0
+# A message has so many lines of news, and a subject so many characters.
+MAX_NEWS = 20
+MAX_SUBJECT = 150
+PREFIXES = {BEGAN: "", GREW: "Still: ", OVER: "Over: "}
+
+
+class DeliveryError(Exception):
+    """A message was not delivered; the text may be logged."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """A message in the forms of all destinations."""
+
+    subject: str
+    body: str
+    alerts: Sequence[Mapping[str, Any]]
+
+    @property
+    def payload(self) -> dict[str, Any]:
+        """The payload of a job: the message, and its alerts as fields."""
+        return {"subject": self.subject, "text": self.body, "alerts": list(self.alerts)}
+
+    @property
+    def webhook(self) -> dict[str, Any]:
+        """The same for Slack and what takes its form, where ``<!channel>`` in the text of an error would be a call."""
+        subject = f"{django_settings.EMAIL_SUBJECT_PREFIX}{self.subject}"
+        return {**self.payload, "text": html.escape(f"{subject}\n\n{self.body}", quote=False)}
+
+
+TEST = News(BEGAN, Condition(kind="test", text='A test of GRAPHILE_WORKER["ALERTS"]'), 0.0)
+
+
+def compose(news: Sequence[News], place: Place) -> Message:
+    """Return the message that tells news: what fires, and then what is over."""
+    news = sorted(news, key=lambda each: each.phase == OVER)
+    first = " ".join(f"{PREFIXES[news[0].phase]}{news[0].condition.text}".split())
+    where = f"{place.label}: " if are_installations_named() else ""
+    number = f"{len(news)} alerts: " if len(news) > 1 else ""
+    subject = f"{where}{number}{first}"
+    paragraphs = ["\n".join(_lines(each)) for each in news[:MAX_NEWS]]
+    if len(news) > MAX_NEWS:
+        paragraphs.append(f"And {len(news) - MAX_NEWS} more.")
+    return Message(
+        subject=subject if len(subject) <= MAX_SUBJECT else f"{subject[: MAX_SUBJECT - 1]}…",
+        body="\n\n".join([*paragraphs, *_about_silence(news)]),
+        alerts=[_fields(each) for each in news[:MAX_NEWS]],
+    )
+
+
+def _lines(news: News) -> Iterator[str]:
+    condition, kind = news.condition, KINDS.get(news.condition.kind)
+    yield f"{PREFIXES[news.phase]}{' '.join(condition.text.split())}."
+    if kind is None:
+        return
+    if news.phase == OVER:
+        lasted = f" It began at {_moment(condition.since)}." if condition.since else ""
+        yield f"  {kind.over}{lasted}"
+        return
+    if news.more:
+        yield f"  {news.more:,} more since this was last told."
+    if condition.detail:
+        yield f"  {' '.join(condition.detail.split())}"
+    if condition.since:
+        yield f"  Since {_moment(condition.since)} ({readable_duration(news.at - condition.since)})."
+    task = f' --task "{condition.subject}"' if kind.look == "errors" else ""
+    yield f"  To see more: manage.py graphile_worker {kind.look}{task}"
+
+
+def _about_silence(news: Sequence[News]) -> Iterator[str]:
+    """Yield how to be told less, by the first of the news that fire."""
+    condition = next((each.condition for each in news if each.phase != OVER), None)
+    if condition is None or (kind := KINDS.get(condition.kind)) is None:
+        return
+    subject = f'"IGNORE": ["{condition.subject}"] for this one, or ' if condition.subject else ""
+    yield (
+        "What fires now: manage.py graphile_worker alerts\n"
+        f'To be told less, in GRAPHILE_WORKER["ALERTS"]: {subject}"{kind.setting}": None for all of the kind.'
+    )
+
+
+def _moment(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def _fields(news: News) -> dict[str, Any]:
+    return {**asdict(news.condition), "phase": news.phase, "at": news.at, "more": news.more}
+
+
+def deliver(message: Message, destination: str, place: Place) -> str:
+    """Deliver a message; return what was done. Raise DeliveryError if it was not delivered."""
+    try:
+        if destination == MAIL_ADMINS:
+            return _mail(message)
+        if destination.startswith(TASK_PREFIX):
+            task = destination.removeprefix(TASK_PREFIX)
+            installation = place.installation if are_installations_named() else None
+            job = add_job(task, message.payload, using=place.using, installation=installation)
+            return f"added job {job.id}"
+    except DeliveryError:
+        raise
+    except Exception as error:  # the mail backend of the project may raise anything
+        raise DeliveryError(redact_text(f"{type(error).__name__}: {error}")) from error
+    return _post(message, destination)
+
+
+def _mail(message: Message) -> str:
+    if not django_settings.ADMINS:
+        raise DeliveryError("the setting ADMINS is empty")
+    mail_admins(message.subject, f"{message.body}\n")
+    number = len(django_settings.ADMINS)
+    return f"sent to {number} {'address' if number == 1 else 'addresses'}"
+
+
+class _NoRedirect(HTTPRedirectHandler):
+    """A redirect would turn the POST into a GET, whose answer says nothing."""
+
+    def redirect_request(self, *args: Any, **kwargs: Any) -> None:
+        return None
+
+
+def _post(message: Message, url: str) -> str:
+    body = json.dumps(message.webhook).encode()
+    request = Request(url, data=body, headers={"Content-Type": "application/json"}, method="POST")
+    try:
+        with build_opener(_NoRedirect).open(request, timeout=WEBHOOK_TIMEOUT) as response:
+            return f"answered {response.status}"
+    except HTTPError as error:
+        with error:
+            raise DeliveryError(f"it answered {error.code} {error.reason}") from None
+    except (OSError, HTTPException, ValueError) as error:
+        # Their texts may have the address, which is a secret.
+        reason = getattr(error, "reason", error)
+        why = f": {reason}" if isinstance(reason, OSError) else ""
+        raise DeliveryError(f"{type(error).__name__}{why}") from None
+
+
+def label(destination: str) -> str:
+    """Return a name of a destination that may be logged: the path of a webhook is a secret."""
+    if destination == MAIL_ADMINS or destination.startswith(TASK_PREFIX):
+        return destination
+    parts = urlsplit(destination)
+    return f"{parts.scheme}://{parts.hostname}/…"

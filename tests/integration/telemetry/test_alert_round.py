@@ -1,0 +1,305 @@
+"""Rounds of alerts: what is read, who judges, and what is told to whom."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.core import mail
+
+from django_graphile_worker import conf, pause
+from django_graphile_worker.routing import Place, place_of
+from django_graphile_worker.setting_types import AlertSettings, alerts
+from django_graphile_worker.sql import alerts as sql_alerts
+from django_graphile_worker.telemetry import alert_round
+from django_graphile_worker.telemetry import alerts as telemetry_alerts
+from django_graphile_worker.telemetry.alert_round import LONGEST_ROUND, Round, read_facts, run_round
+from django_graphile_worker.worker.database.connection import Database
+from tests.support.factories import make_failed_job, make_job, minutes_ago
+from tests.support.operating import DEAD, LIVE, execute, make_worker
+from tests.support.schedule_rows import make_schedule
+from tests.support.stepped_worker import stepped_workers
+from tests.support.webhooks import Webhook, webhook
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def _admins(settings: Any) -> None:
+    settings.ADMINS = [("Ann", "ann@shop.example")]
+
+
+@pytest.fixture
+def place() -> Place:
+    return place_of()
+
+
+@pytest.fixture
+def database(place: Place) -> Iterator[Database]:
+    with closing(Database(place.using, place.settings, part="test")) as database:
+        yield database
+
+
+@pytest.fixture
+def hook() -> Iterator[Webhook]:
+    with webhook() as hook:
+        yield hook
+
+
+Run = Callable[..., Round | None]
+
+
+@pytest.fixture
+def run(database: Database, place: Place) -> Run:
+    """A function that runs a round with the setting ALERTS; by default, the interval since the last one is over."""
+
+    def run(setting: Any, *, is_due: bool = True) -> Round | None:
+        if is_due:
+            execute("update {schema}._private_alerts set free_at = now()")
+        checked = alerts(setting)
+        assert checked is not None
+        return run_round(database, place, checked)
+
+    return run
+
+
+def make_failing_schedule() -> None:
+    job_id = make_failed_job()
+    schedule = make_schedule("nightly", last_job_id=job_id)
+    execute(
+        "insert into {schema}._private_schedule_runs (schedule_id, tick, kind, job_id)"
+        " values (%s, now(), 'on_time', %s)",
+        [schedule, job_id],
+    )
+
+
+def make_pause() -> None:
+    pause(queue="mail", create=True, by="ann", reason="The provider is down.")
+    execute("update {schema}._private_pauses set paused_at = now() - interval '2 hours'")
+
+
+@pytest.mark.parametrize(
+    ("kind", "make", "told"),
+    [
+        ("oldest_ready", lambda: make_job("send", run_at=minutes_ago(6)), r"send #\d+ has been ready for 6 min"),
+        ("paused", make_pause, "queue mail has been paused for 2 h by ann"),
+        ("schedule_late", lambda: make_schedule("nightly", next_at=minutes_ago(3)), "nightly is late: .* 3 min ago"),
+        ("schedule_missed", lambda: make_schedule("nightly", last_missed_at=minutes_ago(60)), "nightly has missed"),
+        ("schedule_failing", make_failing_schedule, "last run of the schedule nightly failed"),
+    ],
+)
+def test_condition__is_found(
+    database: Database, place: Place, kind: str, make: Callable[[], object], told: str
+) -> None:
+    def found() -> list[str]:
+        with database.cursor() as cursor:
+            now = sql_alerts.read(cursor, schema=database.schema).now
+        facts = read_facts(database, place, AlertSettings(to=()), now)
+        assert not facts.unknown
+        return [each.text for each in facts.others if each.kind == kind]
+
+    assert found() == []
+    make()
+    (text,) = found()
+    assert re.search(told, text), text
+
+
+def test_item_of_the_crontab_that_is_late__is_found(database: Database, place: Place) -> None:
+    settings = place.settings.replace(crontab="* * * * * count_orders ?id=counted")
+    place = Place(using=place.using, installation=place.installation, settings=settings)
+    known_since = minutes_ago(10)
+    execute("insert into {schema}._private_known_crontabs values ('counted', %s, null)", [known_since])
+    now = known_since.timestamp() + 600
+    (late,) = read_facts(database, place, AlertSettings(to=()), now).others
+    assert re.search("The schedule counted is late: it was due (9|10) min ago", late.text), late.text
+
+
+def test_old_transaction_and_workers__are_found(database: Database, place: Place, raw_connection: Any) -> None:
+    make_worker(DEAD, beat=minutes_ago(5))
+    snapshot = raw_connection(autocommit=False, application_name="report")
+    snapshot.execute("set transaction isolation level repeatable read")
+    snapshot.execute("select 1")
+    now = snapshot.execute("select extract(epoch from now())::float8").fetchone()[0]
+    settings = AlertSettings(to=(), old_transaction=1e-6)
+    facts = read_facts(database, place, settings, now)
+    assert facts.alive_since is None
+    assert [each.text.partition("(")[2][-7:] for each in facts.others] == ["report)"]
+    make_worker(LIVE)
+    alive_since = read_facts(database, place, settings, now).alive_since
+    assert alive_since is not None
+    assert now - alive_since == pytest.approx(3600, abs=60)
+
+
+def test_reading_that_takes_too_long__is_unknown(
+    database: Database, place: Place, monkeypatch: pytest.MonkeyPatch, raw_connection: Any, worker_schema: str
+) -> None:
+    make_failed_job()
+    monkeypatch.setattr(alert_round, "LONGEST_READING", 0.05)
+    raw_connection(autocommit=False).execute(f'lock table "{worker_schema}"._private_schedules')
+    facts = read_facts(database, place, AlertSettings(to=()), 0.0)
+    assert facts.unknown == {"schedule_late", "schedule_missed", "schedule_failing"}
+    assert len(facts.errors) == 1
+
+
+def test_many_failures__are_one_mail_that_says_what_to_do(run: Run) -> None:
+    for _ in range(30):
+        make_failed_job("send", error="OSError: password=hunter2\nTraceback")
+    run("mail_admins")
+    (message,) = mail.outbox
+    assert message.subject == "[Django] 30 jobs of send failed permanently: OSError"
+    assert message.to == ["ann@shop.example"]
+    for line in ("OSError: password=••••••", 'graphile_worker errors --task "send"', '"IGNORE": ["send"]'):
+        assert line in message.body
+    run("mail_admins")
+    assert len(mail.outbox) == 1
+
+
+def test_judge_that_died_before_it_stored__has_another_tell_again(
+    run: Run, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_failed_job()
+    run({"TO": "mail_admins", "IGNORE": ["*"]})
+    with monkeypatch.context() as killed:
+        killed.setattr(sql_alerts, "store", lambda *args, **kwargs: None)
+        run("mail_admins")
+    assert run("mail_admins", is_due=False) is None
+    ((free_in,),) = execute("select extract(epoch from free_at - now())::float8 from {schema}._private_alerts")
+    assert 0 < free_in <= LONGEST_ROUND
+    run("mail_admins")
+    run("mail_admins")
+    assert len(mail.outbox) == 2
+
+
+def test_state_of_another_release__counts_as_none(run: Run) -> None:
+    make_failed_job()
+    run("mail_admins")
+    execute("""update {schema}._private_alerts set state = '{"version": 0, "firing": "?", "pending": {"a": [[1]]}}'""")
+    run("mail_admins")
+    assert len(mail.outbox) == 2
+
+
+def test_judge_that_comes_back_too_late__stores_nothing(database: Database) -> None:
+    with database.cursor() as cursor:
+        sql_alerts.claim(cursor, "slow", schema=database.schema, seconds=0.0)
+        assert sql_alerts.claim(cursor, "next", schema=database.schema, seconds=60.0)
+        assert not sql_alerts.store(cursor, "slow", {"a": 1}, schema=database.schema, seconds=0.0)
+        assert sql_alerts.read(cursor, schema=database.schema).state == {}
+
+
+def test_destination_that_fails__is_told_later_and_the_others_only_once(
+    run: Run, hook: Webhook, caplog: pytest.LogCaptureFixture
+) -> None:
+    to = ["mail_admins", hook.url]
+    hook.status = 302
+    make_failed_job("send", error="KeyError: '<!channel>'")
+    with caplog.at_level(logging.ERROR):
+        done = run(to)
+    assert done is not None
+    assert done.failed == [("http://127.0.0.1/…", "it answered 302 Found")]
+    assert "Alerts were not delivered to http://127.0.0.1/…: it answered 302 Found" in caplog.text
+    assert "s3cret" not in caplog.text + str(execute("select state from {schema}._private_alerts"))
+    hook.status = 200
+    make_failed_job("other", error="OSError: refused")
+    run(to)
+    assert [len(each["alerts"]) for each in hook.posted] == [1, 2]
+    assert hook.posted[1]["text"].startswith("[Django] 2 alerts: 1 job of ")
+    assert "&lt;!channel&gt;" in hook.posted[1]["text"]
+    run(to)
+    assert (len(hook.posted), len(mail.outbox)) == (2, 2)
+
+
+def test_end_that_a_destination_did_not_take__is_told_later(
+    run: Run, hook: Webhook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(telemetry_alerts, "QUIET_ROUNDS", 0)
+    make_failed_job("send", error="OSError: refused")
+    run(hook.url)
+    execute("delete from {schema}._private_jobs")
+    hook.status = 500
+    run(hook.url)
+    hook.status = 200
+    run(hook.url)
+    run(hook.url)
+    _, refused, taken = hook.posted
+    assert refused == taken
+    assert "Over: 1 job of send failed permanently: OSError.\n  No such job is left. It began at" in taken["text"]
+    assert "To be told less" not in taken["text"]
+
+
+def test_many_alerts__are_one_short_message(run: Run) -> None:
+    for number in range(25):
+        make_failed_job(f"task{number}")
+    run("mail_admins")
+    (message,) = mail.outbox
+    assert message.subject.startswith("[Django] 25 alerts: 1 job of task")
+    assert message.body.count("failed permanently") == 20
+    assert "And 5 more." in message.body
+
+
+@pytest.mark.parametrize("answer", ["a port without a server", "a server that hangs"])
+def test_webhook_without_an_answer__is_logged_without_its_address(
+    run: Run, hook: Webhook, answer: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("django_graphile_worker.telemetry.alert_delivery.WEBHOOK_TIMEOUT", 0.05)
+    hook.answers.clear()
+    make_failed_job()
+    done = run(hook.url if answer == "a server that hangs" else "http://127.0.0.1:9/services/s3cret")
+    assert done is not None
+    ((name, why),) = done.failed
+    assert "s3cret" not in name + why + caplog.text
+    assert why.startswith("TimeoutError" if answer == "a server that hangs" else "URLError: [Errno 111]")
+
+
+def test_task__gets_a_job_with_the_alert(run: Run) -> None:
+    make_failed_job("send", error="OSError: refused")
+    run("task:page_oncall")
+    ((payload,),) = execute(
+        "select payload from {schema}._private_jobs as job join {schema}._private_tasks as task on task.id = task_id"
+        " where identifier = 'page_oncall'"
+    )
+    (alert,) = payload["alerts"]
+    assert (alert["phase"], alert["kind"], alert["subject"], alert["error"]) == (
+        "began",
+        "permanently_failed",
+        "send",
+        "OSError",
+    )
+    assert payload["subject"] in payload["text"]
+
+
+def test_worker__judges_in_its_turn_and_does_nothing_without_the_setting() -> None:
+    with stepped_workers() as build:
+        assert build().alerting is None
+        worker = build(alerts={"TO": ["mail_admins"], "INTERVAL": timedelta(seconds=5)})
+        service = worker.alerting
+        assert service is not None
+        assert service in worker.outer_services()
+        assert service.step() <= 5.0
+        make_failed_job()
+        assert mail.outbox == []
+        service.step()
+        assert len(mail.outbox) == 1
+        service.close()
+
+
+def test_worker_without_rights__says_so_and_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    with stepped_workers() as build:
+        service = build(alerts="mail_admins").alerting
+        assert service is not None
+        service.step()
+        execute("alter table {schema}._private_alerts rename to hidden")
+        try:
+            assert service.step() > 1.0
+        finally:
+            execute("alter table {schema}.hidden rename to _private_alerts")
+        assert "Alerts are not judged: relation" in caplog.text
+        service.close()
+
+
+def test_settings__do_not_show_the_address_of_a_webhook() -> None:
+    assert "s3cret" not in repr(conf.Settings.from_mapping({"ALERTS": "https://chat.example/s3cret"}))
