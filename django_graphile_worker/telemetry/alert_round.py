@@ -24,7 +24,7 @@ from django_graphile_worker.routing import Place
 from django_graphile_worker.setting_types import AlertSettings
 from django_graphile_worker.sql import alerts as sql_alerts
 from django_graphile_worker.sql.control import active_pauses
-from django_graphile_worker.sql.inspection import error_groups, lock_holders, overview
+from django_graphile_worker.sql.inspection import diagnosis, error_groups, lock_holders, overview
 from django_graphile_worker.sql.inspection.job_list import oldest_ready
 from django_graphile_worker.sql.inspection.statement_limits import limit_statements
 from django_graphile_worker.sql.schedules import listing
@@ -187,14 +187,10 @@ class _Reader:
                 yield Condition(kind="paused", subject=name, text=text, detail=each.reason, since=since)
 
     def _transaction(self, cursor: Any) -> Iterator[Condition]:
-        found = overview.health(cursor, schema=self._schema)
-        seconds = found.oldest_transaction_seconds or 0.0
-        if seconds > (self._settings.old_transaction or 0.0):
-            who = f"pid {found.oldest_transaction_pid}, {found.oldest_transaction_application or 'unnamed'}"
-            text = f"A transaction has been open for {readable_duration(seconds)} and holds vacuum back ({who})"
-            detail = f"{found.dead_rows:,} dead rows in the table of jobs. "
-            detail += f"select pg_terminate_backend({found.oldest_transaction_pid}) ends it."
-            yield Condition(kind="old_transaction", text=text, detail=detail, since=self._now - seconds)
+        # The oldest of them keeps most rows.
+        for holder in diagnosis.snapshot_holders(cursor, seconds=self._settings.old_transaction or 0.0)[:1]:
+            since = None if holder.seconds is None else self._now - holder.seconds
+            yield Condition(kind="old_transaction", text=holder.text, detail=holder.remedy, since=since)
 
     def _schedules(self, cursor: Any) -> Iterator[Condition]:
         schema, is_default = self._schema, self._place.installation == conf.DEFAULT

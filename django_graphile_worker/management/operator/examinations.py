@@ -46,8 +46,6 @@ from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.fetching.listener import FIRST_PROOF_WITHIN
 
 OK, NOTE, WARNING, ERROR = LEVELS = ("ok", "note", "warning", "error")
-# So many transactions have begun since something that holds vacuum back, if the server does not tell its time.
-MANY_TRANSACTIONS = 100_000
 # A table or its indexes are bloated from this size on, if there are so few rows for it.
 BLOATED = 64 * 1024 * 1024
 HEAP_BYTES_PER_ROW = 80 * 1024
@@ -202,7 +200,7 @@ def _clocks(place: Place) -> Findings:
 
 def _snapshots(place: Place) -> list[SnapshotHolder]:
     with bounded(place) as cursor:
-        return diagnosis.snapshot_holders(cursor, seconds=overview.LONG_TRANSACTION, transactions=MANY_TRANSACTIONS)
+        return diagnosis.snapshot_holders(cursor, seconds=overview.LONG_TRANSACTION)
 
 
 def _transactions(place: Place) -> Findings:
@@ -213,19 +211,8 @@ def _transactions(place: Place) -> Findings:
 
 
 def _snapshot_holder(holder: SnapshotHolder) -> Finding:
-    transactions = f"{holder.transactions:,} transactions"
-    since = transactions if holder.seconds is None else readable_duration(holder.seconds)
-    name = holder.name.replace("'", "''")
-    who, remedy = {
-        "session": (f"The session {holder.name}", f"select pg_terminate_backend({holder.name}); ends it."),
-        "standby": (f"A standby (walsender {holder.name})", "End its long queries, or set hot_standby_feedback = off."),
-        "prepared": (f"The prepared transaction {holder.name!r}", f"rollback prepared '{name}'; or commit it."),
-        "slot": (f"The replication slot {holder.name!r}", f"If unused: select pg_drop_replication_slot('{name}');"),
-    }[holder.kind]
-    facts = ", ".join(filter(None, (holder.application, holder.state)))
     query = f": {' '.join(holder.query.split())}" if holder.query else "."
-    text = f"{who}{f' ({facts})' if facts else ''} has held vacuum back for {since}{query}"
-    return Finding(WARNING, text, f"Until it ends, finished jobs stay as dead rows, and the tables grow. {remedy}")
+    return Finding(WARNING, f"{holder.text}{query}", holder.remedy)
 
 
 def _notify_queue(place: Place) -> Findings:

@@ -1,10 +1,17 @@
-"""What ``doctor`` reads of the server, the tables and the role; and its two statements that correct a table."""
+"""What ``doctor`` reads of the server, the tables and the role, and its two statements that correct a table.
+
+Alerts read from here what holds vacuum back.
+"""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
 from django_graphile_worker.sql.statements import qualified, quoted, statement
+from django_graphile_worker.text import readable_duration
+
+# So many transactions have begun since something that holds vacuum back, if the server does not tell its time.
+MANY_TRANSACTIONS = 100_000
 
 SERVER = """/* gw:doctor-server */
 select current_setting('server_version'), current_user::text, pg_is_in_recovery(),
@@ -66,10 +73,34 @@ class SnapshotHolder(NamedTuple):
     seconds: float | None
     transactions: int
 
+    @property
+    def text(self) -> str:
+        """A sentence without its period."""
+        since = f"{self.transactions:,} transactions" if self.seconds is None else readable_duration(self.seconds)
+        who = {
+            "session": f"The session {self.name}",
+            "standby": f"A standby (walsender {self.name})",
+            "prepared": f"The prepared transaction {self.name!r}",
+            "slot": f"The replication slot {self.name!r}",
+        }[self.kind]
+        facts = ", ".join(filter(None, (self.application, self.state)))
+        return f"{who}{f' ({facts})' if facts else ''} has held vacuum back for {since}"
 
-def snapshot_holders(cursor: Any, *, seconds: float, transactions: int) -> list[SnapshotHolder]:
-    """Return what has held vacuum back for so many seconds, or transactions if the time is unknown."""
-    cursor.execute(qualified(SNAPSHOT_HOLDERS), {"seconds": seconds, "transactions": transactions})
+    @property
+    def remedy(self) -> str:
+        name = self.name.replace("'", "''")
+        way_out = {
+            "session": f"select pg_terminate_backend({self.name}); ends it.",
+            "standby": "End its long queries, or set hot_standby_feedback = off.",
+            "prepared": f"rollback prepared '{name}'; or commit it.",
+            "slot": f"If unused: select pg_drop_replication_slot('{name}');",
+        }[self.kind]
+        return f"Until it ends, finished jobs stay as dead rows, and the tables grow. {way_out}"
+
+
+def snapshot_holders(cursor: Any, *, seconds: float) -> list[SnapshotHolder]:
+    """Return what has held vacuum back for so many seconds, or for many transactions if the time is unknown."""
+    cursor.execute(qualified(SNAPSHOT_HOLDERS), {"seconds": seconds, "transactions": MANY_TRANSACTIONS})
     return [SnapshotHolder._make(row) for row in cursor.fetchall()]
 
 

@@ -128,7 +128,10 @@ def test_old_transaction_and_workers__are_found(database: Database, place: Place
     settings = AlertSettings(to=(), old_transaction=1e-6)
     facts = read_facts(database, place, settings, now)
     assert facts.alive_since is None
-    assert [each.text.partition("(")[2][-7:] for each in facts.others] == ["report)"]
+    (held,) = facts.others
+    pid = snapshot.info.backend_pid
+    assert held.text.startswith(f"The session {pid} (report, idle in transaction) has held vacuum back for ")
+    assert f"select pg_terminate_backend({pid});" in held.detail
     make_worker(LIVE)
     alive_since = read_facts(database, place, settings, now).alive_since
     assert alive_since is not None

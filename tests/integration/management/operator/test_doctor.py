@@ -22,7 +22,7 @@ from pytest_django import DjangoDbBlocker
 from django_graphile_worker import __version__
 from django_graphile_worker.management.commands.graphile_worker import Command
 from django_graphile_worker.management.operator import examinations
-from django_graphile_worker.sql.inspection import overview
+from django_graphile_worker.sql.inspection import diagnosis, overview
 from testproject import databases
 from tests.migration.rust import add_retirements
 from tests.support.factories import make_job, minutes_ago
@@ -160,7 +160,7 @@ def test_what_holds_vacuum_back__is_named_with_its_query(
 ) -> None:
     assert "transactions" not in doctor().problems
     monkeypatch.setattr(overview, "LONG_TRANSACTION", 0.0)
-    monkeypatch.setattr(examinations, "MANY_TRANSACTIONS", 0)
+    monkeypatch.setattr(diagnosis, "MANY_TRANSACTIONS", 0)
     with psycopg.connect(database, application_name="a report") as holder, psycopg.connect(database) as other:
         holder.execute("set transaction isolation level repeatable read")
         holder.execute("select 'a\nslow query'")
