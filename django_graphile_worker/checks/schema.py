@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+from django.apps import apps
 from django.core.checks import CheckMessage, Error, Warning  # noqa: A004 - Django's names
 from django.db import DEFAULT_DB_ALIAS
 from django.db import Error as DatabaseError
@@ -17,6 +18,7 @@ from django_graphile_worker import conf, recurring, registry, routing
 from django_graphile_worker.checks.databases import places_with_connections
 from django_graphile_worker.exceptions import BreakingMigrationError, ConfigurationError
 from django_graphile_worker.models.schedules import find_task
+from django_graphile_worker.operations.receivers import unapplied_break
 from django_graphile_worker.schedules.validation import errors_in
 from django_graphile_worker.sql import workers
 from django_graphile_worker.sql.errors import not_installed, not_permitted
@@ -63,6 +65,8 @@ def check_schema(connection: BaseDatabaseWrapper, schema: str) -> list[CheckMess
         if hidden := _check_row_security(cursor, connection.alias, schema):
             return hidden
         messages = _check_ledger(cursor, schema)
+        if not _is_migrating() or "--plan" in sys.argv:
+            messages += _check_unapplied(connection, schema)
         # A running migrate is about to do what these checks would advise.
         if not _is_migrating():
             messages += _check_functions(cursor, connection.alias, schema)
@@ -120,6 +124,12 @@ def _check_ledger(cursor: Any, schema: str) -> list[CheckMessage]:
         hint = "Upgrade django-graphile-worker. Workers of this version do not run on this schema."
         return [Error(str(error), hint=hint, id="graphile_worker.E018")]
     return []
+
+
+def _check_unapplied(connection: BaseDatabaseWrapper, schema: str) -> list[CheckMessage]:
+    """Check that no migration waits that would break live workers of earlier releases; ``migrate`` refuses it."""
+    message = unapplied_break(apps.get_app_config(routing.APP_LABEL), connection, schema)
+    return [Warning(message, id="graphile_worker.W020")] if message else []
 
 
 def _check_functions(cursor: Any, alias: str, schema: str) -> list[CheckMessage]:
