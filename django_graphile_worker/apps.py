@@ -44,6 +44,7 @@ class GraphileWorkerConfig(AppConfig):
         checks.register_checks()
         receivers.connect()
         pre_migrate.connect(operations.keep_waiting_jobs, sender=self, dispatch_uid="django_graphile_worker.jobs")
+        pre_migrate.connect(operations.keep_older_workers, sender=self, dispatch_uid="django_graphile_worker.versions")
         post_migrate.connect(
             operations.install_without_migrations, sender=self, dispatch_uid="django_graphile_worker.schema"
         )

@@ -33,6 +33,7 @@ OF_THE_PROJECT = frozenset(
     {
         "ADMIN_STATEMENT_TIMEOUT",
         "DROP_WAITING_JOBS",
+        "STOP_OLDER_WORKERS",
         "EXCLUDE_TASK_MODULES",
         "LOG_FORMAT",
         "MIGRATION_LOCK_TIMEOUT",
@@ -109,6 +110,7 @@ class Settings:
     # Migrations.
     migration_lock_timeout: float = _setting(5.0, setting_types.duration(0.001))
     drop_waiting_jobs: bool = _setting(False, setting_types.boolean)
+    stop_older_workers: bool = _setting(False, setting_types.boolean)
 
     @property
     def chosen_max_attempts(self) -> int | None:

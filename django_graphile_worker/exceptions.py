@@ -86,7 +86,7 @@ class SchemaError(GraphileWorkerError):
 
 
 class BreakingMigrationError(SchemaError):
-    """A newer graphile-worker has changed the schema in a way that this version does not know."""
+    """A newer graphile-worker, or a later release of this package, has changed the schema in a breaking way."""
 
     # graphile-worker exits with the same code.
     exit_code = 57

@@ -28,6 +28,9 @@ DATABASES: dict[str, dict[str, Any]] = {
 if "FAULT_OTHER_DATABASE_URL" in os.environ:
     DATABASES["other"] = databases.from_url(os.environ["FAULT_OTHER_DATABASE_URL"])
 
+if "FAULT_MIGRATIONS" in os.environ:
+    MIGRATION_MODULES = {"graphile_worker": os.environ["FAULT_MIGRATIONS"]}
+
 # Short leases, so that a test does not wait a minute until a worker is declared dead. They are not shorter, because
 # on a busy machine a thread may not run for seconds, and its worker must not be declared dead then.
 GRAPHILE_WORKER: dict[str, Any] = {

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime, tzinfo
 
 from django.utils import formats, timezone
@@ -57,6 +58,18 @@ def count(value: Count | None) -> str:
 def capped_number(value: int, most: int) -> str:
     """Return a number that was counted up to `most` + 1: ``1,000+`` if it is larger than `most`."""
     return f"{number(most)}+" if value > most else number(value)
+
+
+def versions(numbers: Mapping[str, int]) -> str:
+    """Return the versions of workers with the number of each; empty for a single version."""
+    if len(numbers) < 2:
+        return ""
+    named = [
+        ngettext("%(version)s (%(number)s worker)", "%(version)s (%(number)s workers)", each)
+        % {"version": version, "number": number(each)}
+        for version, each in numbers.items()
+    ]
+    return _("%(number)s versions: %(versions)s") % {"number": number(len(numbers)), "versions": ", ".join(named)}
 
 
 def job_count(value: int) -> str:

@@ -135,6 +135,7 @@ class WorkerAdmin(UnlockAdmin):
             "workers": [card for card in cards if card.status != "unregistered"],
             "unregistered_workers": [card for card in cards if card.status == "unregistered"],
             **_totals(holders),
+            "versions": formatting.versions(lock_holders.versions_of(holders, conf.current().worker_timeout)),
             "unlock_url": self.url(request, "worker", "unlock"),
         }
         return self.render(request, "workers.html", context)

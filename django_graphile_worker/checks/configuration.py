@@ -79,7 +79,7 @@ def check_alerts(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
         Warning(
             f'{setting_name(place, "ALERTS")} names "mail_admins", and the setting ADMINS is empty: nobody is told.',
             hint="Add an address to ADMINS, and try it: manage.py graphile_worker alerts --test.",
-            id="graphile_worker.W020",
+            id="graphile_worker.W015",
         )
         for place in valid_places()
         if place.settings.alerts is not None and MAIL_ADMINS in place.settings.alerts.to and not settings.ADMINS

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
+from django.apps import apps
 from django.core.checks import CheckMessage, Error, Warning  # noqa: A004 - Django's names
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.db import Error as DatabaseError
@@ -17,6 +18,7 @@ from django_graphile_worker import conf, recurring, registry, routing
 from django_graphile_worker.checks.databases import places_with_connections
 from django_graphile_worker.exceptions import BreakingMigrationError, ConfigurationError
 from django_graphile_worker.models.schedules import find_task
+from django_graphile_worker.operations.receivers import unapplied_break
 from django_graphile_worker.operations.repair import changed_functions
 from django_graphile_worker.schedules.validation import errors_in
 from django_graphile_worker.sql import workers
@@ -60,6 +62,8 @@ def check_schema(connection: BaseDatabaseWrapper, schema: str) -> list[CheckMess
         if found:
             return found
         messages = check_ledger(cursor, connection.alias, schema)
+        if not _is_migrating() or "--plan" in sys.argv:
+            messages += _check_unapplied(connection, schema)
         # A running migrate is about to do what these checks would advise.
         if not _is_migrating():
             messages += [message for check in CHECKS for message in check(cursor, connection.alias, schema)]
@@ -126,6 +130,12 @@ def check_ledger(cursor: Any, alias: str, schema: str) -> list[CheckMessage]:
         hint = "Upgrade django-graphile-worker. Workers of this version do not run on this schema."
         return [Error(str(error), hint=hint, id="graphile_worker.E018")]
     return []
+
+
+def _check_unapplied(connection: BaseDatabaseWrapper, schema: str) -> list[CheckMessage]:
+    """Check that no migration waits that would break live workers of earlier releases; ``migrate`` refuses it."""
+    message = unapplied_break(apps.get_app_config(routing.APP_LABEL), connection, schema)
+    return [Warning(message, id="graphile_worker.W016")] if message else []
 
 
 def check_functions(cursor: Any, alias: str, schema: str) -> list[CheckMessage]:

@@ -10,6 +10,7 @@ from django_graphile_worker.operations.receivers import (
     create_task_permissions,
     install_named_later,
     install_without_migrations,
+    keep_older_workers,
     keep_waiting_jobs,
 )
 from django_graphile_worker.operations.schema_operations import (
@@ -27,5 +28,6 @@ __all__ = [
     "create_task_permissions",
     "install_named_later",
     "install_without_migrations",
+    "keep_older_workers",
     "keep_waiting_jobs",
 ]

@@ -10,6 +10,7 @@ from typing import IO, Any, NamedTuple
 
 from django.apps import AppConfig
 from django.apps import apps as installed_apps
+from django.core.management.base import CommandError
 from django.db import connections, router
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.migrations.loader import MigrationLoader
@@ -17,12 +18,17 @@ from django.db.migrations.migration import Migration
 from django.db.migrations.recorder import MigrationRecorder
 from django.db.migrations.state import ProjectState
 
-from django_graphile_worker import conf, registry
+from django_graphile_worker import __version__, conf, registry
 from django_graphile_worker.operations.schema_operations import SchemaOperation, check_no_job_is_lost, concerns
 from django_graphile_worker.registry import schedule_codename
 from django_graphile_worker.routing import APP_LABEL, places_in
+from django_graphile_worker.sql import workers
 from django_graphile_worker.sql.install import catalog
-from django_graphile_worker.sql.install.installer import WORKER_SCHEMA
+from django_graphile_worker.sql.install.installer import TABLES, WORKER_SCHEMA
+from django_graphile_worker.versions import is_older, release_of
+
+# How many workers a message names.
+MAX_NAMES = 10
 
 
 def install_without_migrations(sender: AppConfig, using: str, **kwargs: Any) -> None:
@@ -48,6 +54,53 @@ def keep_waiting_jobs(sender: AppConfig, using: str, plan: Sequence[tuple[Migrat
             found = catalog.part(cursor, WORKER_SCHEMA, schema=schema)
             if found and not found.is_adopted:
                 check_no_job_is_lost(catalog.count_waiting_jobs(cursor, schema=schema), schema)
+
+
+def keep_older_workers(sender: AppConfig, using: str, plan: Sequence[tuple[Migration, bool]], **kwargs: Any) -> None:
+    """Receive pre_migrate: refuse migrations that would break live workers of older releases, before the first step."""
+    steps = [step for step, backwards in plan if step.app_label == sender.label and not backwards]
+    if concerns(sender.label, connections[using]):
+        for schema in _schemas_in(using):
+            if message := describe_break(connections[using], steps, schema):
+                raise CommandError(f"{message} Nothing was changed.")
+
+
+def unapplied_break(app_config: AppConfig, connection: BaseDatabaseWrapper, schema: str) -> str | None:
+    """Return what migrate would refuse because it would break live workers of older releases."""
+    breaking = [
+        migration(name, app_config.label)
+        for name, migration in _migrations(app_config)
+        if any(operation.breaks_before for operation in _operations_of(migration))
+    ]
+    if not breaking:
+        return None
+    recorded = {name for app, name in _applied_migrations(connection) if app == app_config.label}
+    return describe_break(connection, [step for step in breaking if step.name not in recorded], schema)
+
+
+def describe_break(connection: BaseDatabaseWrapper, steps: Iterable[Migration], schema: str) -> str | None:
+    """Return which live workers would be broken by one of the migrations, and what to do.
+
+    Return None if there are none, or if they shall stop.
+    """
+    pairs = [(operation.breaks_before, step.name) for step in steps for operation in _operations_of(step)]
+    breaks = [(version, name) for version, name in pairs if version is not None]
+    if not breaks or conf.current().stop_older_workers:
+        return None
+    version, name = max(breaks, key=lambda pair: release_of(pair[0]))
+    with connection.cursor() as cursor:
+        if catalog.part(cursor, TABLES, schema=schema) is None:
+            return None
+        older = workers.older_workers(cursor, version, schema=schema)
+    if not older:
+        return None
+    named = ", ".join(older[:MAX_NAMES]) + (f" and {len(older) - MAX_NAMES} more" if len(older) > MAX_NAMES else "")
+    first = f" or deploy {version} first," if is_older(version, __version__) else ""
+    return (
+        f"Workers of releases before {version} cannot work with the worker schema {schema!r} after the migration "
+        f"{name}, and these are alive: {named}. Stop them,{first} and migrate again. To have them stop by "
+        f'themselves after the migration, set GRAPHILE_WORKER["STOP_OLDER_WORKERS"] = True.'
+    )
 
 
 def install_named_later(
@@ -126,12 +179,13 @@ def _schema_operations(app_config: AppConfig) -> Iterator[SchemaOperation]:
 
 
 def _migrations(app_config: AppConfig) -> Iterator[tuple[str, type[Migration]]]:
-    package = importlib.import_module(f"{app_config.name}.migrations")
+    named, _ = MigrationLoader.migrations_module(app_config.label)
+    package = importlib.import_module(named or f"{app_config.name}.migrations")
     for name in sorted(module.name for module in pkgutil.iter_modules(package.__path__)):
         yield name, importlib.import_module(f"{package.__name__}.{name}").Migration
 
 
-def _operations_of(migration: type[Migration]) -> list[SchemaOperation]:
+def _operations_of(migration: Migration | type[Migration]) -> list[SchemaOperation]:
     return [operation for operation in migration.operations if isinstance(operation, SchemaOperation)]
 
 

@@ -43,6 +43,8 @@ class SchemaOperation(ABC, Operation):
     reversible = True
     # The name under which the schema records that the operation has run; None for operations without a record.
     part: str | None = None
+    # Workers of releases before this version cannot work with the part; None if all can.
+    breaks_before: str | None = None
 
     def state_forwards(self, app_label: str, state: ProjectState) -> None:
         """Change nothing: other operations create the models."""
@@ -54,7 +56,7 @@ class SchemaOperation(ABC, Operation):
         from_state: ProjectState,
         to_state: ProjectState,
     ) -> None:
-        self._perform(app_label, schema_editor, self.run_install, self.write_install)
+        self._perform(app_label, schema_editor, self.run_install, self._write_install)
 
     def database_backwards(
         self,
@@ -80,6 +82,15 @@ class SchemaOperation(ABC, Operation):
         with all_or_nothing(schema_editor.connection, schema):
             if not self._is_installed(schema_editor.connection, schema):
                 self.install(schema_editor, schema)
+                self._record_break(schema_editor, schema)
+
+    def _write_install(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
+        self.write_install(schema_editor, schema)
+        self._record_break(schema_editor, schema)
+
+    def _record_break(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
+        if self.part is not None and self.breaks_before is not None:
+            catalog.record_break(schema_editor.execute, self.part, self.breaks_before, schema=schema)
 
     def run_uninstall(self, schema_editor: BaseDatabaseSchemaEditor, schema: str) -> None:
         with all_or_nothing(schema_editor.connection, schema):

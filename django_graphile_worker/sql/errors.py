@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from django.apps import apps
 from django.db import DEFAULT_DB_ALIAS
 
@@ -47,6 +49,15 @@ def not_installed(alias: str, schema: str) -> str:
         f"The database {alias!r} has no worker schema {schema!r}, or an incomplete one. "
         f'{_install_app()}Run "manage.py migrate graphile_worker{option}". If the schema was dropped or renamed after '
         f'a migrate, "manage.py check --database {alias}" says what to do.'
+    )
+
+
+def older_schema(alias: str, schema: str, missing: Iterable[str]) -> str:
+    option = "" if alias == DEFAULT_DB_ALIAS else f" --database {alias}"
+    return (
+        f"The worker schema {schema!r} in the database {alias!r} is that of an earlier release of "
+        f"django-graphile-worker, without {', '.join(missing)}. "
+        f'Run "manage.py migrate graphile_worker{option}", then start the worker again.'
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from django_graphile_worker.sql.codecs import text_array
 from django_graphile_worker.sql.statements import quoted, statement
+from django_graphile_worker.versions import is_older
 
 # The id of every worker of this package begins with this prefix. So a claim that commits after its worker was removed
 # from the register is still recognised as the claim of a dead worker.
@@ -80,6 +81,21 @@ def promised_timeouts(cursor: Any, *, schema: str) -> list[float]:
     """Return the different timeouts of live workers, in seconds, the shortest first."""
     cursor.execute(statement(PROMISED_TIMEOUTS, schema))
     return [row[0] for row in cursor.fetchall()]
+
+
+# Sent over a connection of Django, so every name is qualified.
+LIVE_VERSIONS = """/* gw:live-versions */
+select coalesce(worker.metadata ->> 'host', worker.id), worker.metadata ->> 'pid', worker.metadata ->> 'version'
+from :SCHEMA._private_workers as worker
+where worker.last_heartbeat_at operator(pg_catalog.>) (
+    pg_catalog.now() operator(pg_catalog.-) pg_catalog.make_interval(secs => worker.timeout_seconds))
+order by worker.started_at, worker.id"""
+
+
+def older_workers(cursor: Any, version: str, *, schema: str) -> list[str]:
+    """Return the live workers of releases before this version: host, process id and version of each."""
+    cursor.execute(statement(LIVE_VERSIONS, schema))
+    return [f"{host} pid {pid} ({own})" for host, pid, own in cursor.fetchall() if own and is_older(own, version)]
 
 
 def is_lease_over(silent_seconds: float, timeout_seconds: float) -> bool:

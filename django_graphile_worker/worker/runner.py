@@ -16,7 +16,7 @@ from django.db import connections
 
 from django_graphile_worker import signals
 from django_graphile_worker.crontab import CronItem
-from django_graphile_worker.exceptions import GraphileWorkerError, SchemaError
+from django_graphile_worker.exceptions import BreakingMigrationError, GraphileWorkerError, SchemaError
 from django_graphile_worker.registry import Registry
 from django_graphile_worker.registry import tasks as registered_tasks
 from django_graphile_worker.routing import Place
@@ -209,7 +209,7 @@ class Runner:
         # job waits for that.
         for prepare in (
             check_installation,
-            self._refuse_newer_schema,
+            self._refuse_other_schema,
             # Before the names of tasks are read: a clean-up keeps the names that a registered worker uses.
             worker.heartbeat.register,
             lambda database: worker.directory.review(),
@@ -229,10 +229,12 @@ class Runner:
             # the default partition is refused at the moment at which the partition of its day comes into being.
             self.worker.retention.attempt()
 
-    def _refuse_newer_schema(self, database: Database) -> None:
+    def _refuse_other_schema(self, database: Database) -> None:
+        """Raise an error for the schema of a release that this worker cannot work with."""
         error = self.worker.schema_version.find_error(database)
-        if error is not None:
+        if isinstance(error, BreakingMigrationError):
             self.worker.schema_version.write_event(database, error)
+        if error is not None:
             raise error
 
     def _wait(self, seconds: float, should_stop: Question) -> None:

@@ -1,4 +1,4 @@
-"""A newer graphile-worker changes the schema while workers run."""
+"""A newer graphile-worker, or a later release of this package, changes the schema while workers run."""
 
 from __future__ import annotations
 
@@ -53,6 +53,43 @@ def test_worker_that_does_not_listen__detects_a_breaking_migration(world: World,
     migrate(world, breaking=True, notify=False)
     worker.wait_for(SENTENCE)
     assert worker.wait() == REFUSED
+
+
+def test_worker_of_an_earlier_release__finishes_its_job_and_stops(world: World, fleet: Fleet) -> None:
+    """STOP_OLDER_WORKERS lets such a migration run beside it."""
+    sentence = r"releases before 999\.1 cannot work with it, and this is .*\. Upgrade"
+    worker = fleet.start()
+    job = world.add("until", {"word": "go"})
+    world.wait_for("start", 1)
+    try:
+        world.query("update {schema}._private_installation set breaks_before = '999.1' where part = 'tables'")
+        send_notification(world, breaking=False)
+        worker.wait_for(rf"stops: BreakingMigrationError: .*{sentence}")
+        waiting = world.add("quick")
+        world.continue_jobs("go")
+        assert worker.wait() == REFUSED
+        later = fleet.start(is_ready=False)
+        assert later.wait() == REFUSED
+        assert later.has_written(sentence)
+    finally:
+        world.query("update {schema}._private_installation set breaks_before = null")
+    assert [row.id for row in world.query("select id from {schema}._private_jobs")] == [waiting]
+    assert job != waiting
+    assert world.workers() == []
+
+
+def test_worker_of_a_later_release__does_not_start_before_the_migration(world: World, fleet: Fleet) -> None:
+    job = world.add("quick")
+    found = world.query("delete from {schema}._private_installation where part = 'functions' returning part")
+    try:
+        worker = fleet.start(is_ready=False)
+        assert worker.wait() not in (0, REFUSED)
+        assert worker.has_written(
+            r"earlier release .*, without functions\. Run \"manage\.py migrate graphile_worker\", then"
+        )
+    finally:
+        world.query("insert into {schema}._private_installation (part) values (%s)", *found[0])
+    assert [(row.id, row.attempts, row.locked_by) for row in world.jobs()] == [(job, 0, None)]
 
 
 def test_worker__ignores_a_notification_that_the_ledger_does_not_confirm(world: World, fleet: Fleet) -> None:

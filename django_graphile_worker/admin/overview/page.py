@@ -80,6 +80,7 @@ class OverviewAdmin(PageAdmin):
         self, request: HttpRequest, read: OverviewFigures, span: Span, subject: Subject
     ) -> dict[str, Any]:
         now, query = timezone.now(), {"span": span.name, **subject.query}
+        timeout = conf.current().worker_timeout
         found = all_problems(self, request, read)
         names = {TASK: read.tasks.page.names, **read.names}
         return {
@@ -89,7 +90,12 @@ class OverviewAdmin(PageAdmin):
             "dismiss_url": self.url(request, "event", "dismiss"),
             "tiles": [
                 *job_tiles(self, request, read.counts, read.sample, read.oldest, now),
-                *worker_tiles(self, request, lock_holders.slots_of(read.holders, conf.current().worker_timeout)),
+                *worker_tiles(
+                    self,
+                    request,
+                    lock_holders.slots_of(read.holders, timeout),
+                    versions=lock_holders.versions_of(read.holders, timeout),
+                ),
                 *schedule_tiles(self, request, failing=read.failing_schedules, missed=read.schedules_that_missed),
             ],
             **task_context(self, request, read.tasks, read.sample, span, read.now, query),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from django.http import HttpRequest
 from django.utils.html import format_html
@@ -22,6 +23,7 @@ from django_graphile_worker.admin.project_items import read_crontab
 from django_graphile_worker.event_texts import Name, Sentence, suspects
 from django_graphile_worker.recurring import late_items
 from django_graphile_worker.sql.events import ALARM_HOURS, ERROR, Alarm
+from django_graphile_worker.sql.inspection import lock_holders
 from django_graphile_worker.sql.inspection.job_list import State
 from django_graphile_worker.sql.inspection.lock_holders import Holder
 from django_graphile_worker.sql.inspection.overview import (
@@ -37,6 +39,8 @@ from django_graphile_worker.sql.inspection.overview import (
 OLD_LOCK = 3600.0
 # Seconds after which a task that has all slots is a problem for others.
 LONG_RUN = 60.0
+# Seconds after which a deploy has probably not replaced all workers.
+MIXED_FOR_LONG = 6 * 3600.0
 MAX_NAMES = 5
 UNSERVED = "tasks_unserved"
 
@@ -96,7 +100,7 @@ def all_problems(page: PageAdmin, request: HttpRequest, read: OverviewFigures) -
     # Whether tasks are unserved now is usually known: the event may be over, and if not, it would be said twice.
     alarms = [each for each in read.alarms if ages is None or each.event.kind != UNSERVED]
     found = [
-        *_worker_problems(read.holders, bool(ready.number or ready.is_more)),
+        *_worker_problems(read.holders, bool(ready.number or ready.is_more), read.now),
         *_task_problems(read.holders, ages or ()),
         *_slot_problems(read.tasks),
         *_lock_problems(read.holders),
@@ -118,12 +122,13 @@ def _late(read: OverviewFigures) -> list[tuple[str, float]]:
     return sorted([*of_code, *of_database], key=lambda pair: -pair[1])
 
 
-def _worker_problems(holders: Sequence[Holder], has_ready_jobs: bool) -> Iterator[Problem]:
+def _worker_problems(holders: Sequence[Holder], has_ready_jobs: bool, now: datetime) -> Iterator[Problem]:
     alive = [holder for holder in holders if _is_alive(holder)]
     if not alive:
         yield _no_worker(has_ready_jobs)
     if dead := [holder for holder in holders if holder.is_registered and not _is_alive(holder)]:
         yield _lost(dead)
+    yield from _mixed_versions(alive, now)
     polling = [str(holder.id) for holder in alive if holder.metadata.get("is_listening") is False]
     if polling and conf.current().listen:
         yield _only_polling(polling)
@@ -150,6 +155,20 @@ def _lost(dead: Sequence[Holder]) -> Problem:
             "or force-unlock this worker."
         ),
     )
+
+
+def _mixed_versions(alive: Sequence[Holder], now: datetime) -> Iterator[Problem]:
+    """Yield the problem that a deploy was never finished: workers of an earlier version still run after hours."""
+    versions = lock_holders.versions_of(alive, conf.current().worker_timeout)
+    if len(versions) < 2:
+        return
+    since = min(formatting.aware(each.started_at) for each in alive if each.version == list(versions)[-1])
+    seconds = (formatting.aware(now) - since).total_seconds()
+    if seconds > MIXED_FOR_LONG:
+        text = _("Workers of several versions have run side by side for %(duration)s. %(versions)s.")
+        remedy = _("Restart the workers of the earlier version. A later release may not share the schema with them.")
+        values = {"duration": duration(seconds, 1), "versions": formatting.versions(versions)}
+        yield Problem("warning", text % values, remedy)
 
 
 def _only_polling(names: Sequence[str]) -> Problem:

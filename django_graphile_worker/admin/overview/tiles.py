@@ -88,12 +88,17 @@ def _oldest_tile(page: PageAdmin, request: HttpRequest, oldest: OldestReady | No
     return Tile(_("Oldest ready job"), formatting.duration(seconds, 1), url, "gw-tile-late" if is_late else "")
 
 
-def worker_tiles(page: PageAdmin, request: HttpRequest, slots: Slots, label: str = "") -> list[Tile]:
-    """Return the tiles of the live workers, or of some of them, and of their slots."""
+def worker_tiles(
+    page: PageAdmin, request: HttpRequest, slots: Slots, label: str = "", *, versions: Mapping[str, int] | None = None
+) -> list[Tile]:
+    """Return the tiles of the live workers, or of some of them, and of their slots; during a deploy, with versions."""
     url, note = page.url(request, "worker"), _("Jobs that run, and how many the live workers run at the same time")
     workers = formatting.number(slots.workers)
     label = label or ngettext("Worker alive", "Workers alive", slots.workers)
-    found = [Tile(label, workers, url, "" if slots.workers else "gw-tile-failed")]
+    if versions and len(versions) > 1:
+        label = _("Workers alive, of %(number)s versions") % {"number": formatting.number(len(versions))}
+    css_class = "" if slots.workers else "gw-tile-failed"
+    found = [Tile(label, workers, url, css_class, formatting.versions(versions or {}))]
     if slots.total:
         css_class = "gw-tile-late" if slots.are_all_busy else "gw-tile-running" if slots.in_use else ""
         found.append(Tile(_("Slots in use"), formatting.part(slots.in_use, slots.total), url, css_class, note))

@@ -7,7 +7,6 @@ examination that fails is a finding, too, and the others go on.
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -28,7 +27,7 @@ from django_graphile_worker.checks import schema as of_schema
 from django_graphile_worker.crontab.items import occurrences
 from django_graphile_worker.exceptions import ConfigurationError, GraphileWorkerError
 from django_graphile_worker.management.operator.formatting import counted
-from django_graphile_worker.management.operator.workers import worker_state
+from django_graphile_worker.management.operator.workers import in_words, worker_state
 from django_graphile_worker.operations.receivers import migration_state
 from django_graphile_worker.operations.repair import repair
 from django_graphile_worker.routing import Place, queue_connection
@@ -36,7 +35,7 @@ from django_graphile_worker.sql import control
 from django_graphile_worker.sql.errors import INSUFFICIENT_PRIVILEGE, sqlstate
 from django_graphile_worker.sql.inspection import diagnosis, overview
 from django_graphile_worker.sql.inspection.diagnosis import SnapshotHolder, Table
-from django_graphile_worker.sql.inspection.lock_holders import Holder, holders
+from django_graphile_worker.sql.inspection.lock_holders import Holder, holders, versions_of
 from django_graphile_worker.sql.inspection.statement_limits import change_settings, limit_statements
 from django_graphile_worker.sql.install import installer
 from django_graphile_worker.sql.schedules import from_code
@@ -374,13 +373,11 @@ def _workers(place: Place) -> Findings:
 
 
 def _versions(place: Place) -> Findings:
-    alive = [each for each in _holders(place) if worker_state(each) == "alive"]
-    versions = Counter(str(each.metadata.get("version") or "unknown") for each in alive)
-    if set(versions) <= {__version__}:
+    versions = versions_of(_holders(place), place.settings.worker_timeout)
+    if versions.keys() <= {__version__}:
         return [Finding(OK, __version__)]
-    listed = _listed(f"{version} ({counted(number, 'worker')})" for version, number in sorted(versions.items()))
     remedy = "If no upgrade is under way, restart the workers that have another version."
-    return [Finding(NOTE, f"This process has {__version__}. Workers have {listed}.", remedy)]
+    return [Finding(NOTE, f"This process has {__version__}. Workers have {in_words(versions)}.", remedy)]
 
 
 def _tasks(place: Place) -> Findings:

@@ -21,12 +21,12 @@ from django_graphile_worker.management.operator.formatting import Columns, absol
 from django_graphile_worker.management.operator.jobs import is_known
 from django_graphile_worker.management.operator.queues import pause_as_dict, pause_sentence
 from django_graphile_worker.management.operator.verb import Options, Verb, did_you_mean, limit_of
-from django_graphile_worker.management.operator.workers import worker_state
+from django_graphile_worker.management.operator.workers import in_words, worker_state
 from django_graphile_worker.sql import control, events, statistics
 from django_graphile_worker.sql.events import WARNING, EventCriteria, LoggedEvent
 from django_graphile_worker.sql.inspection import job_list, known_names, overview
 from django_graphile_worker.sql.inspection.job_list import STATES, Criteria, State
-from django_graphile_worker.sql.inspection.lock_holders import Holder, holders
+from django_graphile_worker.sql.inspection.lock_holders import Holder, holders, versions_of
 from django_graphile_worker.sql.inspection.overview import (
     FULL_NOTIFY_QUEUE,
     MAX_COUNTED,
@@ -151,6 +151,8 @@ def _facts(status: dict[str, Any]) -> dict[str, Any]:
         "workers stopping": workers["stopping"],
         "workers silent": workers["silent"],
         "other workers": workers["unregistered"],
+        # During a deploy.
+        "worker versions": in_words(workers["versions"]) if len(workers["versions"]) > 1 else "",
         # Usually, some workers were not restarted after a change of settings.
         "worker timeouts": ", ".join(timeouts) if len(timeouts) > 1 else "",
         "paused": [pause_sentence(each, now) for each in status["paused"]],
@@ -196,6 +198,7 @@ def read_status(console: Console, options: Options) -> dict[str, Any]:
         "workers": {
             **{state: states[state] for state in ("alive", "stopping", "silent", "unregistered")},
             "listening": sum(holder.metadata.get("is_listening") is True for holder in live),
+            "versions": versions_of(found, console.settings.worker_timeout),
             # The timeout of each worker applies to it.
             "timeouts": sorted({each.timeout_seconds for each in live if each.timeout_seconds is not None}),
         },

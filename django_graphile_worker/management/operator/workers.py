@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from django.core.management.base import CommandError
@@ -58,20 +58,28 @@ WORKERS: Columns = (
 )
 
 
+def in_words(versions: Mapping[str, int]) -> str:
+    """Return the versions with their numbers of workers, like "1.0.2 (3 workers), 1.1.0 (1 worker)"."""
+    return ", ".join(f"{version} ({counted(number, 'worker')})" for version, number in versions.items())
+
+
 class Workers(Verb):
     name = "workers"
     summary = "List workers and their jobs."
     description = (
         "List the workers of this package with their state: alive, stopping, or silent for longer than WORKER_TIMEOUT "
         "(other workers, or sweep, recover their jobs). Workers that hold jobs and do not register, such as those of "
-        "graphile-worker for Node.js, come last."
+        "graphile-worker for Node.js, come last. While workers of several versions run, as during a deploy, VERSION "
+        "is listed, too."
     )
     examples = ("", "--json")
 
     def run(self, console: Console, options: Options) -> None:
         with console.reading() as (cursor, schema, now):
             found = holders(cursor, schema=schema)
-        console.listing(map(_as_dict, found), WORKERS, now, nothing="No workers. Start one with: manage.py runworker")
+        is_mixed = len({each.version for each in found if each.version}) > 1
+        columns = (WORKERS[0], _reported("version"), *WORKERS[1:]) if is_mixed else WORKERS
+        console.listing(map(_as_dict, found), columns, now, nothing="No workers. Start one with: manage.py runworker")
 
 
 def _as_dict(holder: Holder) -> dict[str, Any]:

@@ -6,7 +6,9 @@ create table :SCHEMA._private_installation (
   installed_at timestamptz not null default now(),
   is_schema_made boolean not null default false,
   is_adopted boolean not null default false,
-  found_functions jsonb not null default '{}'
+  found_functions jsonb not null default '{}',
+  -- Workers of releases before this version cannot work with this part; null if all can.
+  breaks_before text
 );
 
 -- Migrating an adopted schema back to zero runs the texts of the functions that were found, with the rights of whoever

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ from django_graphile_worker.sql.jobs import IS_LOCKED
 from django_graphile_worker.sql.progress import Progress
 from django_graphile_worker.sql.statements import statement
 from django_graphile_worker.sql.workers import RUST_TIMEOUT, WORKER_PREFIX, is_lease_over, locked_by_worker
+from django_graphile_worker.versions import release_of
 
 MAX_WORKERS = 500
 MAX_LOCKS = 20_000
@@ -78,6 +80,12 @@ class Holder(NamedTuple):
         return host if isinstance(host, str) and host else str(self.id)
 
     @property
+    def version(self) -> str:
+        """The version of this package that the worker has registered; empty for workers of other programs."""
+        version = self.metadata.get("version")
+        return version if isinstance(version, str) and release_of(version) else ""
+
+    @property
     def tasks(self) -> list[str]:
         """The tasks that the worker has registered."""
         tasks = self.metadata.get("tasks")
@@ -126,6 +134,12 @@ def slots_of(holders: Iterable[Holder], timeout: float, *, task: str | None = No
     alive = [each for each in holders if each.is_alive(timeout) and (task is None or task in each.tasks)]
     counted = _with_slots(alive, timeout)
     return Slots(len(alive), sum(each.slots_in_use for each in counted), sum(each.slots or 0 for each in counted))
+
+
+def versions_of(holders: Iterable[Holder], timeout: float) -> dict[str, int]:
+    """Return how many live workers there are of each version of this package, the oldest version first."""
+    found = Counter(each.version for each in holders if each.version and each.is_alive(timeout))
+    return {version: found[version] for version in sorted(found, key=lambda each: (release_of(each), each))}
 
 
 def _with_slots(holders: Iterable[Holder], timeout: float) -> list[Holder]:

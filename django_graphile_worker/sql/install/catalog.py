@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from django_graphile_worker import __version__
 from django_graphile_worker.exceptions import BreakingMigrationError, SchemaError
 from django_graphile_worker.sql.install.privileges import hidden_tables
 from django_graphile_worker.sql.statements import Cursor, qualified, statement
+from django_graphile_worker.versions import is_older, release_of
 
 # The last migration of graphile-worker that this version of the package supports.
 LEDGER = 20
@@ -22,13 +24,16 @@ LEDGER = 20
 LATEST_BREAKING = """/* gw:breaking-migration */
 select coalesce(pg_catalog.max(migrations.id), 0) from :SCHEMA.migrations as migrations where migrations.breaking"""
 
-MAY_READ_LEDGER = """/* gw:may-read-ledger */
-select exists (
-  select from pg_catalog.pg_class as class
-  join pg_catalog.pg_namespace as namespace on namespace.oid = class.relnamespace
-  where namespace.nspname = %s and class.relname = 'migrations'
-    and pg_catalog.has_table_privilege(class.oid, 'select')
-    and pg_catalog.has_schema_privilege(namespace.oid, 'usage'))"""
+INSTALLED = """/* gw:installed */
+select installed.part, installed.breaks_before from :SCHEMA._private_installation as installed"""
+
+MAY_READ = """/* gw:may-read */
+select class.relname
+from pg_catalog.pg_class as class
+join pg_catalog.pg_namespace as namespace on namespace.oid = class.relnamespace
+where namespace.nspname = %s and class.relname in ('migrations', '_private_installation')
+  and pg_catalog.has_table_privilege(class.oid, 'select')
+  and pg_catalog.has_schema_privilege(namespace.oid, 'usage')"""
 
 
 def breaking_migration(cursor: Cursor, *, schema: str) -> BreakingMigrationError | None:
@@ -38,16 +43,35 @@ def breaking_migration(cursor: Cursor, *, schema: str) -> BreakingMigrationError
     return None if latest <= LEDGER else breaking_migration_error(latest, schema)
 
 
+def installed_parts(cursor: Cursor, *, schema: str) -> dict[str, str | None]:
+    """Return the parts that migrations of this package have installed, each with its ``breaks_before``."""
+    cursor.execute(statement(INSTALLED, schema))
+    return dict(cursor.fetchall())
+
+
+def breaking_part(installed: Mapping[str, str | None], *, schema: str) -> BreakingMigrationError | None:
+    """Return the error for a part that a later release has installed, and that this version cannot work with."""
+    breaks = [version for version in installed.values() if version is not None and is_older(__version__, version)]
+    if not breaks:
+        return None
+    return BreakingMigrationError(
+        f"The schema {schema!r} belongs to a later release of django-graphile-worker: releases before "
+        f"{max(breaks, key=release_of)} cannot work with it, and this is {__version__}. Upgrade django-graphile-worker."
+    )
+
+
 def refuse_breaking_migration(cursor: Cursor, *, schema: str) -> None:
     """Raise the error for a schema with a breaking migration that this version does not support.
 
-    Do nothing if the role may not read the ledger.
+    Look only at what the role may read.
     """
-    cursor.execute(MAY_READ_LEDGER, [schema])
-    if cursor.fetchone()[0]:
-        error = breaking_migration(cursor, schema=schema)
-        if error is not None:
-            raise error
+    cursor.execute(qualified(MAY_READ), [schema])
+    readable = {name for (name,) in cursor.fetchall()}
+    error = breaking_migration(cursor, schema=schema) if "migrations" in readable else None
+    if error is None and "_private_installation" in readable:
+        error = breaking_part(installed_parts(cursor, schema=schema), schema=schema)
+    if error is not None:
+        raise error
 
 
 def breaking_migration_error(latest: int, schema: str) -> BreakingMigrationError:
@@ -235,6 +259,20 @@ update :SCHEMA._private_installation set found_functions = found_functions || %s
 def add_found_functions(execute: Execute, name: str, found: Mapping[str, str], *, schema: str) -> None:
     """Record the texts of functions that were found after the part was installed."""
     execute(statement(_ADD_FOUND_FUNCTIONS, schema), (json.dumps(dict(found)), name))
+
+
+_RECORD_BREAK = """
+/* gw:record_break */
+update :SCHEMA._private_installation set breaks_before = %s where part = %s;
+"""
+# The channel of graphile-worker, whose workers stop if "breaking" is true. Those of this package look at the schema.
+_ANNOUNCE = """/* gw:announce_break */ select pg_catalog.pg_notify('worker:migrate', '{"breaking": false}');"""
+
+
+def record_break(execute: Execute, name: str, version: str, *, schema: str) -> None:
+    """Record that workers of releases before this version cannot work with the part, and let workers look."""
+    execute(statement(_RECORD_BREAK, schema), (version, name))
+    execute(_ANNOUNCE, None)
 
 
 _FORGET_PART = "/* gw:forget_part */ delete from :SCHEMA._private_installation where part = %s;"

@@ -32,6 +32,8 @@ SECONDS_FOR_ANOTHER_MIGRATION = 60.0
 WORKER_SCHEMA = "graphile_worker"
 TABLES = "tables"
 FUNCTIONS = "functions"
+# All of them: workers of this version do not start on a schema that lacks one.
+PARTS = (WORKER_SCHEMA, TABLES, FUNCTIONS)
 PUBLIC_FUNCTIONS = "public_functions.sql"
 TABLE_FILES = ("graphile_worker.sql", "installation.sql", "tables.sql")
 FUNCTION_FILES = (

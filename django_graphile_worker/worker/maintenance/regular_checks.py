@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg import errors
 
-from django_graphile_worker.exceptions import BreakingMigrationError
+from django_graphile_worker.exceptions import BreakingMigrationError, SchemaError
 from django_graphile_worker.sql import statistics
+from django_graphile_worker.sql.errors import older_schema
 from django_graphile_worker.sql.events import ERROR, NewEvent
 from django_graphile_worker.sql.inspection.overview import unserved_tasks
-from django_graphile_worker.sql.install.catalog import breaking_migration
+from django_graphile_worker.sql.install.catalog import breaking_migration, breaking_part, installed_parts
+from django_graphile_worker.sql.install.installer import PARTS
 from django_graphile_worker.worker.database.connection import Database, limited_transaction
 from django_graphile_worker.worker.service import Service, jittered
 
@@ -32,7 +34,7 @@ LONGEST_COUNT = 0.5
 
 
 class SchemaVersion:
-    """Checks whether a newer graphile-worker has changed the schema in a way that this version does not support.
+    """Checks whether a newer graphile-worker, or a later release, has changed the schema so that this one is broken.
 
     Then the worker stops, as graphile-worker does.
     """
@@ -60,7 +62,7 @@ class SchemaVersion:
         except BaseException:
             self.check_soon()
             raise
-        if error is not None and not self._is_refused:
+        if isinstance(error, BreakingMigrationError) and not self._is_refused:
             self._is_refused = True
             self.write_event(database, error)
             self._worker.schema_refused(error)
@@ -73,13 +75,20 @@ class SchemaVersion:
         )
         self._worker.reports.write(database, event)
 
-    def find_error(self, database: Database) -> BreakingMigrationError | None:
+    def find_error(self, database: Database) -> SchemaError | None:
+        """Return the error for the schema of a later release, or of an earlier one."""
+        schema = self._worker.settings.schema
         try:
             with database.cursor() as cursor:
-                return breaking_migration(cursor, schema=self._worker.settings.schema)
+                if error := breaking_migration(cursor, schema=schema):
+                    return error
+                installed = installed_parts(cursor, schema=schema)
         except (errors.InsufficientPrivilege, errors.UndefinedTable):
-            # The worker needs the table of migrations for nothing but this check.
+            # The worker needs these tables for nothing but this check.
             return None
+        missing = [part for part in PARTS if part not in installed]
+        older = SchemaError(older_schema(database.alias, schema, missing)) if missing else None
+        return breaking_part(installed, schema=schema) or older
 
 
 class UnservedTasks(Service):

@@ -42,6 +42,30 @@ def test_slots_in_use__are_added_up_over_the_live_workers(admin_page: Client) ->
     assert (tiles["Workers alive"], tiles["Slots in use"]) == ("3", "4 / 7")
 
 
+def test_versions__are_told_apart_during_a_deploy(admin_page: Client) -> None:
+    make_worker("django-worker-1", version="1.9.3")
+    make_worker("django-worker-2", version="1.9.3", silent=900)
+    assert "versions" not in text(admin_page.get(pages.WORKERS))
+    assert "Worker alive" in {tile.label for tile in admin_page.get(pages.OVERVIEW).context["tiles"]}
+    for number in range(3, 6):
+        make_worker(f"django-worker-{number}", version="1.10.0")
+    told = "2 versions: 1.9.3 (1 worker), 1.10.0 (3 workers)"
+    assert told in text(admin_page.get(pages.WORKERS))
+    overview = admin_page.get(pages.OVERVIEW).context
+    tiles = {tile.label: (tile.value, tile.note) for tile in overview["tiles"]}
+    assert tiles["Workers alive, of 2 versions"] == ("4", told)
+    assert not any("versions" in problem.cause for problem in overview["problems"])
+
+
+def test_versions_that_differ_for_hours__are_a_problem(admin_page: Client) -> None:
+    for number, version in enumerate(["1.9.3", "1.10.0", "1.10.0"]):
+        make_worker(f"django-worker-{number}", version=version)
+    # A deploy of seven hours ago missed one; a worker that was started again since changes nothing.
+    execute("update {schema}._private_workers set started_at = now() - interval '7 h' where id = 'django-worker-1'")
+    shown = text(admin_page.get(pages.OVERVIEW))
+    assert "have run side by side for 7 h. 2 versions: 1.9.3 (1 worker), 1.10.0 (2 workers). What to do" in shown
+
+
 def test_running_jobs_are_those_that_the_worker_holds_now(admin_page: Client) -> None:
     """The jobs that it reported with its last heartbeat may have ended."""
     make_worker("django-worker-1", concurrency=4, running=[{"job_id": 5, "task": "gone", "started_at": 1.7e9}])

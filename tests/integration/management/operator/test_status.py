@@ -30,6 +30,23 @@ def test_status__tells_of_workers_with_different_timeouts() -> None:
     assert operate("status", "--json").json["workers"]["timeouts"] == [6.0, 60.0]
 
 
+def test_status_and_workers__tell_of_workers_of_different_versions() -> None:
+    make_worker(LIVE, version="1.10.0")
+    make_worker("django-worker-second", version="1.10.0")
+    make_worker(DEAD, version="1.8.4", beat=minutes_ago(2))
+    make_worker("rust-worker", version=["no", "version"])
+    assert "worker versions" not in operate("status").out
+    assert operate("status", "--json").json["workers"]["versions"] == {"1.10.0": 2}
+    execute("delete from {schema}._private_workers where id = %s", [DEAD])
+    assert "VERSION" not in operate("workers").out
+    make_worker("django-worker-old", version="1.9.3")
+    assert re.search(r"worker versions +1\.9\.3 \(1 worker\), 1\.10\.0 \(2 workers\)", operate("status").out)
+    assert list(operate("status", "--json").json["workers"]["versions"].items()) == [("1.9.3", 1), ("1.10.0", 2)]
+    lines = operate("workers").out.splitlines()
+    assert "VERSION" in lines[0]
+    assert any("django-worker-old" in line and "1.9.3" in line for line in lines)
+
+
 def test_status__counts_every_state() -> None:
     make_job("a", run_at=minutes_ago(3))
     make_job("a", run_at=minutes_ago(1), priority=-5)
@@ -49,6 +66,7 @@ def test_status__counts_every_state() -> None:
         "silent": 1,
         "unregistered": 0,
         "listening": 1,
+        "versions": {},
         "timeouts": [60.0],
     }
     shown = operate("status").out
