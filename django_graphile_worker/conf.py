@@ -34,6 +34,8 @@ OF_THE_PROJECT = frozenset(
         "ADMIN_STATEMENT_TIMEOUT",
         "DROP_WAITING_JOBS",
         "EXCLUDE_TASK_MODULES",
+        "METRICS_PORT",
+        "METRICS_TOKEN",
         "MIGRATION_LOCK_TIMEOUT",
         "PROCESSES",
         "PROGRESS_PERMISSION",
@@ -102,6 +104,9 @@ class Settings:
     events_retention: float = _setting(timedelta(days=30), setting_types.duration(3600))
     admin_statement_timeout: float = _setting(5.0, setting_types.duration(0.1))
     progress_permission: Callable[..., bool] | str | None = _setting(None, setting_types.function)
+    # Metrics.
+    metrics_port: tuple[str, int] | None = _setting(None, setting_types.optional_address)
+    metrics_token: str | None = _setting(None, setting_types.optional_text)
     # Migrations.
     migration_lock_timeout: float = _setting(5.0, setting_types.duration(0.001))
     drop_waiting_jobs: bool = _setting(False, setting_types.boolean)

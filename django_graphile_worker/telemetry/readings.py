@@ -1,0 +1,56 @@
+"""Reads the gauges of a database at most once in a few seconds, however many scrapers ask for them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from django.db import connections, transaction
+
+from django_graphile_worker.routing import Place
+from django_graphile_worker.sql.inspection import statement_limits
+from django_graphile_worker.sql.inspection.gauges import Gauges, read_gauges
+
+# Seconds for which a reading, also one that failed, is shown again.
+CACHE_SECONDS = 5.0
+# Seconds that the statement may take. Prometheus waits for 10.
+READ_TIMEOUT = 2.0
+
+
+def limited_gauges(cursor: Any, place: Place) -> Gauges:
+    """Return the gauges, in a transaction of the caller, whose statements are limited from now on."""
+    before = statement_limits.limit_statements(cursor, timeout=READ_TIMEOUT)
+    gauges = read_gauges(cursor, schema=place.settings.schema, timeout=place.settings.worker_timeout)
+    statement_limits.change_settings(cursor, before)
+    return gauges
+
+
+def gauges_of(place: Place) -> Gauges:
+    """Return the gauges, read on Django's connection."""
+    with transaction.atomic(using=place.using), connections[place.using].cursor() as cursor:
+        return limited_gauges(cursor, place)
+
+
+class CachedGauges:
+    """The gauges of one database, and until when they are shown."""
+
+    def __init__(self, read: Callable[[], Gauges], *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._read = read
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._gauges: Gauges | None = None
+        self._until = 0.0
+
+    def get(self) -> Gauges | None:
+        """Return the gauges; None if the database did not answer."""
+        with self._lock:
+            if self._clock() >= self._until:
+                try:
+                    self._gauges = self._read()
+                except Exception:
+                    # The scrape shows that the database did not answer, and everything else.
+                    self._gauges = None
+                self._until = self._clock() + CACHE_SECONDS
+            return self._gauges
