@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from django.db import connections, transaction
@@ -33,6 +33,16 @@ def gauges_of(place: Place) -> Gauges:
         return limited_gauges(cursor, place)
 
 
+def cached_gauges(places: Iterable[Place]) -> dict[str, Gauges | None]:
+    """Return the gauges of these places by their labels, read on Django's connections; None without an answer."""
+    return {place.label: _cached(place).get() for place in places}
+
+
+def _cached(place: Place) -> CachedGauges:
+    key = (place.label, place.settings.schema)
+    return _caches.setdefault(key, CachedGauges(lambda: gauges_of(place)))
+
+
 class CachedGauges:
     """The gauges of one database, and until when they are shown."""
 
@@ -54,3 +64,11 @@ class CachedGauges:
                     self._gauges = None
                 self._until = self._clock() + CACHE_SECONDS
             return self._gauges
+
+
+_caches: dict[tuple[str, str], CachedGauges] = {}
+
+
+def clear_cache() -> None:
+    """Forget what was read."""
+    _caches.clear()

@@ -22,6 +22,7 @@ import psycopg
 
 from django_graphile_worker.routing import Place
 from django_graphile_worker.sql.inspection.gauges import Gauges
+from django_graphile_worker.telemetry import NO_PROMETHEUS
 from django_graphile_worker.telemetry.counts import Counts, Inbox, Outbox, Tally
 from django_graphile_worker.telemetry.http_server import Answer, serving, text_answer, verdict
 from django_graphile_worker.telemetry.readings import READ_TIMEOUT, CachedGauges, limited_gauges
@@ -41,7 +42,6 @@ READ_INTERVAL = 0.25
 # Characters of a problem, and how many problems a child reports: they fit into one line of the pipe.
 MAX_PROBLEM = 300
 MAX_PROBLEMS = 5
-MISSING = 'The package prometheus-client is missing: pip install "django-graphile-worker[prometheus]"'
 
 Question = Callable[[], list[str]]
 
@@ -131,6 +131,8 @@ class ChildrenMetrics:
         # The end at which children write.
         self.sender = sender
         self.supervisor: Supervisor | None = None
+        # It is closed when nothing refers to it.
+        self._receiver = receiver
         self._inbox = Inbox(receiver.fileno(), self.tally)
         # By the place of the child: its last report, and when it arrived.
         self._reports: dict[int, tuple[float, Mapping[str, Any]]] = {}
@@ -220,12 +222,12 @@ def _endpoint(
     refresh: Callable[[], None] | None = None,
 ) -> AbstractContextManager[None]:
     if find_spec("prometheus_client") is None:
-        logger.warning("%s. Until then, /metrics answers with an error; /live and /ready work.", MISSING)
+        logger.warning("%s. Until then, /metrics answers with an error; /live and /ready work.", NO_PROMETHEUS)
     gauges = {place.label: CachedGauges(_reader(place)) for place in places}
 
     def metrics() -> Answer:
         if find_spec("prometheus_client") is None:
-            return text_answer(HTTPStatus.NOT_IMPLEMENTED, MISSING)
+            return text_answer(HTTPStatus.NOT_IMPLEMENTED, NO_PROMETHEUS)
         from django_graphile_worker.telemetry import prometheus
 
         readings = {label: each.get() for label, each in gauges.items()}
