@@ -115,7 +115,11 @@ def _as_json(found: Result | None) -> JsonResponse:
 @never_cache
 @login_not_required
 def metrics(request: HttpRequest) -> HttpResponse:
-    """Return the gauges of the queue in the format of Prometheus, to clients that have the token of the settings."""
+    """Return the gauges of the queue in the format of Prometheus, to clients that have the token of the settings.
+
+    With ``?format=json``, return only how much work waits, by the name of the database, for a program that starts and
+    stops workers.
+    """
     token = conf.current().metrics_token
     if token is None:
         return _text('Set GRAPHILE_WORKER["METRICS_TOKEN"]: only requests with this token see the metrics.', 403)
@@ -123,11 +127,16 @@ def metrics(request: HttpRequest) -> HttpResponse:
         response = _text('Send the header "Authorization: Bearer ..." with the token of METRICS_TOKEN.', 401)
         response["WWW-Authenticate"] = "Bearer"
         return response
+    gauges = readings.cached_gauges(all_places())
+    if request.GET.get("format") == "json":
+        names = ("backlog_seconds", "backlog_seconds_per_slot")
+        found = {label: each and {name: getattr(each, name) for name in names} for label, each in gauges.items()}
+        return JsonResponse(found, status=503 if None in gauges.values() else 200)
     if find_spec("prometheus_client") is None:
         return _text(NO_PROMETHEUS, 501)
     from django_graphile_worker.telemetry import prometheus
 
-    content = prometheus.exposition(readings.cached_gauges(all_places()))
+    content = prometheus.exposition(gauges)
     return HttpResponse(content, content_type=prometheus.CONTENT_TYPE)
 
 

@@ -13,7 +13,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, Protocol
 
 # Upper bounds of the buckets of both histograms, in seconds: runs and waits are from milliseconds to an hour.
@@ -27,8 +27,6 @@ OUTCOMES = ("succeeded", "failed", "permanently_failed", "interrupted", "cancell
 # names, the first that are seen, have series of their own. The jobs of all others have this name.
 MAX_QUEUES = 50
 OTHER_QUEUES = "other"
-# The system writes so much into a pipe at once, or nothing.
-LONGEST_LINE = 4096
 # The size that the pipe gets on Linux.
 PIPE_SIZE = 1_048_576
 
@@ -75,29 +73,48 @@ class Tally:
         return cell
 
 
-def measured(histogram: str, seconds: Sequence[float]) -> dict[str, float]:
-    """Return the numbers of a histogram: each bucket that is not empty, and the sum."""
-    ordered = sorted(seconds)
-    # The jobs of a bucket stand side by side, so each bucket is found and not each job.
-    ends = [0, *(bisect_right(ordered, bound) for bound in BUCKETS), len(ordered)]
-    numbers: dict[str, float] = {
-        f"{histogram} {place}": end - start for place, (start, end) in enumerate(pairwise(ends)) if end > start
-    }
+def measured(durations: Sequence[float], due_at: Sequence[float], now: float) -> dict[str, float]:
+    """Return the numbers of both histograms, of runs that have just ended: buckets that are not empty, and sums.
+
+    In a large group, mostly all are in the same bucket. Then only the shortest and the longest are looked at.
+    """
+    number, took = len(durations), sum(durations)
+    shortest, longest = min(durations), max(durations)
+    least, most = now - longest - max(due_at), now - shortest - min(due_at)
+    cell = _one_bucket(RUN, shortest, longest, number, took) or _spread(RUN, durations)
+    if wait := _one_bucket(WAIT, least, most, number, max(number * now - took - sum(due_at), 0.0)):
+        return cell | wait
+    return cell | _spread(WAIT, [now - duration - due for duration, due in zip(durations, due_at, strict=True)])
+
+
+def _one_bucket(histogram: str, shortest: float, longest: float, number: int, total: float) -> dict[str, float] | None:
+    first = bisect_left(BUCKETS, shortest)
+    if shortest < 0.0 or bisect_left(BUCKETS, longest) != first:
+        return None
+    return {f"{histogram} {first}": number, f"{histogram} sum": total}
+
+
+def _spread(histogram: str, seconds: Sequence[float]) -> dict[str, float]:
     # The clocks of the database and of this process may differ: a wait is never negative.
-    numbers[f"{histogram} sum"] = sum(ordered[bisect_left(ordered, 0.0) :])
-    return numbers
+    ordered = sorted(max(each, 0.0) for each in seconds)
+    ends = [0, *(bisect_right(ordered, bound) for bound in BUCKETS), len(ordered)]
+    numbers = {f"{histogram} {place}": end - start for place, (start, end) in enumerate(pairwise(ends)) if end > start}
+    return {**numbers, f"{histogram} sum": sum(ordered)}
 
 
 def buckets(histogram: str, cell: Cell) -> list[int]:
-    """Return the numbers of all buckets, with the last for all that is longer than the last bound."""
-    return [int(cell.get(f"{histogram} {place}", 0)) for place in range(len(BUCKETS) + 1)]
+    """Return how many runs are in each bucket or before it; the last has all."""
+    numbers = (cell.get(f"{histogram} {place}", 0) for place in range(len(BUCKETS) + 1))
+    # A few jobs may stand for many, each for a number that is not whole.
+    return [round(number) for number in accumulate(numbers)]
 
 
 class Outbox:
     """The counts of a child of the supervisor, which are sent through a pipe as soon as they are made.
 
-    What is in the pipe outlives the process, also one that is killed. All children write to the same pipe: a line is
-    written as a whole or not at all. If the pipe is full, the counts are added up here and sent later.
+    What is in the pipe outlives the process, also one that is killed. All children write to the same pipe: the system
+    writes a line, which is shorter than 4096 bytes, as a whole or not at all. If the pipe is full, the counts are added
+    up here and sent later.
     """
 
     def __init__(self, file: int) -> None:
@@ -148,20 +165,21 @@ class Inbox:
                 fcntl.fcntl(file, fcntl.F_SETPIPE_SZ, PIPE_SIZE)
         self._file = file
         self._tally = tally
-        self._lock = threading.Lock()
         self._rest = b""
 
     def read(self) -> list[dict[str, Any]]:
-        """Add up the counts that have arrived, and return the statuses."""
-        with self._lock:
-            *lines, self._rest = (self._rest + b"".join(self._chunks())).split(b"\n")
-            statuses = []
-            for value in map(json.loads, lines):
+        """Add up the counts that have arrived, and return the statuses; one thread at a time."""
+        *lines, self._rest = (self._rest + b"".join(self._chunks())).split(b"\n")
+        statuses = []
+        for line in lines:
+            # Outside of Linux, a full pipe may take a part of a line.
+            with suppress(ValueError):
+                value = json.loads(line)
                 if isinstance(value, dict):
                     statuses.append(value)
                 else:
                     self._tally.add((value[0], value[1], value[2]), value[3])
-            return statuses
+        return statuses
 
     def _chunks(self) -> Iterable[bytes]:
         with suppress(BlockingIOError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
@@ -49,12 +49,13 @@ def serving(host: str, port: int, routes: Routes) -> Iterator[None]:
         raise GraphileWorkerError(
             f"--metrics-port: cannot listen on {shown}: {error.strerror or error}. Choose another port."
         ) from error
-    thread = threading.Thread(target=server.serve_forever, name="graphile-worker-http", daemon=True)
+    thread = threading.Thread(target=server.run, name="graphile-worker-http", daemon=True)
     thread.start()
     try:
         yield
     finally:
-        server.shutdown()
+        server.end()
+        thread.join(1.0)
         server.server_close()
 
 
@@ -69,7 +70,18 @@ class _Server(ThreadingHTTPServer):
         elif ":" in host:
             self.address_family = socket.AF_INET6
         self._is_dual = is_any
+        self._is_ending = False
         super().__init__((host, port), _Handler)
+
+    def run(self) -> None:
+        """Answer requests until the end. serve_forever() would wake up twice a second, and end half a second later."""
+        while not self._is_ending:
+            self.handle_request()
+
+    def end(self) -> None:
+        self._is_ending = True
+        with suppress(OSError):
+            socket.create_connection(self.socket.getsockname()[:2], timeout=1.0).close()
 
     def server_bind(self) -> None:
         if self._is_dual and self.address_family == socket.AF_INET6:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import accumulate
 
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
@@ -81,7 +80,7 @@ def _histogram(name: str, text: str, cells: Cells, histogram: str) -> Metric:
     metric = HistogramMetricFamily(f"graphile_worker_{name}", text, labels=_LABELS)
     bounds = [*map(str, BUCKETS), "+Inf"]
     for key, cell in cells.items():
-        numbers = accumulate(buckets(histogram, cell))
+        numbers = buckets(histogram, cell)
         metric.add_metric(key, list(zip(bounds, numbers, strict=True)), cell.get(f"{histogram} sum", 0.0))
     return metric
 

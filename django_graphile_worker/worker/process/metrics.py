@@ -10,13 +10,12 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from http import HTTPStatus
 from importlib.util import find_spec
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
-from typing import Any
 
 import psycopg
 
@@ -37,11 +36,13 @@ from django_graphile_worker.worker.service import Service
 # Seconds between two reports of a child, and after which a child that has not reported is not ready.
 REPORT_INTERVAL = 1.0
 REPORT_VALID = 5.0
+# Seconds after which a child that does not report is gone.
+REPORT_KEPT = 60.0
 # Seconds between two reads of the pipe while nobody asks.
 READ_INTERVAL = 0.25
-# Characters of a problem, and how many problems a child reports: they fit into one line of the pipe.
+# Characters of a problem, and how many problems a child reports: they fit into one line of the pipe, also with escapes.
 MAX_PROBLEM = 300
-MAX_PROBLEMS = 5
+MAX_PROBLEMS = 2
 
 Question = Callable[[], list[str]]
 
@@ -128,22 +129,27 @@ class ChildrenMetrics:
     def __init__(self, receiver: Connection, sender: Connection) -> None:
         self.tally = Tally()
         self.stopped = threading.Event()
+        # Several threads read.
+        self._reading = threading.Lock()
         # The end at which children write.
         self.sender = sender
         self.supervisor: Supervisor | None = None
         # It is closed when nothing refers to it.
         self._receiver = receiver
         self._inbox = Inbox(receiver.fileno(), self.tally)
-        # By the place of the child: its last report, and when it arrived.
-        self._reports: dict[int, tuple[float, Mapping[str, Any]]] = {}
+        # By process id: why the child is not ready, as its last report says, and when that arrived.
+        self._reports: dict[int, tuple[float, Sequence[str]]] = {}
 
     def keep_reading(self) -> None:
         while not self.stopped.wait(READ_INTERVAL):
             self.read()
 
     def read(self) -> None:
-        for report in self._inbox.read():
-            self._reports[report["place"]] = (time.monotonic(), report)
+        with self._reading:
+            now = time.monotonic()
+            reports = {report["pid"]: (now, report["problems"]) for report in self._inbox.read()}
+            known = {pid: each for pid, each in self._reports.items() if now - each[0] < REPORT_KEPT}
+            self._reports = known | reports
 
     def why_not_live(self) -> list[str]:
         """Return why the supervisor does not watch its children: it replaces a child that hangs by itself."""
@@ -155,31 +161,27 @@ class ChildrenMetrics:
     def why_not_ready(self) -> list[str]:
         """Return nothing if a child is ready, else the reasons of all."""
         self.read()
-        reports = sorted(self._reports.items())
-        problems = [
-            [f"process {report['pid']}: {why}" for why in self._problems(arrived_at, report)]
-            for _, (arrived_at, report) in reports
-        ]
-        if not problems:
-            return ["no process has started yet"]
-        return [] if not all(problems) else [line for lines in problems for line in lines]
-
-    def _problems(self, arrived_at: float, report: Mapping[str, Any]) -> Sequence[str]:
-        silent = time.monotonic() - arrived_at
-        if silent > REPORT_VALID:
-            return [f"it has not reported for {readable_duration(silent)}"]
-        return report["problems"]  # type: ignore[no-any-return]
+        found = []
+        for pid, (arrived_at, problems) in self._reports.items():
+            silent = time.monotonic() - arrived_at
+            if silent > REPORT_VALID:
+                found.append(f"process {pid}: it has not reported for {readable_duration(round(silent))}")
+            elif not problems:
+                return []
+            else:
+                found += [f"process {pid}: {problem}" for problem in problems]
+        return found or ["no process has started yet"]
 
 
 @contextmanager
-def sent(runners: Sequence[Runner], connection: Connection | None, place: int) -> Iterator[None]:
+def sent(runners: Sequence[Runner], connection: Connection | None) -> Iterator[None]:
     """Send what the workers of this child count, and their state, to the supervisor inside the block."""
     if connection is None:
         yield
         return
     outbox = Outbox(connection.fileno())
     count(runners, outbox)
-    reporter = Reporter(runners, outbox, place)
+    reporter = Reporter(runners, outbox)
     reporter.start()
     try:
         yield
@@ -193,16 +195,15 @@ class Reporter(Service):
 
     name = "metrics"
 
-    def __init__(self, runners: Sequence[Runner], outbox: Outbox, place: int) -> None:
+    def __init__(self, runners: Sequence[Runner], outbox: Outbox) -> None:
         super().__init__(on_trouble=lambda *_: None)
         self._runners = runners
         self._outbox = outbox
-        self._place = place
 
     def step(self) -> float:
         self._outbox.flush()
         problems = why_not_live(self._runners) + why_not_ready(self._runners)
-        self._outbox.send({"place": self._place, "pid": os.getpid(), "problems": problems[:MAX_PROBLEMS]})
+        self._outbox.send({"pid": os.getpid(), "problems": problems[:MAX_PROBLEMS]})
         return REPORT_INTERVAL
 
     def close(self) -> None:

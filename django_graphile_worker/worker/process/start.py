@@ -122,12 +122,11 @@ def run_as_child(request: WorkerStop, arguments: dict[str, Any]) -> int:
     if path and plan.processes > 1:
         # Each child writes a health file of its own: PATH.0, PATH.1 and so on.
         path = f"{path}.{arguments.get('place', 0)}"
-    place, metrics = arguments.get("place", 0), arguments.get("metrics")
     with (
         _written_log(),
         _database_errors_in_a_sentence(),
         reported(path, runners, arguments["supervisor"]),
-        sent(runners, metrics, place),
+        sent(runners, arguments["metrics"]),
     ):
         if plan.once:
             return run_until_drained(runners, request)

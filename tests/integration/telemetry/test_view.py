@@ -53,6 +53,8 @@ class TestWithToken:
         assert found.value("backlog_seconds_per_slot") == 1
         # A web process has run no jobs.
         assert "graphile_worker_jobs_total" not in found.text
+        numbers = {"backlog_seconds": 1.0, "backlog_seconds_per_slot": 1.0}
+        assert client.get("/metrics?format=json", headers=TOKEN).json() == {"default": numbers}
         with django_assert_num_queries(0):
             assert client.get("/metrics", headers=TOKEN).content == response.content
 
@@ -74,3 +76,4 @@ class TestWithToken:
         monkeypatch.setattr("django_graphile_worker.sql.inspection.gauges.GAUGES", "/* gw:gauges */ select pg_sleep(9)")
         response = client.get("/metrics", headers=TOKEN)
         assert Scrape(response.content.decode()).value("up") == 0
+        assert client.get("/metrics?format=json", headers=TOKEN).status_code == 503

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from itertools import pairwise
+from math import inf
 
 import pytest
 
@@ -13,6 +13,7 @@ from django_graphile_worker.telemetry.counts import (
     MAX_QUEUES,
     OTHER_QUEUES,
     RUN,
+    WAIT,
     Inbox,
     Outbox,
     Tally,
@@ -23,16 +24,16 @@ from django_graphile_worker.telemetry.counts import (
 KEY = ("default", "send", "")
 
 
-def test_measured__puts_each_time_into_its_bucket() -> None:
-    times = [0.004, 0.005, 0.0051, 7.0, 7.0, 1e9, -3.0]
-    cell = measured(RUN, times)
-    assert buckets(RUN, cell) == [sum(low < t <= high for t in times) for low, high in pairs()]
-    assert cell["run sum"] == pytest.approx(sum(times) + 3.0)
-
-
-def pairs() -> list[tuple[float, float]]:
-    bounds = [float("-inf"), *BUCKETS, float("inf")]
-    return list(pairwise(bounds))
+@pytest.mark.parametrize("durations", [[0.004, 0.005, 0.0051, 7.0, 7.0, 5000.0], [7.0, 8.0], [0.005], [5000.0, 9000.0]])
+@pytest.mark.parametrize("waited", [0.0, 20.0, 1e6, -3.0])
+def test_measured__puts_each_time_into_its_bucket(durations: list[float], waited: float) -> None:
+    now = 1.7e9
+    due_at = [now - duration - waited - 0.02 * place for place, duration in enumerate(durations)]
+    waits = [max(now - duration - due, 0.0) for duration, due in zip(durations, due_at, strict=True)]
+    cell = measured(durations, due_at, now)
+    for histogram, times in ((RUN, durations), (WAIT, waits)):
+        assert buckets(histogram, cell) == [sum(time <= bound for time in times) for bound in (*BUCKETS, inf)]
+        assert cell[f"{histogram} sum"] == pytest.approx(sum(times), abs=1e-5)
 
 
 def test_tally__has_series_for_some_queues_and_one_for_all_others() -> None:
