@@ -13,12 +13,14 @@ from typing import Any, NamedTuple
 from django_graphile_worker.sql.control import IS_ACTIVE_PAUSE
 from django_graphile_worker.sql.inspection.job_list import AVAILABLE_OF_TASK
 from django_graphile_worker.sql.inspection.lock_holders import MAX_LOCKS, MAX_WORKERS
-from django_graphile_worker.sql.inspection.overview import MAX_COUNTED, MAX_TASKS, WAITING_QUEUES, in_each_level, levels
+from django_graphile_worker.sql.inspection.overview import MAX_TASKS, WAITING_QUEUES, in_each_level, levels
 from django_graphile_worker.sql.jobs import IS_DUE, IS_LOCKED, IS_PERMANENTLY_FAILED, IS_RETRYING, IS_WAITING
 from django_graphile_worker.sql.statements import statement
 from django_graphile_worker.sql.statistics import DAY, FAILED, PERMANENTLY_FAILED, RUN_MICROSECONDS, SUCCEEDED
 from django_graphile_worker.sql.workers import RUST_TIMEOUT
 
+# How many jobs of each task and state are counted. Every worker may be scraped every few seconds.
+MAX_COUNTED = 1_000
 # How many queues with waiting jobs are counted. Fleets have fewer slots.
 MAX_WAITING_QUEUES = 1_000
 # A task that has no statistics takes as long as the average task; with no statistics at all, a second.

@@ -11,8 +11,7 @@ from django.db import connection, transaction
 
 from django_graphile_worker import pause
 from django_graphile_worker.routing import place_of
-from django_graphile_worker.sql.inspection.gauges import Gauges, TaskGauges
-from django_graphile_worker.sql.inspection.overview import MAX_COUNTED
+from django_graphile_worker.sql.inspection.gauges import MAX_COUNTED, Gauges, TaskGauges
 from django_graphile_worker.telemetry.readings import gauges_of
 from tests.support.factories import make_failed_job, make_job, make_task, minutes_ago
 from tests.support.limits import make_key, park_job
