@@ -37,7 +37,7 @@ def project_metrics(*, is_supervisor: bool) -> bytes:
     if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
         return b"" if is_supervisor else generate_latest(REGISTRY)
     registry = CollectorRegistry(auto_describe=False)
-    MultiProcessCollector(registry)
+    MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
     return generate_latest(registry)
 
 

@@ -170,6 +170,8 @@ def banner(runners: Sequence[Runner], *, once: bool) -> str:
 def _facts(runner: Runner, *, once: bool) -> list[tuple[str, str]]:
     settings = runner.settings
     processes = f" in each of {settings.processes} processes" if settings.processes > 1 else ""
+    address = settings.metrics_port
+    metrics = [] if address is None else [("metrics", f"/metrics, /live and /ready on port {address[1]}")]
     installation = [("installation", runner.place.installation)] if conf.are_installations_named() else []
     return [
         *installation,
@@ -179,6 +181,7 @@ def _facts(runner: Runner, *, once: bool) -> list[tuple[str, str]]:
         ("concurrency", f"{settings.concurrency}{processes}"),
         ("recurring", _recurring(runner)),
         ("woken by", _woken_by(runner, once=once)),
+        *metrics,
     ]
 
 

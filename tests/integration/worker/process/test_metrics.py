@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
+from multiprocessing import Pipe
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -131,7 +132,7 @@ def test_worker_without_the_setting__counts_nothing(runner: Build) -> None:
 
 
 def test_supervisor_that_does_not_look_after_its_children__is_not_live() -> None:
-    children = metrics.ChildrenMetrics(*metrics.Pipe(duplex=False))
+    children = metrics.ChildrenMetrics(*Pipe(duplex=False))
     assert children.why_not_ready() == ["no process has started yet"]
     supervisor: Any = SimpleNamespace(worker_timeout=60.0, seconds_since_turn=lambda: 61.0)
     children.supervisor = supervisor
