@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -12,6 +13,8 @@ from django.db import connections, transaction
 from django_graphile_worker.routing import Place
 from django_graphile_worker.sql.inspection import statement_limits
 from django_graphile_worker.sql.inspection.gauges import Gauges, read_gauges
+
+logger = logging.getLogger("django_graphile_worker.worker")
 
 # Seconds for which a reading, also one that failed, is shown again.
 CACHE_SECONDS = 5.0
@@ -52,6 +55,7 @@ class CachedGauges:
         self._lock = threading.Lock()
         self._gauges: Gauges | None = None
         self._until = 0.0
+        self._has_failed = False
 
     def get(self) -> Gauges | None:
         """Return the gauges; None if the database did not answer."""
@@ -59,9 +63,13 @@ class CachedGauges:
             if self._clock() >= self._until:
                 try:
                     self._gauges = self._read()
-                except Exception:
+                    self._has_failed = False
+                except Exception as error:
                     # The scrape shows that the database did not answer, and everything else.
                     self._gauges = None
+                    if not self._has_failed:
+                        logger.warning("The gauges of the metrics cannot be read: %s", " ".join(str(error).split()))
+                    self._has_failed = True
                 self._until = self._clock() + CACHE_SECONDS
             return self._gauges
 

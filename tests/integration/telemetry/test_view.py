@@ -70,10 +70,11 @@ class TestWithToken:
         assert 'pip install "django-graphile-worker[prometheus]"' in response.content.decode()
 
     def test_database_that_does_not_answer__leaves_an_answer(
-        self, client: Client, monkeypatch: pytest.MonkeyPatch
+        self, client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
         monkeypatch.setattr(readings, "READ_TIMEOUT", 0.0001)
         monkeypatch.setattr("django_graphile_worker.sql.inspection.gauges.GAUGES", "/* gw:gauges */ select pg_sleep(9)")
         response = client.get("/metrics", headers=TOKEN)
         assert Scrape(response.content.decode()).value("up") == 0
         assert client.get("/metrics?format=json", headers=TOKEN).status_code == 503
+        assert "cannot be read: canceling statement due to statement timeout" in caplog.text
