@@ -36,6 +36,8 @@ OF_THE_PROJECT = frozenset(
         "STOP_OLDER_WORKERS",
         "EXCLUDE_TASK_MODULES",
         "LOG_FORMAT",
+        "METRICS_PORT",
+        "METRICS_TOKEN",
         "MIGRATION_LOCK_TIMEOUT",
         "PROCESSES",
         "PROGRESS_PERMISSION",
@@ -107,6 +109,9 @@ class Settings:
     progress_permission: Callable[..., bool] | str | None = _setting(None, setting_types.function)
     # Who is told of problems; None for nobody.
     alerts: AlertSettings | None = _setting(None, setting_types.alerts)
+    # Metrics.
+    metrics_port: tuple[str, int] | None = _setting(None, setting_types.optional_address)
+    metrics_token: str | None = _setting(None, setting_types.optional_text)
     # Migrations.
     migration_lock_timeout: float = _setting(5.0, setting_types.duration(0.001))
     drop_waiting_jobs: bool = _setting(False, setting_types.boolean)

@@ -43,6 +43,24 @@ def text(value: Any) -> str:
     return value
 
 
+def optional_text(value: Any) -> str | None:
+    try:
+        return None if value is None else text(value)
+    except ExpectationError as expected:
+        raise ExpectationError(f"None, or {expected}") from None
+
+
+def optional_address(value: Any) -> tuple[str, int] | None:
+    """Convert a port, or a text "host:port", to host and port; an empty host stands for all addresses."""
+    if value is None:
+        return None
+    host, _, port = str(value).rpartition(":")
+    is_valid = isinstance(value, int | str) and not isinstance(value, bool) and port.isdecimal() and port.isascii()
+    if not is_valid or not 1 <= int(port) <= 65535:
+        raise ExpectationError("None, a port from 1 to 65535, or a text like '127.0.0.1:9808'")
+    return host.strip("[]"), int(port)
+
+
 def time_zone(value: Any) -> str:
     try:
         return ZoneInfo(text(value)).key

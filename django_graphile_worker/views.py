@@ -2,15 +2,20 @@
 
 A request is permitted by the signed token in its URL, or by the function of the project that the setting
 ``PROGRESS_PERMISSION`` names. Neither the payload of the job nor what its task returned is sent.
+
+``metrics`` has the gauges of the queue for Prometheus. No URL leads to it until the project writes one.
 """
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any
 
+from django.contrib.auth.decorators import login_not_required
 from django.core import signing
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
+from django.utils.crypto import constant_time_compare
 from django.utils.module_loading import import_string
 from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
@@ -20,6 +25,8 @@ from django.views.decorators.http import require_safe
 from django_graphile_worker import conf
 from django_graphile_worker.results import Result, ResultStatus, result
 from django_graphile_worker.results.reading import LARGEST_ID, read_token
+from django_graphile_worker.routing import all_places
+from django_graphile_worker.telemetry import NO_PROMETHEUS, readings
 
 # Seconds after which the page without scripts is loaded again.
 RELOAD_INTERVAL = 2
@@ -102,3 +109,36 @@ def _as_json(found: Result | None) -> JsonResponse:
             },
         }
     )
+
+
+@require_safe
+@never_cache
+@login_not_required
+def metrics(request: HttpRequest) -> HttpResponse:
+    """Return the gauges of the queue in the format of Prometheus, to clients that have the token of the settings.
+
+    With ``?format=json``, return only how much work waits, by the name of the database, for a program that starts and
+    stops workers.
+    """
+    token = conf.current().metrics_token
+    if token is None:
+        return _text('Set GRAPHILE_WORKER["METRICS_TOKEN"]: only requests with this token see the metrics.', 403)
+    if not constant_time_compare(request.headers.get("Authorization", ""), f"Bearer {token}"):
+        response = _text('Send the header "Authorization: Bearer ..." with the token of METRICS_TOKEN.', 401)
+        response["WWW-Authenticate"] = "Bearer"
+        return response
+    gauges = readings.cached_gauges(all_places())
+    if request.GET.get("format") == "json":
+        names = ("backlog_seconds", "backlog_seconds_per_slot")
+        found = {label: each and {name: getattr(each, name) for name in names} for label, each in gauges.items()}
+        return JsonResponse(found, status=503 if None in gauges.values() else 200)
+    if find_spec("prometheus_client") is None:
+        return _text(NO_PROMETHEUS, 501)
+    from django_graphile_worker.telemetry import prometheus
+
+    content = prometheus.exposition(gauges)
+    return HttpResponse(content, content_type=prometheus.CONTENT_TYPE)
+
+
+def _text(text: str, status: int) -> HttpResponse:
+    return HttpResponse(f"{text}\n", status=status, content_type="text/plain; charset=utf-8")

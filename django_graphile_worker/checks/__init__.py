@@ -17,6 +17,7 @@ from django_graphile_worker.checks.configuration import (
     check_alerts,
     check_dotted_paths,
     check_immediate_mode,
+    check_metrics,
     check_settings,
 )
 from django_graphile_worker.checks.databases import check_engine, check_pool, check_psycopg, check_routers
@@ -33,6 +34,7 @@ def register_checks() -> None:
         check_dotted_paths,
         check_immediate_mode,
         check_alerts,
+        check_metrics,
         check_engine,
         check_psycopg,
         check_routers,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from importlib.util import find_spec
 from typing import Any
 
 from django.conf import settings
@@ -83,6 +84,22 @@ def check_alerts(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
         )
         for place in valid_places()
         if place.settings.alerts is not None and MAIL_ADMINS in place.settings.alerts.to and not settings.ADMINS
+    ]
+
+
+def check_metrics(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
+    """Check that the package is installed that the metrics need."""
+    settings = valid_settings()
+    keys = [key for key in ("METRICS_PORT", "METRICS_TOKEN") if settings and getattr(settings, key.lower()) is not None]
+    if not keys or find_spec("prometheus_client") is not None:
+        return []
+    return [
+        Warning(
+            f"{conf.SETTING} has {keys[0]}, and the package prometheus-client is missing: /live and /ready work, and "
+            "/metrics answers with an error.",
+            hint='pip install "django-graphile-worker[prometheus]"',
+            id="graphile_worker.W017",
+        )
     ]
 
 

@@ -103,6 +103,7 @@ class InProcessWorker(DatabaseWorker):
         self.registry = registered_tasks
         self.tasks = {task.identifier: task for task in registered_tasks}
         self.worker_id = new_worker_id()
+        self.metrics = None
         self.sender = new_sender()
         # A task with a time limit only learns its deadline.
         self.run_stops = None  # type: ignore[assignment]

@@ -28,7 +28,7 @@ from django_graphile_worker.routing import Place
 from django_graphile_worker.sql.claims import Claim
 from django_graphile_worker.sql.control import CancelledJob, Pause, RequestedStop
 from django_graphile_worker.sql.limits import MAX_UNPARKED, unpark_tasks
-from django_graphile_worker.sql.recovery import Recovered, Unlocked
+from django_graphile_worker.sql.recovery import Exhausted, Recovered, Unlocked
 from django_graphile_worker.sql.releases import HeldQueue, new_sender
 from django_graphile_worker.sql.results import ResultKeeping, keeping
 from django_graphile_worker.sql.workers import WORKER_PREFIX, wake_workers
@@ -51,6 +51,7 @@ from django_graphile_worker.worker.outcomes import Cancelled, Interrupted, Outco
 from django_graphile_worker.worker.pool.line import WorkUnit, interrupted
 from django_graphile_worker.worker.pool.pool import Pool
 from django_graphile_worker.worker.release.releaser import Releaser
+from django_graphile_worker.worker.reporting.metrics import MetricsRecorder
 from django_graphile_worker.worker.reporting.progress_writer import ProgressWriter
 from django_graphile_worker.worker.reporting.reports import SignalSender, TaskReports, WorkerReports
 from django_graphile_worker.worker.reporting.statistics import StatisticsRecorder
@@ -109,6 +110,8 @@ class DatabaseWorker:
         self.on_refused: Callable[[BreakingMigrationError], None] = lambda error: None
         # Called when a run has ended without its thread, which still runs: the process should be replaced.
         self.on_thread_left: Callable[[], None] = lambda: None
+        # Set by the process if it serves metrics.
+        self.metrics: MetricsRecorder | None = None
         self._using_limits = Lock()
         self._unpark_at = 0.0
 
@@ -310,6 +313,8 @@ class DatabaseWorker:
     def jobs_released(self, outcomes: Sequence[Outcome]) -> None:
         """The database has stored these outcomes."""
         self.statistics.add(outcomes)
+        if self.metrics is not None:
+            self.metrics.released(outcomes)
         self.reports.jobs_released(outcomes)
         if self.directory.finds_tasks:
             self.task_reports.released(outcomes)
@@ -492,19 +497,27 @@ class DatabaseWorker:
     def cancelled_jobs_recovered(self, jobs: Sequence[CancelledJob]) -> None:
         """Jobs have ended that were cancelled while workers held them that did not end them."""
         self.task_reports.ended(each.job for each in jobs)
+        if self.metrics is not None:
+            self.metrics.ended((each.job for each in jobs), "cancelled")
         self.reports.cancelled_jobs_recovered(jobs)
 
     def jobs_recovered(self, recovered: Recovered) -> None:
         """Jobs and queues of dead workers are free again."""
         if self.limited is not None:
             self.limited.keeper.sweep_soon()
-        self.task_reports.ended(each.job for each in recovered.exhausted)
+        self._jobs_exhausted(recovered.exhausted)
         self.reports.jobs_recovered(recovered)
 
     def stale_locks_released(self, unlocked: Unlocked) -> None:
         """Locks were released that unregistered workers had held for hours."""
-        self.task_reports.ended(each.job for each in unlocked.exhausted)
+        self._jobs_exhausted(unlocked.exhausted)
         self.reports.stale_locks_released(unlocked)
+
+    def _jobs_exhausted(self, exhausted: Sequence[Exhausted]) -> None:
+        """Jobs have failed for good, because their workers died too often."""
+        self.task_reports.ended(each.job for each in exhausted)
+        if self.metrics is not None:
+            self.metrics.ended((each.job for each in exhausted), "permanently_failed")
 
 
 def new_worker_id() -> str:

@@ -1,4 +1,4 @@
-"""Installs the PostgreSQL versions, PgBouncer and Redis, as root on Debian. It never fails.
+"""Installs the PostgreSQL versions, PgBouncer, Redis and promtool, as root on Debian. It never fails.
 
 ``make prerequisites`` and CI run it. It does not install Node.js and a browser, which are large:
 `tests/support/prerequisites.py` says how to install them.
@@ -11,10 +11,12 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from tests.support import postgres_versions, prerequisites
 
 CLUSTER_SETTINGS = Path("/etc/postgresql-common/createcluster.d")
+PROMTOOL = Path("/usr/local/bin/promtool")
 SECONDS = 300
 # Ask no questions, and start no service: the scripts of Debian read RUNLEVEL.
 ENVIRONMENT = os.environ | {"DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
@@ -22,9 +24,11 @@ ENVIRONMENT = os.environ | {"DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"
 
 def main() -> None:
     packages = missing_packages()
-    if packages and is_possible():
+    if (packages or not prerequisites.find_promtool()) and is_possible():
         _forbid_a_default_cluster()
         _apt_get("update")
+        if not prerequisites.find_promtool():
+            _install_promtool()
         # Separately, because a release of Debian has only some of the versions.
         for package in packages:
             _apt_get("install", "--yes", "--no-install-recommends", package)
@@ -54,9 +58,19 @@ def _forbid_a_default_cluster() -> None:
     (CLUSTER_SETTINGS / "none-for-tests.conf").write_text("create_main_cluster = false\n")
 
 
-def _apt_get(*arguments: str) -> None:
+def _install_promtool() -> None:
+    """Take the program out of the package, which would also install and start a server."""
+    with TemporaryDirectory() as directory:
+        _apt_get("download", "prometheus", cwd=directory)
+        for package in Path(directory).glob("prometheus_*.deb"):
+            subprocess.run(["dpkg", "-x", str(package), directory], check=False, timeout=SECONDS)
+            shutil.copy(Path(directory, "usr", "bin", "promtool"), PROMTOOL)
+
+
+def _apt_get(*arguments: str, cwd: str | None = None) -> None:
+    command = ["apt-get", "--quiet", *arguments]
     try:
-        subprocess.run(["apt-get", "--quiet", *arguments], env=ENVIRONMENT, capture_output=True, timeout=SECONDS)
+        subprocess.run(command, env=ENVIRONMENT, capture_output=True, timeout=SECONDS, cwd=cwd)
     except (OSError, subprocess.TimeoutExpired) as error:
         print(f"apt-get {' '.join(arguments)}: {error}", file=sys.stderr)  # noqa: T201
 

@@ -26,6 +26,10 @@ def find_pg_repack(version: int) -> str | None:
     return None if programs is None else shutil.which("pg_repack", path=str(programs))
 
 
+def find_promtool() -> str | None:
+    return shutil.which("promtool")
+
+
 def find_compiler() -> str | None:
     return shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 
@@ -35,6 +39,7 @@ PROGRAMS = (
     (find_pgbouncer, "PgBouncer", "workers behind a connection pooler", "pgbouncer"),
     (lambda: shutil.which("npm"), "npm", "queues shared with the real graphile-worker", "npm"),
     (find_browser, "Chromium", "the admin in a browser", "chromium-headless-shell"),
+    (find_promtool, "promtool", "the metrics, and the rules of alerts", "prometheus"),
     (find_compiler, "a C compiler", "clocks that are wrong, stop or jump", "gcc libc6-dev"),
 )
 

@@ -58,6 +58,11 @@ def test_defaults() -> None:
         ("REDACT", ["^pin$"], (re.compile("^pin$", re.IGNORECASE),)),
         ("SCHEMA", "a" * 63, "a" * 63),
         ("LOCAL_QUEUE_SIZE", 0, 0),
+        ("METRICS_PORT", None, None),
+        ("METRICS_PORT", 9808, ("", 9808)),
+        ("METRICS_PORT", "9808", ("", 9808)),
+        ("METRICS_PORT", "127.0.0.1:9808", ("127.0.0.1", 9808)),
+        ("METRICS_PORT", "[::1]:9808", ("::1", 9808)),
     ],
 )
 def test_values_are_normalised(key: str, given: Any, stored: Any) -> None:
@@ -91,6 +96,11 @@ REFUSED = [
     ("POLL_INTERVAL", 2000, POLL_INTERVAL_EXPECTED),
     ("TIMEOUT", 0, "None, or a number of seconds or a timedelta, of at least 0.1 seconds and at most ten years"),
     ("STOP_GRACE", 0, "a number of seconds or a timedelta, of at least 0.1 seconds and at most ten years"),
+    *(
+        ("METRICS_PORT", value, "None, a port from 1 to 65535, or a text like '127.0.0.1:9808'")
+        for value in (0, 65536, True, 9808.0, "", "localhost", "localhost:", "localhost:http")
+    ),
+    ("METRICS_TOKEN", "", "None, or a non-empty string"),
     ("KEEP_RESULTS", 0, "None, or a number of seconds or a timedelta, of at least 1 seconds and at most ten years"),
     ("HISTORY", True, "None, or a number of seconds or a timedelta, of at least 60 seconds and at most ten years"),
     ("HISTORY_PAYLOADS", 1, "True or False"),

@@ -12,6 +12,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django_graphile_worker import __version__, conf
 from django_graphile_worker.exceptions import GraphileWorkerError
 from django_graphile_worker.management.arguments import Argument, existing_file, number
+from django_graphile_worker.setting_types import ExpectationError, optional_address
 from django_graphile_worker.worker.process.plan import Plan, is_watched
 
 # Options that change the setting of the same name.
@@ -28,6 +29,7 @@ SETTINGS = (
     "queue_labels",
     "crontab_file",
     "log_success",
+    "metrics_port",
 )
 
 
@@ -39,6 +41,14 @@ def poll_interval(text: str) -> float:
             f"graphile-worker? Then it is {seconds / 1000:g}"
         )
     return seconds
+
+
+def address(text: str) -> str:
+    try:
+        optional_address(text)
+    except ExpectationError:
+        raise ArgumentTypeError(f"expected a port from 1 to 65535, or HOST:PORT, got {text!r}") from None
+    return text
 
 
 # A switch that turns a setting off.
@@ -77,6 +87,12 @@ ARGUMENTS = {
     ),
     "containers": (
         Argument("--health-file", "PATH", "Rewrite this file while the process is healthy.", default=""),
+        Argument(
+            "--metrics-port",
+            "PORT",
+            "Serve /metrics, /live and /ready on this port, or HOST:PORT (default: METRICS_PORT).",
+            address,
+        ),
         Argument("--no-wait", "", "Exit with an error if the database does not answer at the start."),
     ),
     "output and development": (

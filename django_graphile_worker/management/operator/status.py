@@ -25,6 +25,7 @@ from django_graphile_worker.management.operator.workers import in_words, worker_
 from django_graphile_worker.sql import control, events, statistics
 from django_graphile_worker.sql.events import WARNING, EventCriteria, LoggedEvent
 from django_graphile_worker.sql.inspection import job_list, known_names, overview
+from django_graphile_worker.sql.inspection.gauges import read_gauges
 from django_graphile_worker.sql.inspection.job_list import STATES, Criteria, State
 from django_graphile_worker.sql.inspection.lock_holders import Holder, holders, versions_of
 from django_graphile_worker.sql.inspection.overview import (
@@ -178,6 +179,9 @@ def read_status(console: Console, options: Options) -> dict[str, Any]:
             oldest = oldest_unpaused(cursor, pauses, schema=schema, tasks=tasks)
         unserved = unserved_tasks(cursor, schema=schema, timeout=console.settings.worker_timeout)
         found = holders(cursor, schema=schema)
+        gauges = read_gauges(cursor, schema=schema, timeout=console.settings.worker_timeout)
+        if tasks:
+            gauges = gauges._replace(tasks=[task for task in gauges.tasks if task.identifier in tasks])
         recent = _read_recent(cursor, schema, tasks, since=aware(now) - timedelta(minutes=RECENT))
         problems = [*_problems_of_server(cursor, schema), *_problems_of_workers(found, options)]
     live = [holder for holder in found if worker_state(holder) in ("alive", "stopping")]
@@ -186,6 +190,8 @@ def read_status(console: Console, options: Options) -> dict[str, Any]:
         "now": now,
         "oldest_ready_seconds": max(0.0, (aware(now) - aware(oldest.run_at)).total_seconds()) if oldest else 0.0,
         "oldest_ready_job": oldest and oldest._asdict(),
+        "backlog_seconds": gauges.backlog_seconds,
+        "backlog_seconds_per_slot": gauges.backlog_seconds_per_slot,
         "jobs": {
             state.value: {
                 "count": counts[state].number,

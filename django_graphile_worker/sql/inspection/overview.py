@@ -37,7 +37,7 @@ MAX_TASKS = 2_000
 MAX_LEVELS = 5_000
 
 
-def _levels(condition: str) -> str:
+def levels(condition: str) -> str:
     """Return the select of the first job on each level of priority, of one kind."""
     first = f"""select job.priority, job.run_at from :SCHEMA._private_jobs as job
                 where job.task_id = task.id and {condition}"""
@@ -52,13 +52,16 @@ def _levels(condition: str) -> str:
             select * from level limit {MAX_LEVELS}) as level"""
 
 
-def _due(condition: str) -> str:
-    """Return the select of the due jobs of one kind: on each level of priority, a range that ends now."""
+def in_each_level(condition: str, time: str = IS_DUE) -> str:
+    """Return the select of the jobs of one kind that are due, or meet another condition on their time.
+
+    On each level of priority they are a range of the index, of which ``most`` are read.
+    """
     return f"""
-        select from ({_levels(condition)}) as level
+        select from ({levels(condition)}) as level
         cross join lateral (
             select from :SCHEMA._private_jobs as job
-            where job.task_id = task.id and {condition} and job.priority = level.priority and {IS_DUE}
+            where job.task_id = task.id and {condition} and job.priority = level.priority and {time}
             order by job.run_at, job.id limit %(most)s) as job"""
 
 
@@ -74,7 +77,7 @@ select task.identifier, ready.number, extract(epoch from now() - ready.oldest)::
 from (select id, identifier from :SCHEMA._private_tasks order by id limit {MAX_TASKS}) as task
 cross join lateral (
     select count(*) as number, min(greatest(job.run_at, '0001-01-02')) as oldest
-    from ({" union all ".join(f"({_levels(condition)})" for condition in AVAILABLE_OF_TASK)}) as job
+    from ({" union all ".join(f"({levels(condition)})" for condition in AVAILABLE_OF_TASK)}) as job
     where {IS_DUE}
 ) as ready
 cross join lateral (
@@ -87,7 +90,7 @@ select task.identifier, ready.number, failing.retrying, failing.failed
 from :SCHEMA._private_tasks as task
 cross join lateral (
     select count(*) as number
-    from (select from ({" union all ".join(f"({_due(condition)})" for condition in AVAILABLE_OF_TASK)}) as job
+    from (select from ({" union all ".join(f"({in_each_level(condition)})" for condition in AVAILABLE_OF_TASK)}) as job
         limit %(most)s) as job
 ) as ready
 cross join lateral (
@@ -136,7 +139,7 @@ MAX_QUEUES = 10_000
 MAX_STEPS = 100
 
 _BEFORE_IN_TASK = f"""
-    select from ({_levels(AVAILABLE_OF_TASK[0])}) as level
+    select from ({levels(AVAILABLE_OF_TASK[0])}) as level
     cross join lateral (
         select from :SCHEMA._private_jobs as job
         where job.task_id = task.id and {AVAILABLE_OF_TASK[0]} and job.priority = level.priority
@@ -146,19 +149,22 @@ _BEFORE_IN_TASK = f"""
         order by job.run_at, job.id limit {MAX_BEFORE + 1}) as job
     where level.priority <= %(priority)s::int"""
 
-# Of the jobs of a queue one counts, as they run one after the other, and none while the queue is held or paused. The
-# walk goes from one queue to the next, however many jobs each has.
-JOBS_BEFORE = f"""/* gw:jobs-before */
-with recursive task as materialized (
-    select id from :SCHEMA._private_tasks where identifier = any (%(tasks)s::text[])),
-waiting (id) as (
+# The queues that have jobs, one after the other, however many jobs each has; at the end a null.
+WAITING_QUEUES = f"""waiting (id) as (
     (select job.job_queue_id from :SCHEMA._private_jobs as job where {IS_AVAILABLE_IN_QUEUE}
     order by job.job_queue_id, job.task_id, job.priority, job.run_at, job.id limit 1)
     union all
     select (select job.job_queue_id from :SCHEMA._private_jobs as job
         where {IS_AVAILABLE_IN_QUEUE} and job.job_queue_id > waiting.id
         order by job.job_queue_id, job.task_id, job.priority, job.run_at, job.id limit 1)
-    from waiting where waiting.id is not null)
+    from waiting where waiting.id is not null)"""
+
+# Of the jobs of a queue one counts, as they run one after the other, and none while the queue is held or paused. The
+# walk goes from one queue to the next, however many jobs each has.
+JOBS_BEFORE = f"""/* gw:jobs-before */
+with recursive task as materialized (
+    select id from :SCHEMA._private_tasks where identifier = any (%(tasks)s::text[])),
+{WAITING_QUEUES}
 select (select count(*) from (
         select from task cross join lateral ({_BEFORE_IN_TASK}) as job limit {MAX_BEFORE + 1}) as job)
     + (select count(*) from (
@@ -290,7 +296,7 @@ paused_queue as materialized (
 
 def _oldest(condition: str) -> str:
     """Return the select of the oldest job of a task and each priority; each kind of jobs has an index of its own."""
-    return f"""select found.run_at, found.id from ({_levels(condition)}) as level cross join lateral (
+    return f"""select found.run_at, found.id from ({levels(condition)}) as level cross join lateral (
         select examined.run_at, examined.id from (
             select job.run_at, job.id, job.job_queue_id, job.flags from :SCHEMA._private_jobs as job
             where {condition} and {IS_READY} and job.task_id = task.id and job.priority = level.priority

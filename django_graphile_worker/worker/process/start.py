@@ -20,6 +20,7 @@ from django_graphile_worker.logs.console import set_up_logging, write_log
 from django_graphile_worker.registry import tasks as registered_tasks
 from django_graphile_worker.worker.process import reloader
 from django_graphile_worker.worker.process.health import reported
+from django_graphile_worker.worker.process.metrics import sent, served, served_for_children
 from django_graphile_worker.worker.process.plan import Plan, is_watched
 from django_graphile_worker.worker.process.signal_handlers import handled_signals
 from django_graphile_worker.worker.process.supervisor import Supervisor
@@ -94,17 +95,21 @@ def _set_up_logging(plan: Plan) -> None:
 
 def run_alone(plan: Plan, runners: list[Runner], request: WorkerStop) -> int:
     """Run in this process, and return the exit code. Raises GraphileWorkerError when the worker cannot start."""
-    with _written_log(), _database_errors_in_a_sentence(), reported(plan.health_file, runners):
+    with _written_log(), _database_errors_in_a_sentence(), reported(plan.health_file, runners), served(plan, runners):
         return run_with_signals(runners, request, once=plan.once, waits=plan.waits)
 
 
 def run_children(plan: Plan, request: WorkerStop) -> int:
     """Run several processes under a supervisor, and return the exit code."""
-    worker_timeout = max(place.settings.worker_timeout for place in plan.places())
-    supervisor = Supervisor(
-        plan.processes, run_as_child, {"plan": plan}, worker_timeout=worker_timeout, replaces=not plan.once
-    )
-    with _written_log(), handled_signals(request):
+    places = plan.places()
+    worker_timeout = max(place.settings.worker_timeout for place in places)
+    with _written_log(), handled_signals(request), served_for_children(plan, places) as metrics:
+        arguments = {"plan": plan, "metrics": None if metrics is None else metrics.sender}
+        supervisor = Supervisor(
+            plan.processes, run_as_child, arguments, worker_timeout=worker_timeout, replaces=not plan.once
+        )
+        if metrics is not None:
+            metrics.supervisor = supervisor
         return supervisor.run(request)
 
 
@@ -122,7 +127,12 @@ def run_as_child(request: WorkerStop, arguments: dict[str, Any]) -> int:
     if path and plan.processes > 1:
         # Each child writes a health file of its own: PATH.0, PATH.1 and so on.
         path = f"{path}.{arguments.get('place', 0)}"
-    with _written_log(), _database_errors_in_a_sentence(), reported(path, runners, arguments["supervisor"]):
+    with (
+        _written_log(),
+        _database_errors_in_a_sentence(),
+        reported(path, runners, arguments["supervisor"]),
+        sent(runners, arguments["metrics"]),
+    ):
         if plan.once:
             return run_until_drained(runners, request)
         return run_until_stopped(runners, request, waits=plan.waits)
@@ -165,6 +175,8 @@ def banner(runners: Sequence[Runner], *, once: bool) -> str:
 def _facts(runner: Runner, *, once: bool) -> list[tuple[str, str]]:
     settings = runner.settings
     processes = f" in each of {settings.processes} processes" if settings.processes > 1 else ""
+    address = settings.metrics_port
+    metrics = [] if address is None else [("metrics", f"/metrics, /live and /ready on port {address[1]}")]
     installation = [("installation", runner.place.installation)] if conf.are_installations_named() else []
     return [
         *installation,
@@ -174,6 +186,7 @@ def _facts(runner: Runner, *, once: bool) -> list[tuple[str, str]]:
         ("concurrency", f"{settings.concurrency}{processes}"),
         ("recurring", _recurring(runner)),
         ("woken by", _woken_by(runner, once=once)),
+        *metrics,
     ]
 
 

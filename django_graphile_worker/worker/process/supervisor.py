@@ -76,7 +76,7 @@ class Supervisor:
         self._arguments = arguments
         self._replaces = replaces
         # A child that has not been healthy for so long is killed. Its lease is over, and others recover its jobs.
-        self._worker_timeout = worker_timeout
+        self.worker_timeout = worker_timeout
         self._interval = report_interval(worker_timeout)
         self._clock = clock
         self._watched_at = clock()
@@ -91,6 +91,10 @@ class Supervisor:
         # The error that keeps all children from working.
         self._problem = ""
         self._is_refused = False
+
+    def seconds_since_turn(self) -> float:
+        """Return how long ago this process last looked after its children; usually a few seconds."""
+        return self._clock() - self._watched_at
 
     def run(self, request: WorkerStop) -> int:
         """Keep the children running until a stop is requested; return the exit code.
@@ -156,11 +160,11 @@ class Supervisor:
         seconds, self._watched_at = min(now - self._watched_at, self._interval), now
         for child in self.children:
             child.note_seconds(seconds)
-            if child.silent_seconds >= self._worker_timeout and child.is_alive and not child.is_hung:
+            if child.silent_seconds >= self.worker_timeout and child.is_alive and not child.is_hung:
                 logger.warning(
                     "Worker process %s has not been healthy for %s: killing it.",
                     child.process.pid if child.process else None,
-                    readable_duration(self._worker_timeout),
+                    readable_duration(self.worker_timeout),
                 )
                 child.kill()
 

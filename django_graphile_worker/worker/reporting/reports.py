@@ -177,6 +177,8 @@ class WorkerReports:
             self.send(signals.nothing_claimed, duration=duration)
 
     def jobs_claimed(self, claims: Sequence[Claim], duration: float) -> None:
+        if self._worker.metrics is not None:
+            self._worker.metrics.claimed(claims)
         if signals.jobs_claimed.receivers:
             jobs = [self._job_of(claim) for claim in claims]
             self.send(signals.jobs_claimed, jobs=jobs, duration=duration)

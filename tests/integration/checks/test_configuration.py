@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from django.core.checks import WARNING, Error
 
+from django_graphile_worker.checks import configuration
 from django_graphile_worker.checks.configuration import SETTINGS_PAGE
 from tests.integration.checks.conftest import found
 
@@ -135,3 +136,14 @@ class TestDottedPaths:
                 id="graphile_worker.E026",
             ),
         ]
+
+
+def test_metrics_without_their_package__are_a_warning(configure: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    configure(METRICS_PORT=9808)
+    assert found() == []
+    monkeypatch.setattr(configuration, "find_spec", lambda name: None)
+    (message,) = found()
+    assert (message.id, message.level) == ("graphile_worker.W017", WARNING)
+    assert message.hint == 'pip install "django-graphile-worker[prometheus]"'
+    configure()
+    assert found() == []

@@ -20,6 +20,8 @@ def test_options__are_the_settings_that_a_worker_from_code_can_have() -> None:
         "redact",
         "admin_statement_timeout",
         "progress_permission",
+        "metrics_port",
+        "metrics_token",
         "exclude_task_modules",
         "max_attempts",
         "backoff",

@@ -102,7 +102,7 @@ def test_forbidden_flags__are_added_to_a_callables_that_no_child_can_be_sent(
 
         monkeypatch.setattr(start, "run_until_stopped", remember)
         sent = pickle.loads(pickle.dumps(plans[0]))
-        start.run_as_child(WorkerStop(), {"plan": sent, "supervisor": None})
+        start.run_as_child(WorkerStop(), {"plan": sent, "supervisor": None, "metrics": None})
     assert runners[0].worker.forbidden_flags() == ("site", "other")
     assert runners[0].settings.processes == 2
 
