@@ -13,7 +13,12 @@ from __future__ import annotations
 
 from django.core.checks import Tags, register
 
-from django_graphile_worker.checks.configuration import check_dotted_paths, check_immediate_mode, check_settings
+from django_graphile_worker.checks.configuration import (
+    check_dotted_paths,
+    check_immediate_mode,
+    check_observers,
+    check_settings,
+)
 from django_graphile_worker.checks.databases import check_engine, check_pool, check_psycopg, check_routers
 from django_graphile_worker.checks.schema import check_installation
 from django_graphile_worker.checks.tasks import check_crontab, check_limits, check_tasks
@@ -27,6 +32,7 @@ def register_checks() -> None:
         check_settings,
         check_dotted_paths,
         check_immediate_mode,
+        check_observers,
         check_engine,
         check_psycopg,
         check_routers,
