@@ -11,7 +11,7 @@ from opentelemetry import baggage, context
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from opentelemetry.trace import SpanKind, StatusCode, Tracer
+from opentelemetry.trace import NoOpTracer, SpanKind, StatusCode, Tracer
 
 from django_graphile_worker import (
     BatchFailure,
@@ -204,7 +204,8 @@ def test_schedule_that_another_worker_fires__has_no_span_here(spans: Spans) -> N
         )
     assert spans.named("add_job shop:nightly") == []
     signals.cron_scheduled.send(object, identifiers=["nightly"], tick=None)
-    assert f"{spans.one('add_job shop:nightly').context.span_id:016x}" in (spec.headers or {})["traceparent"]
+    exported = spans.one("add_job shop:nightly")
+    assert f"{exported.context.span_id:016x}" in str((spec.headers or {})["traceparent"])
 
 
 def test_async_task__its_spans_are_below_that_of_the_run(spans: Spans) -> None:
@@ -237,6 +238,19 @@ def test_run_that_is_stopped__is_no_error(ending: str, spans: Spans) -> None:
     span = spans.one("run_job a_task")
     assert (span.attributes or {})["graphile_worker.ending"] == ending
     assert span.status.status_code is StatusCode.UNSET
+
+
+def test_without_an_sdk__jobs_are_as_before(settings: Any, spans: Spans, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opentelemetry, "_tracer", NoOpTracer())
+    ran: list[Any] = []
+
+    @task("shop:work")
+    def work(payload: Any) -> None:
+        ran.append(payload)
+
+    assert work.add_job({}).headers == {}
+    run_jobs()
+    assert ran == [{}]
 
 
 def test_telemetry_that_fails__harms_no_job_and_is_logged_once(spans: Spans, caplog: pytest.LogCaptureFixture) -> None:

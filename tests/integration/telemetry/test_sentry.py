@@ -11,8 +11,8 @@ import pytest
 import sentry_sdk
 from django.core.management import call_command
 from django.db import connection
+from sentry_sdk import integrations
 from sentry_sdk.integrations import logging as sentry_logging
-from sentry_sdk.integrations.dedupe import DedupeIntegration
 from sentry_sdk.transport import Transport
 
 from django_graphile_worker import RetryLater, cancel_jobs, get_job, models, signals, task
@@ -46,6 +46,10 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Sent]]:
     """A function that does what ``sentry_sdk.init()`` does, without patching Django for the tests that follow."""
     scope = sentry_sdk.get_global_scope()
     monkeypatch.setattr(sentry_logging, "_IGNORED_LOGGERS", set(sentry_logging._IGNORED_LOGGERS))
+    # What the SDK patches once for the process, it patches here for one test.
+    monkeypatch.setattr(logging.Logger, "callHandlers", logging.Logger.callHandlers)
+    for name in ("_processed_integrations", "_installed_integrations"):
+        monkeypatch.setattr(integrations, name, set())
 
     def start(**options: Any) -> Sent:
         sent = Sent()
@@ -55,7 +59,7 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Sent]]:
             traces_sample_rate=1.0,
             default_integrations=False,
             auto_enabling_integrations=False,
-            integrations=[sentry_logging.LoggingIntegration(), DedupeIntegration()],
+            integrations=[sentry_logging.LoggingIntegration()],
             **options,
         )
         scope.set_client(client)
@@ -94,6 +98,7 @@ def test_25_failed_attempts__are_one_issue(start: Callable[..., Sent], asked_for
             first = pay.add_job({"order": 1})
             pay.add_job({"order": 2}, max_attempts=1)
         now.advance(days=5)
+        logging.getLogger("shop").warning("of no job")
         run_jobs(on_error="record", cron=False)
     # The job that failed at once, then the other.
     other, event = sent.of("event")
@@ -151,7 +156,7 @@ def test_job_whose_workers_died_too_often__is_an_issue(
         cursor.execute(
             f'insert into "{worker_schema}"._private_job_recoveries (job_id, recoveries) values (%s, 2)', [job_id]
         )
-    call_command("graphile_worker", "sweep")
+    call_command("graphile_worker", "sweep", "--at-once")
     (event,) = sent.of("event")
     assert (event["exception"]["values"][0]["type"], event["tags"]["job_id"]) == ("WorkerDiedError", str(job_id))
 
