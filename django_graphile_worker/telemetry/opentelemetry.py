@@ -31,8 +31,6 @@ from django_graphile_worker.telemetry.observers import End, Ending, harmless, he
 
 SYSTEM = "graphile_worker"
 _tracer = trace.get_tracer("django_graphile_worker", __version__)
-
-
 # By the name of a schedule: its span, and when that ends. Of the workers that are about to fire it, one does, and only
 # its span is ended, and so exported.
 _firing: dict[str, tuple[Span, int]] = {}
