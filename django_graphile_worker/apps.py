@@ -20,6 +20,7 @@ from django_graphile_worker.logs import receivers
 from django_graphile_worker.sql import cleanup
 from django_graphile_worker.sql import workers as sql_tasks
 from django_graphile_worker.sql.install import catalog
+from django_graphile_worker.telemetry import observers
 
 logger = logging.getLogger("django_graphile_worker.database")
 
@@ -43,6 +44,7 @@ class GraphileWorkerConfig(AppConfig):
             import_task_modules()
         checks.register_checks()
         receivers.connect()
+        observers.connect()
         pre_migrate.connect(operations.keep_waiting_jobs, sender=self, dispatch_uid="django_graphile_worker.jobs")
         pre_migrate.connect(operations.keep_older_workers, sender=self, dispatch_uid="django_graphile_worker.versions")
         post_migrate.connect(

@@ -39,9 +39,11 @@ OF_THE_PROJECT = frozenset(
         "METRICS_PORT",
         "METRICS_TOKEN",
         "MIGRATION_LOCK_TIMEOUT",
+        "OPENTELEMETRY",
         "PROCESSES",
         "PROGRESS_PERMISSION",
         "REDACT",
+        "SENTRY",
     }
 )
 # The packages of the frameworks, whose own backends run no jobs of ours.
@@ -97,12 +99,14 @@ class Settings:
     keep_results: float | None = _setting(None, setting_types.optional_duration(1))
     history: float | None = _setting(None, setting_types.optional_duration(60))
     history_payloads: bool = _setting(False, setting_types.boolean)
-    # Errors, logs, statistics and the admin.
+    # Errors, logs, traces, statistics and the admin.
     max_error_length: int = _setting(65_536, setting_types.whole_number(200))
     redact_errors: bool = _setting(True, setting_types.boolean)
     log_success: bool = _setting(True, setting_types.boolean)
     log_format: str = _setting("text", setting_types.one_of("text", "json"))
     redact: tuple[re.Pattern[str], ...] = _setting(DEFAULT_REDACT, setting_types.patterns)
+    opentelemetry: bool = _setting(False, setting_types.boolean)
+    sentry: bool = _setting(False, setting_types.boolean)
     statistics_retention: float = _setting(timedelta(days=8), setting_types.duration())
     events_retention: float = _setting(timedelta(days=30), setting_types.duration(3600))
     admin_statement_timeout: float = _setting(5.0, setting_types.duration(0.1))

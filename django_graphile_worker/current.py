@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextvars import ContextVar
 from typing import Any, Protocol
+from weakref import ref
 
 from django_graphile_worker.jobs import Job
 
@@ -19,7 +20,14 @@ class CurrentRun(Protocol):
     def job(self) -> Job: ...
 
 
-current_run: ContextVar[CurrentRun | None] = ContextVar("graphile_worker_run", default=None)
+# A weak reference: timers and connections that a coroutine leaves keep its context, and would keep its payload.
+running: ContextVar[ref[CurrentRun] | None] = ContextVar("graphile_worker_run", default=None)
+
+
+def current_run() -> CurrentRun | None:
+    """Return the run of this context; None outside of jobs, and when the run is over."""
+    reference = running.get()
+    return None if reference is None else reference()
 
 
 def current_job() -> Job | None:
@@ -27,5 +35,5 @@ def current_job() -> Job | None:
 
     A thread that the task starts itself has no job, unless it runs in a copy of the context of the task.
     """
-    run = current_run.get()
+    run = current_run()
     return None if run is None else run.job

@@ -236,11 +236,17 @@ def job_of_item(item: CronItem, *, at: datetime, is_late: bool = False) -> TickJ
 
 
 def received(
-    jobs: tuple[TickJob, ...], task: str, payload: str, *, database: str, installation: str = conf.DEFAULT
+    jobs: tuple[TickJob, ...],
+    task: str,
+    payload: str,
+    *,
+    database: str,
+    installation: str = conf.DEFAULT,
+    schedule: signals.FiringSchedule | None = None,
 ) -> tuple[TickJob, ...]:
     """Return the jobs of ticks as the receivers of ``pre_add_jobs`` leave them; raise what a receiver raises.
 
-    ``payload`` is the payload of all of them, as text of JSON.
+    ``payload`` is the payload of all of them, as text of JSON. Without ``schedule`` they are runs by hand.
     """
     if not signals.pre_add_jobs.is_heard():
         return jobs
@@ -258,7 +264,7 @@ def received(
         )
         for job in jobs
     ]
-    specs = signals.received_specs(specs, database=database, installation=installation)
+    specs = signals.received_specs(specs, database=database, installation=installation, schedule=schedule)
     return tuple(_as_left(job, spec, task, payload) for job, spec in zip(jobs, specs, strict=True))
 
 

@@ -23,11 +23,23 @@ Common arguments:
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
+from typing import NamedTuple
 
 from django.dispatch import Signal
 
 from django_graphile_worker.exceptions import InvalidTypeError
 from django_graphile_worker.jobs import JobSpec
+
+
+class FiringSchedule(NamedTuple):
+    """The schedule, or the item of the crontab, whose jobs a worker adds."""
+
+    name: str
+    # Either is given, except for a single time, and for an item whose times a function chooses.
+    cron: str | None
+    interval: timedelta | None
+    time_zone: str
 
 
 class NamedSignal(Signal):
@@ -64,16 +76,20 @@ class NamedSignal(Signal):
 
 
 # Sent before jobs are added, with a list of JobSpec, by ``received_specs()``. A receiver may replace entries of the
-# list; if it raises, nothing is added. Workers send it for the jobs of schedules and of the crontab.
-pre_add_jobs = NamedSignal("database", "specs")
+# list; if it raises, nothing is added. Workers send it for the jobs of schedules and of the crontab; then schedule is a
+# FiringSchedule, otherwise None.
+pre_add_jobs = NamedSignal("database", "specs", "schedule")
 
 
-def received_specs(specs: list[JobSpec], *, database: str, installation: str) -> list[JobSpec]:
+def received_specs(
+    specs: list[JobSpec], *, database: str, installation: str, schedule: FiringSchedule | None = None
+) -> list[JobSpec]:
     """Return the specs as the receivers of ``pre_add_jobs`` leave them; raise what a receiver raises."""
     if not pre_add_jobs.is_heard():
         return specs
     received = list(specs)
-    pre_add_jobs.send(sender=JobSpec, specs=received, database=database, installation=installation)
+    about = {"database": database, "installation": installation, "schedule": schedule}
+    pre_add_jobs.send(sender=JobSpec, specs=received, **about)
     if len(received) != len(specs):
         raise InvalidTypeError(
             f"pre_add_jobs: a receiver left {len(received)} of {len(specs)} specs. It may replace specs, not add or "

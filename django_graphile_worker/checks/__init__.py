@@ -18,6 +18,7 @@ from django_graphile_worker.checks.configuration import (
     check_dotted_paths,
     check_immediate_mode,
     check_metrics,
+    check_observers,
     check_settings,
 )
 from django_graphile_worker.checks.databases import check_engine, check_pool, check_psycopg, check_routers
@@ -35,6 +36,7 @@ def register_checks() -> None:
         check_immediate_mode,
         check_alerts,
         check_metrics,
+        check_observers,
         check_engine,
         check_psycopg,
         check_routers,

@@ -15,6 +15,7 @@ from django_graphile_worker import conf
 from django_graphile_worker.exceptions import ConfigurationError, SettingMistake
 from django_graphile_worker.routing import Place, all_places
 from django_graphile_worker.setting_types import MAIL_ADMINS, is_exception_class
+from django_graphile_worker.telemetry import observers
 
 SETTINGS_PAGE = "https://github.com/django-graphile-worker/django-graphile-worker/blob/main/docs/reference/settings.md"
 
@@ -56,6 +57,18 @@ def _setting_message(mistake: SettingMistake) -> CheckMessage:
         return Error(mistake.message, hint=hint, id="graphile_worker.E003")
     hint = f"{SETTINGS_PAGE} describes the values of each setting."
     return Error(mistake.message, hint=hint, id="graphile_worker.E002")
+
+
+def check_observers(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
+    """Check that the libraries of OPENTELEMETRY and SENTRY are installed."""
+    if valid_settings() is None:
+        return []
+    try:
+        observers.load()
+    except ConfigurationError as error:
+        hint = "Or remove the setting: then nothing is reported."
+        return [Error(mistake.message, hint=hint, id="graphile_worker.E028") for mistake in error.mistakes]
+    return []
 
 
 def check_immediate_mode(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:

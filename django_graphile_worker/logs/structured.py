@@ -57,7 +57,7 @@ class JobFilter(logging.Filter):
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
-        run = current_run.get()
+        run = current_run()
         if run is not None and not hasattr(record, "job_id"):
             claim = run.claim
             record.job_id, record.task_identifier, record.attempt = claim.id, run.identifier, claim.attempts

@@ -155,7 +155,7 @@ class TickWorker:
 
     def __init__(self, place: Place, now: Callable[[], datetime]) -> None:
         is_default = place.installation == conf.DEFAULT
-        self.settings = place.settings
+        self.place, self.settings = place, place.settings
         self.registry = registry.tasks
         self.cron_items = recurring.collect(place.settings, with_tasks=is_default)
         self.every = registry.tasks.every() if is_default else {}

@@ -14,9 +14,10 @@ from collections.abc import Mapping, Sequence
 from contextvars import copy_context
 from time import monotonic
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from django_graphile_worker import signals
-from django_graphile_worker.current import current_run
+from django_graphile_worker.current import running
 from django_graphile_worker.exceptions import LeftoverStateError, TaskStopped
 from django_graphile_worker.job_flags import keep_in
 from django_graphile_worker.logs import console
@@ -127,7 +128,7 @@ class Executor:
         """Run one job on this thread and return its outcome; never raises."""
         run = JobRun(claim, monotonic(), self._task_of(claim.task_id))
         self._running.add(run)
-        current_run.set(run)
+        running.set(ref(run))
         try:
             if (self._is_cancelled or claim.flags_text or self._may_expire) and (refused := self._refused(run)):
                 return refused
@@ -135,7 +136,7 @@ class Executor:
         except BaseException as error:  # a bug of the worker must cost neither the slot nor the job
             return self._failed_by_worker(run, error)
         finally:
-            current_run.set(None)
+            running.set(None)
             self._running.discard(run)
 
     def start_job(self, claim: Claim) -> Outcome | None:
@@ -148,9 +149,9 @@ class Executor:
             # The task has been replaced by another with its id.
             return self.run(claim)
         self._running.add(run)
-        current_run.set(run)
+        running.set(ref(run))
         outcome = self._start(run)
-        current_run.set(None)
+        running.set(None)
         if outcome is not None:
             self._running.discard(run)
         elif run.stopping is not None:
@@ -183,13 +184,13 @@ class Executor:
 
     def resume_job(self, run: JobRun) -> Outcome:
         """Run the synchronous calls of a coroutine until it ends, and return the outcome of its job; never raises."""
-        current_run.set(run)
+        running.set(ref(run))
         try:
             return self._run(run)
         except BaseException as error:
             return self._failed_by_worker(run, error)
         finally:
-            current_run.set(None)
+            running.set(None)
             self._running.discard(run)
 
     def _refused(self, run: JobRun) -> Outcome | None:

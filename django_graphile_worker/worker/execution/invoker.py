@@ -17,12 +17,13 @@ from django_graphile_worker.exceptions import GraphileWorkerError, PayloadError,
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.registry import Task
 from django_graphile_worker.sql.progress import Progress
-from django_graphile_worker.worker.execution import middleware
+from django_graphile_worker.telemetry import observers
+from django_graphile_worker.worker.execution import middleware, retry
 from django_graphile_worker.worker.execution.atomic import atomically
 from django_graphile_worker.worker.execution.binding import Binding, bind
 from django_graphile_worker.worker.execution.event_loop import EventLoop
 from django_graphile_worker.worker.execution.helpers import Aborts, Helpers
-from django_graphile_worker.worker.execution.job_run import JobRun
+from django_graphile_worker.worker.execution.job_run import JobRun, LostAtomicClaimError
 from django_graphile_worker.worker.execution.middleware import Handler
 from django_graphile_worker.worker.execution.results import (
     PLAIN_RESULTS,
@@ -31,6 +32,7 @@ from django_graphile_worker.worker.execution.results import (
     raise_failures,
     raise_task_failures,
 )
+from django_graphile_worker.worker.outcomes import CancelledByWorker
 
 if TYPE_CHECKING:
     from django_graphile_worker.worker.database_worker import DatabaseWorker
@@ -55,9 +57,13 @@ class TaskInvoker:
         self.bindings: dict[Task[Any, Any] | None, Binding] = {}
         # The chains of middleware for plain and for async tasks; None without middleware.
         self._chains: dict[bool, Handler] | None = None
+        # Whether traces or errors are reported, and the modules that do it.
+        self._is_observed = observers.are_asked_for()
+        self._observers: list[observers.Observer] = []
 
     def load_middleware(self) -> None:
-        """Build a chain of middleware for plain tasks and for async tasks; may raise ConfigurationError."""
+        """Load observers, and build chains of middleware for plain and async tasks; may raise ConfigurationError."""
+        self._observers = observers.load()
         if not self.settings.middleware:
             return
         factories = middleware.load(self.settings.middleware)
@@ -71,7 +77,7 @@ class TaskInvoker:
     def can_start(self, task: Task[Any, Any]) -> bool:
         """Return True if ``start()`` can start jobs of this task: a coroutine, around which nothing needs a thread."""
         is_limited = task.time_limit(self.settings.timeout) is not None
-        return task.is_async and not (self.settings.middleware or task.atomic or is_limited)
+        return task.is_async and not (self.settings.middleware or self._is_observed or task.atomic or is_limited)
 
     def start(self, run: JobRun) -> None:
         """Start the coroutine of a job, and do not wait for it: the function of ``of()`` does that later."""
@@ -91,6 +97,8 @@ class TaskInvoker:
             invoke = self._with_kept_result(invoke)
         if task.atomic:
             invoke = atomically(invoke, self)
+        if self._observers:
+            invoke = self._observed(invoke)
         self._invokes[task] = invoke
         return invoke
 
@@ -178,6 +186,31 @@ class TaskInvoker:
 
         return invoke_and_encode
 
+    def _observed(self, invoke: Invoke) -> Invoke:
+        """Return the function that tells the observers of runs: outermost, as a commit may fail, too."""
+
+        def invoke_observed(run: JobRun) -> Any:
+            end = observers.begin(self._observers, run)
+            try:
+                result = invoke(run)
+            except BaseException as error:
+                end(self._ending(run, error), error)
+                raise
+            end("succeeded", None)
+            return result
+
+        return invoke_observed
+
+    def _ending(self, run: JobRun, error: BaseException) -> observers.Ending:
+        """Return how a run ended that raised an exception."""
+        if run.stopping is not None and run.stopping.stop.kind == "cancelled":
+            return "cancelled"
+        is_asked = self.aborts.is_set_for(run) and retry.asks_to_run_at_once(error)
+        if is_asked or isinstance(error, CancelledByWorker | LostAtomicClaimError):
+            return "interrupted"
+        is_last = run.claim.attempts >= run.claim.max_attempts
+        return "retry_later" if retry.asks_to_run_again(error) and not is_last else "failed"
+
     def open_cursor(self) -> AbstractContextManager[Any]:
         """Return a cursor in the transaction of an atomic task."""
         return connections[self.using].cursor()
@@ -244,7 +277,7 @@ def _without_failures(result: Any) -> Any:
 
 
 def _run_of_this_context() -> JobRun:
-    run = current_run.get()
+    run = current_run()
     if not isinstance(run, JobRun):
         raise GraphileWorkerError(
             "get_result() was called in another thread than the middleware. The database connections and the context "

@@ -155,6 +155,11 @@ def asks_to_run_at_once(error: BaseException | None) -> bool:
     return error is not None and _asked_delay(error) == 0
 
 
+def asks_to_run_again(error: BaseException) -> bool:
+    """Return True if every cause of the failure is a ``RetryLater``."""
+    return _asked_delay(error) is not None
+
+
 def _causes(error: BaseException) -> list[BaseException]:
     """Return the single exceptions: the members of groups, the failed items of a batch, or the error itself."""
     if isinstance(error, BatchFailure):

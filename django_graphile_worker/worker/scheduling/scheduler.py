@@ -332,12 +332,18 @@ class Scheduler(Service):
         if decision is None or not decision.jobs or not signals.pre_add_jobs.is_heard():
             return decision
         if isinstance(due, DueItem):
-            task, payload = due.item.task, json.dumps(due.item.payload or {})
+            item = due.item
+            task, payload = item.task, json.dumps(item.payload or {})
+            cron = item.match if isinstance(item.match, str) else None
+            schedule = signals.FiringSchedule(item.name, cron, None, str(item.zone or "UTC"))
         else:
-            task, payload = due.task, due.payload
+            task, payload, times = due.task, due.payload, due.definition
+            schedule = signals.FiringSchedule(due.name, times.cron, times.interval, times.time_zone)
         place = self._worker.place
-        about = {"database": place.using, "installation": place.installation}
-        return replace(decision, jobs=received(decision.jobs, task, payload, **about))
+        jobs = received(
+            decision.jobs, task, payload, database=place.using, installation=place.installation, schedule=schedule
+        )
+        return replace(decision, jobs=jobs)
 
     def _until_next(self, due: Due, tried: Tried, began: float) -> float:
         """Return the seconds until something is due, after a round that has read all that was due."""

@@ -27,6 +27,8 @@ def test_options__are_the_settings_that_a_worker_from_code_can_have() -> None:
         "backoff",
         "give_up_on",
         "log_format",
+        "opentelemetry",
+        "sentry",
         "alerts",
     }
     of_migrations = {"migration_lock_timeout", "drop_waiting_jobs", "stop_older_workers"}
