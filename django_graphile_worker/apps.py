@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from django.apps import AppConfig, apps
+from django.conf import settings
 from django.core import mail
 from django.db import Error, connections, transaction
 from django.db.models.signals import post_migrate, pre_migrate
@@ -58,6 +59,11 @@ class GraphileWorkerConfig(AppConfig):
             operations.create_task_permissions, sender=self, dispatch_uid="django_graphile_worker.task_permissions"
         )
         post_migrate.connect(empty_after_flush, sender=self, dispatch_uid="django_graphile_worker.flush")
+        if _serves_in_development() and conf.has_runserver_worker():
+            # Late import: other processes do not need the worker.
+            from django_graphile_worker.worker.process import beside_runserver
+
+            beside_runserver.start()
 
 
 def import_task_modules() -> None:
@@ -90,6 +96,12 @@ def _errors_left_to_the_worker() -> Iterator[None]:
 def _is_watching() -> bool:
     is_worker = sys.argv[1:2] == ["runworker"] or sys.argv[1:3] == ["graphile_worker", "run"]
     return is_worker and "--reload" in sys.argv and os.environ.get(DJANGO_AUTORELOAD_ENV) != "true"
+
+
+def _serves_in_development() -> bool:
+    """Return True in the process of runserver that serves requests; not in the one that watches it."""
+    serves = os.environ.get(DJANGO_AUTORELOAD_ENV) == "true" or "--noreload" in sys.argv
+    return sys.argv[1:2] == ["runserver"] and serves and settings.DEBUG
 
 
 def register_task_names(*, using: str, **kwargs: Any) -> None:

@@ -38,12 +38,16 @@ OF_THE_PROJECT = frozenset(
         "LOG_FORMAT",
         "METRICS_PORT",
         "METRICS_TOKEN",
+        "MAX_AGE",
+        "MAX_JOBS",
+        "MAX_MEMORY",
         "MIGRATION_LOCK_TIMEOUT",
         "OPENTELEMETRY",
         "PROCESSES",
         "PROGRESS_PERMISSION",
         "REDACT",
         "SENTRY",
+        "RUNSERVER_WORKER",
     }
 )
 # The packages of the frameworks, whose own backends run no jobs of ours.
@@ -66,6 +70,10 @@ class Settings:
     # How a worker runs.
     concurrency: int = _setting(10, setting_types.whole_number(1))
     processes: int = _setting(1, setting_types.whole_number(1))
+    max_jobs: int | None = _setting(None, setting_types.optional(setting_types.whole_number(1)))
+    max_memory: int | None = _setting(None, setting_types.optional(setting_types.whole_number(1)))
+    max_age: float | None = _setting(None, setting_types.optional_duration(1))
+    runserver_worker: bool = _setting(False, setting_types.boolean)
     poll_interval: float = _setting(2.0, setting_types.duration(0.01, MAX_POLL_INTERVAL))
     listen: bool = _setting(True, setting_types.boolean)
     prepared_statements: bool = _setting(True, setting_types.boolean)
@@ -120,6 +128,11 @@ class Settings:
     migration_lock_timeout: float = _setting(5.0, setting_types.duration(0.001))
     drop_waiting_jobs: bool = _setting(False, setting_types.boolean)
     stop_older_workers: bool = _setting(False, setting_types.boolean)
+
+    @property
+    def recycles(self) -> bool:
+        """Whether a process has a limit at which another takes its place."""
+        return any(limit is not None for limit in (self.max_jobs, self.max_memory, self.max_age))
 
     @property
     def chosen_max_attempts(self) -> int | None:
@@ -226,6 +239,11 @@ def chosen_backends() -> dict[str, str]:
     found = backends.items() if isinstance(backends, Mapping) else ()
     paths = {alias: str(entry.get("BACKEND", "")) for alias, entry in found if isinstance(entry, Mapping)}
     return {alias: path for alias, path in paths.items() if path and not path.startswith(_FRAMEWORKS)}
+
+
+def has_runserver_worker() -> bool:
+    """Return the setting RUNSERVER_WORKER, which is read while the project starts."""
+    return _early("RUNSERVER_WORKER").runserver_worker
 
 
 def _early(key: str) -> Settings:

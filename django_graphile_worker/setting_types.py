@@ -111,17 +111,21 @@ def duration(smallest: float = 0.0, largest: float = MAX_DURATION) -> Convert:
     return convert
 
 
-def optional_duration(smallest: float = 0.0) -> Convert:
-    """Return a converter like ``duration()`` that also takes None."""
-    convert_duration = duration(smallest)
+def optional(convert_value: Convert) -> Convert:
+    """Return a converter that also takes None."""
 
-    def convert(value: Any) -> float | None:
+    def convert(value: Any) -> Any:
         try:
-            return None if value is None else convert_duration(value)
+            return None if value is None else convert_value(value)
         except ExpectationError as expected:
             raise ExpectationError(f"None, or {expected}") from None
 
     return convert
+
+
+def optional_duration(smallest: float = 0.0) -> Convert:
+    """Return a converter like ``duration()`` that also takes None."""
+    return optional(duration(smallest))
 
 
 def strings(value: Any) -> tuple[str, ...]:

@@ -110,6 +110,8 @@ class DatabaseWorker:
         self.on_refused: Callable[[BreakingMigrationError], None] = lambda error: None
         # Called when a run has ended without its thread, which still runs: the process should be replaced.
         self.on_thread_left: Callable[[], None] = lambda: None
+        # Called with the outcome of each run, if the process has a limit at which another takes its place.
+        self.on_job_ended: Callable[[Outcome], None] | None = None
         # Set by the process if it serves metrics.
         self.metrics: MetricsRecorder | None = None
         self._using_limits = Lock()
@@ -301,6 +303,13 @@ class DatabaseWorker:
             self.releaser.put_urgently(outcome)
         else:
             self.releaser.put(outcome)
+        if self.on_job_ended is not None:
+            self.on_job_ended(outcome)
+
+    def limit_reached(self) -> None:
+        """The process has reached one of its limits: claim nothing more, and begin none of the claimed jobs."""
+        self.is_stopping = True
+        self.pool.begin_no_more()
 
     def claims_settled(self, outcomes: Sequence[Outcome]) -> None:
         """These claims have ended in the database, or are lost."""

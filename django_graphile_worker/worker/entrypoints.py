@@ -26,6 +26,10 @@ PROCESSES = {
     "processes": "expected 1, as a worker started by code runs in the process of its caller. "
     "Use concurrency=..., `manage.py runworker --processes`, or more processes of your own."
 }
+RECYCLING = dict.fromkeys(
+    ("max_jobs", "max_memory", "max_age"),
+    "expected none, as nothing replaces the process of the caller. Use `manage.py runworker`.",
+)
 CRON = dict.fromkeys(
     ("crontab", "crontab_file", "crontab_time_zone"),
     "expected none, as it only runs jobs that exist already. Use run_worker() or Worker for recurring tasks.",
@@ -194,7 +198,7 @@ def _checked_places(
     """Return the places to serve, with the overridden settings. Reject settings that the caller would ignore."""
     found = places_to_serve(databases, installations, change=lambda settings: settings.replace(**overrides))
     is_alone = overrides.get("processes", 1) == 1
-    rejected = DATABASE | ({} if is_alone else PROCESSES) | ({} if with_cron else CRON)
+    rejected = DATABASE | RECYCLING | ({} if is_alone else PROCESSES) | ({} if with_cron else CRON)
     mistakes = [
         SettingMistake(key=name.upper(), message=f"{caller}({name}=...): {rejected[name]}")
         for name in overrides

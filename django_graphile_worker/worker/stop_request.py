@@ -14,8 +14,8 @@ from django_graphile_worker.exceptions import GraphileWorkerError
 
 # The reason of a stop after a newer graphile-worker has changed the schema; the error has the details.
 REFUSED = "the schema is too new"
-# The reason of a stop after a run has ended without its thread.
-RETIRED = "a job did not stop, and another process takes over"
+# The reason of a stop after another process has taken the place of this process.
+RETIRED = "another process takes its place"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,10 +46,12 @@ class WorkerStop:
         self.has_left_thread = False
         # Whether the worker should run no more jobs than it has begun, because another process takes its place.
         self.must_retire = False
-        # Called to have another process take the place of this process; None if there is no supervisor that could.
+        # Called once to have another process take the place of this process; None if no supervisor could, or one does.
         self.on_retiring: Callable[[], None] | None = None
         # Called when the worker has started.
         self.on_started: Callable[[], None] = lambda: None
+        # Called when the worker begins to stop.
+        self.on_stopping: Callable[[], None] = lambda: None
         # How the worker ended; None until it has ended.
         self.ending: Ending | None = None
         self._reader, self._writer = os.pipe()
@@ -70,11 +72,16 @@ class WorkerStop:
 
     def note_left_thread(self) -> None:
         """Note that a run ended without its thread, and have another process take the place of this process."""
-        if self.on_retiring is not None and not self.has_left_thread:
+        if not self.has_left_thread:
+            self.retire()
+        self.has_left_thread = True
+
+    def retire(self) -> None:
+        """Have another process take the place of this process, from any thread; without a supervisor, do nothing."""
+        if self.on_retiring is not None:
             self.must_retire = True
             with contextlib.suppress(OSError):
                 os.write(self._writer, b".")
-        self.has_left_thread = True
 
     def be_woken_by_signals(self) -> int:
         """Have Python write a byte for each signal; return the descriptor that Python wrote to before."""

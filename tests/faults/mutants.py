@@ -277,7 +277,7 @@ def _keep_read_only_connections() -> None:
 def _let_children_outlive() -> None:
     from django_graphile_worker.worker.process import supervisor
 
-    supervisor._stop_with_parent = lambda request: None
+    supervisor._heed_parent = lambda request, supervisor: None
 
 
 @mistake("every process that dies early counts as a failed start")

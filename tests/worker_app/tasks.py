@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import psutil
 from asgiref.sync import sync_to_async
 from django.db import connection
 
@@ -35,6 +36,18 @@ def quick(payload: Any, helpers: Helpers) -> None:
         seconds = payload.get("seconds", 0)
         if seconds:
             _never.wait(seconds)
+
+
+_leaked: list[bytes] = []
+
+
+@task
+def leaks(payload: Any, helpers: Helpers) -> None:
+    """Keep a megabyte for ever, record the memory of the process, and run for the number of seconds in the payload."""
+    with history.recording(helpers.job):
+        _leaked.append(b"x" * 1_048_576)
+        history.record("memory", helpers.job, f"{psutil.Process().memory_info().rss / 1_048_576:.0f}")
+        _never.wait(payload["seconds"])
 
 
 @task

@@ -15,10 +15,13 @@ from django_graphile_worker.management.arguments import Argument, existing_file,
 from django_graphile_worker.setting_types import ExpectationError, optional_address
 from django_graphile_worker.worker.process.plan import Plan, is_watched
 
+# The limits of a process, at which another one takes its place.
+RECYCLING = ("max_jobs", "max_memory", "max_age")
 # Options that change the setting of the same name.
 SETTINGS = (
     "concurrency",
     "processes",
+    *RECYCLING,
     "poll_interval",
     "listen",
     "prepared_statements",
@@ -59,6 +62,9 @@ ARGUMENTS = {
             "-j --jobs --concurrency", "N", "Run N jobs at once (default: CONCURRENCY).", number(1), dest="concurrency"
         ),
         Argument("--processes", "N", "Run N processes, to use more cores (default: PROCESSES).", number(1)),
+        Argument("--max-jobs", "N", "Replace a process that has run N jobs (default: MAX_JOBS).", number(1)),
+        Argument("--max-memory", "MB", "Replace a process that uses so much (default: MAX_MEMORY).", number(1)),
+        Argument("--max-age", "SECONDS", "Replace a process that is so old (default: MAX_AGE).", number(1, float)),
         Argument("--once", "", "Run the jobs that are due, without recurring tasks, then exit."),
         Argument("--local-queue-size", "N", "Claim up to N jobs ahead (default: LOCAL_QUEUE_SIZE).", number(0)),
         Argument(
@@ -106,6 +112,10 @@ def plan_from(options: dict[str, Any], *, is_colored: bool) -> Plan:
     """Return the plan of a command line. The settings are not read: see Plan."""
     if options["reload"] and (options["once"] or (options["processes"] or 1) > 1):
         raise CommandError("--reload cannot be used with --processes or --once.")
+    limits = [name for name in RECYCLING if options.get(name) is not None]
+    if limits and (options["reload"] or options["once"]):
+        other = "--reload" if options["reload"] else "--once"
+        raise CommandError(f"--{limits[0].replace('_', '-')} cannot be used with {other}: no process is replaced then.")
     return Plan(
         overrides={name: options[name] for name in SETTINGS if options.get(name) is not None},
         databases=tuple(options.get("databases") or ()),

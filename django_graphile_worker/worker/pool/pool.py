@@ -161,6 +161,10 @@ class Pool:
         self._is_ending = True
         self.threads.call_all()
 
+    def begin_no_more(self) -> None:
+        """Refuse the jobs that wait, and those that come, so that they are returned."""
+        self._may_begin = lambda claim: False
+
     def interrupt_running(self, claims: Iterable[Claim]) -> list[Outcome | HeldQueue]:
         """Ignore the outcomes of the slots from now on; return outcomes that return these jobs, and their queues."""
         self._is_interrupted = True

@@ -1,4 +1,4 @@
-"""The health of a process: reported to its supervisor, and written to the file of ``runworker --health-file``.
+"""The health of a process: reported to its supervisor or to systemd, and written to the file of ``--health-file``.
 
 A process is healthy while its threads can run and no part of its workers has died, also while the database does not
 answer: the worker waits for the database by itself, and a restart would only interrupt the jobs that run.
@@ -16,7 +16,8 @@ from pathlib import Path
 from time import time
 
 from django_graphile_worker.exceptions import GraphileWorkerError
-from django_graphile_worker.worker.process.supervisor import ENDS, HEALTHY, report_interval, send
+from django_graphile_worker.worker.process.supervisor import ENDS, HEALTHY, READY, report_interval, send
+from django_graphile_worker.worker.process.systemd import Systemd
 from django_graphile_worker.worker.runner import Runner
 from django_graphile_worker.worker.service import Service
 
@@ -32,11 +33,19 @@ class Health(Service):
 
     name = "health"
 
-    def __init__(self, path: Path | None, runners: Sequence[Runner], supervisor: Connection | None = None) -> None:
+    def __init__(
+        self,
+        path: Path | None,
+        runners: Sequence[Runner],
+        supervisor: Connection | None = None,
+        systemd: Systemd | None = None,
+    ) -> None:
         super().__init__(on_trouble=self._log_trouble)
         self._path = path
         self._runners = runners
         self._supervisor = supervisor
+        self._systemd = systemd or Systemd()
+        self._was_ready = False
         # What other workers do with a process that is silent for so long: they recover its jobs.
         self._valid_seconds = max(runner.settings.worker_timeout for runner in runners)
         self._has_logged = False
@@ -46,10 +55,19 @@ class Health(Service):
         # Another process takes the place of a process that retires, and writes the file.
         if any(runner.worker.dead() or runner.is_retiring for runner in self._runners):
             return seconds
+        is_ready = self._is_ready
         if self._supervisor is not None:
             send(self._supervisor, HEALTHY)
+            if is_ready and not self._was_ready:
+                send(self._supervisor, READY)
+        self._was_ready = self._was_ready or is_ready
+        self._systemd.report(is_ready=is_ready, status=self._status() if is_ready else "Waiting for the database.")
         self.write()
-        return seconds if self._is_ready else min(seconds, INTERVAL_UNTIL_READY)
+        return min(seconds, self._systemd.interval, seconds if is_ready else INTERVAL_UNTIL_READY)
+
+    def _status(self) -> str:
+        running = sum(runner.worker.pool.running() for runner in self._runners)
+        return f"Slots in use: {running} of {sum(runner.settings.concurrency for runner in self._runners)}."
 
     @property
     def _is_ready(self) -> bool:
@@ -89,15 +107,17 @@ class Health(Service):
 
 
 @contextmanager
-def reported(path: str, runners: Sequence[Runner], supervisor: Connection | None = None) -> Iterator[None]:
-    """Report the health inside the block, and remove the file at the end; do nothing without both of them.
+def reported(
+    path: str, runners: Sequence[Runner], supervisor: Connection | None = None, systemd: Systemd | None = None
+) -> Iterator[None]:
+    """Report the health inside the block, and remove the file at the end; do nothing if nobody wants to know.
 
     Raises GraphileWorkerError when the file cannot be written.
     """
-    if not path and supervisor is None:
+    if not path and supervisor is None and not systemd:
         yield
         return
-    health = Health(Path(path) if path else None, runners, supervisor)
+    health = Health(Path(path) if path else None, runners, supervisor, systemd)
     try:
         health.write()
     except OSError as error:

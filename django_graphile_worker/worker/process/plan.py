@@ -11,12 +11,13 @@ from django_graphile_worker import conf
 from django_graphile_worker.registry import tasks
 from django_graphile_worker.routing import Place, places_to_serve
 
-# An environment variable of the worker under --reload: the file descriptor of the pipe from which it reads signals.
+# An environment variable of the worker under --reload, or beside runserver: the file descriptor of the pipe from which
+# it reads signals, and whose end means the end of the process that started it.
 RELOADER_PIPE = "GRAPHILE_WORKER_RELOADER"
 
 
 def is_watched() -> bool:
-    """Return True in the process under --reload that runs the worker, False in the process that watches it."""
+    """Return True in a worker that another process watches: under --reload, or beside runserver."""
     return RELOADER_PIPE in os.environ
 
 
@@ -66,14 +67,19 @@ class Plan:
     def needs_supervisor(self, places: Iterable[Place]) -> bool:
         """Return True if the process has to run under a supervisor.
 
-        A process that cannot stop a run at its deadline must be replaced, which takes a supervisor. A worker that only
-        drains ends soon anyway, and under --reload another process watches the worker.
+        A process that cannot stop a run at its deadline must be replaced, as must one that reaches a limit of its own,
+        and that takes a supervisor. A worker that only drains ends soon anyway, and under --reload another process
+        watches the worker.
         """
         if self.processes > 1:
             return True
         if self.once or self.reload:
             return False
-        return tasks.has_time_limits or any(place.settings.timeout is not None for place in places)
+        return (
+            self.settings.recycles
+            or tasks.has_time_limits
+            or any(place.settings.timeout is not None for place in places)
+        )
 
     def _changed(self, settings: conf.Settings) -> conf.Settings:
         overrides = {**self.overrides, "processes": 1} if self.reload else self.overrides

@@ -166,15 +166,19 @@ def _weight(number: int) -> int:
 
 
 @contextmanager
-def watched(request: WatchedRequest) -> Iterator[None]:
-    """Have signals, the process that watches, and changes of the code request a stop of what runs in the block."""
+def watched(request: WatchedRequest, *, with_code: bool) -> Iterator[None]:
+    """Have signals, the end of the process that started this one, and changes of the code stop what runs in the block.
+
+    Without ``with_code``, changes of the code stop nothing.
+    """
     pipe = int(os.environ.pop(RELOADER_PIPE))
     os.set_inheritable(pipe, False)
     autoreload.ensure_echo_on()
     with handled_signals(request):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
-        for target, arguments in ((_listen, (pipe, request)), (_watch, (request,))):
-            threading.Thread(target=target, args=arguments, name="graphile-worker-reloader", daemon=True).start()
+        threading.Thread(target=_listen, args=[pipe, request], name="graphile-worker-reloader", daemon=True).start()
+        if with_code:
+            threading.Thread(target=_watch, args=[request], name="graphile-worker-reloader", daemon=True).start()
         yield
 
 
@@ -182,7 +186,7 @@ def _listen(pipe: int, request: WatchedRequest) -> None:
     while numbers := os.read(pipe, 64):
         for number in numbers:
             request.report(number)
-    request("the reloader is gone")
+    request("the process that started the worker is gone")
 
 
 def _watch(request: WatchedRequest) -> None:

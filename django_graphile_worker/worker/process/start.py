@@ -22,8 +22,10 @@ from django_graphile_worker.worker.process import reloader
 from django_graphile_worker.worker.process.health import reported
 from django_graphile_worker.worker.process.metrics import sent, served, served_for_children
 from django_graphile_worker.worker.process.plan import Plan, is_watched
+from django_graphile_worker.worker.process.recycling import recycled
 from django_graphile_worker.worker.process.signal_handlers import handled_signals
 from django_graphile_worker.worker.process.supervisor import Supervisor
+from django_graphile_worker.worker.process.systemd import Systemd
 from django_graphile_worker.worker.process.worker_process import (
     build_runners,
     collect_less_often,
@@ -52,11 +54,12 @@ def start(plan: Plan, *, say: Say, complain: Say, owns_process: bool) -> int:
         collect_less_often()
     if plan.reload and not is_watched():
         return reloader.keep_running(say)
-    request = reloader.WatchedRequest() if plan.reload else WorkerStop()
+    watched = reloader.WatchedRequest() if is_watched() else None
+    request = watched or WorkerStop()
     try:
-        with reloader.watched(request) if isinstance(request, reloader.WatchedRequest) else nullcontext():
+        with reloader.watched(watched, with_code=plan.reload) if watched else nullcontext():
             code = _run(plan, say, request)
-        if isinstance(request, reloader.WatchedRequest) and request.is_for_change:
+        if watched and plan.reload and watched.is_for_change:
             code = reloader.CHANGED
     except GraphileWorkerError as error:
         if not (owns_process and request.is_made and request.leaves_jobs_behind):
@@ -64,8 +67,8 @@ def start(plan: Plan, *, say: Say, complain: Say, owns_process: bool) -> int:
         complain(str(error))
         code = error.exit_code
     finally:
-        if not plan.reload:
-            # Under --reload two threads write to the request until the process ends, which is soon.
+        if watched is None:
+            # Otherwise threads write to the request until the process ends, which is soon.
             request.close()
     if owns_process and request.is_made:
         end_process(request, code)
@@ -95,18 +98,29 @@ def _set_up_logging(plan: Plan) -> None:
 
 def run_alone(plan: Plan, runners: list[Runner], request: WorkerStop) -> int:
     """Run in this process, and return the exit code. Raises GraphileWorkerError when the worker cannot start."""
-    with _written_log(), _database_errors_in_a_sentence(), reported(plan.health_file, runners), served(plan, runners):
+    systemd = Systemd.from_environment(grace_period=max(runner.settings.grace_period for runner in runners))
+    request.on_stopping = systemd.report_stopping
+    with (
+        _written_log(),
+        _database_errors_in_a_sentence(),
+        reported(plan.health_file, runners, systemd=systemd),
+        served(plan, runners),
+    ):
         return run_with_signals(runners, request, once=plan.once, waits=plan.waits)
 
 
 def run_children(plan: Plan, request: WorkerStop) -> int:
     """Run several processes under a supervisor, and return the exit code."""
     places = plan.places()
-    worker_timeout = max(place.settings.worker_timeout for place in places)
+    systemd = Systemd.from_environment(grace_period=max(place.settings.grace_period for place in places))
     with _written_log(), handled_signals(request), served_for_children(plan, places) as metrics:
-        arguments = {"plan": plan, "metrics": None if metrics is None else metrics.sender}
         supervisor = Supervisor(
-            plan.processes, run_as_child, arguments, worker_timeout=worker_timeout, replaces=not plan.once
+            plan.processes,
+            run_as_child,
+            {"plan": plan, "metrics": None if metrics is None else metrics.sender},
+            worker_timeout=max(place.settings.worker_timeout for place in places),
+            replaces=not plan.once,
+            systemd=systemd,
         )
         if metrics is not None:
             metrics.supervisor = supervisor
@@ -127,15 +141,17 @@ def run_as_child(request: WorkerStop, arguments: dict[str, Any]) -> int:
     if path and plan.processes > 1:
         # Each child writes a health file of its own: PATH.0, PATH.1 and so on.
         path = f"{path}.{arguments.get('place', 0)}"
+    supervisor = arguments["supervisor"]
     with (
         _written_log(),
         _database_errors_in_a_sentence(),
-        reported(path, runners, arguments["supervisor"]),
+        reported(path, runners, supervisor),
         sent(runners, arguments["metrics"]),
     ):
         if plan.once:
             return run_until_drained(runners, request)
-        return run_until_stopped(runners, request, waits=plan.waits)
+        with recycled(plan.settings, runners, request, supervisor, arguments.get("spawned_at", 0.0)):
+            return run_until_stopped(runners, request, waits=plan.waits)
 
 
 def _build(plan: Plan) -> list[Runner]:

@@ -15,7 +15,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import Any
@@ -25,6 +25,7 @@ import django
 from django_graphile_worker.exceptions import BreakingMigrationError, GraphileWorkerError
 from django_graphile_worker.text import readable_duration
 from django_graphile_worker.worker.process.signal_handlers import DUMP_SIGNAL, handled_signals, is_free
+from django_graphile_worker.worker.process.systemd import Systemd
 from django_graphile_worker.worker.process.worker_process import collect_less_often, end_process, exit_code
 from django_graphile_worker.worker.stop_request import WorkerStop
 
@@ -35,7 +36,8 @@ logger = logging.getLogger("django_graphile_worker.worker")
 # begun to work does not count: a job may cause it, and other jobs wait.
 FAILED_START_LIMIT = 5
 CANNOT_START = 70
-# At most this many retired processes may finish their jobs in their own time. The oldest of more is stopped.
+# At most this many retired processes, or one for each place, may finish their jobs in their own time. The oldest of
+# more is stopped.
 MAX_RETIRED = 4
 # Seconds. Healthy processes report to the supervisor, and write their health files, at least this often.
 LONGEST_INTERVAL = 5.0
@@ -47,10 +49,15 @@ DUMP_TIME = 0.1
 # What a child sends when its signal handlers are installed, and when it has begun to work. Any other message is the
 # error that keeps it from working.
 HANDLES_SIGNALS, STARTED = "handles signals", "started"
-# What a child sends every few seconds while it is healthy, and when it will send this no more, because it ends.
-HEALTHY, ENDS = "healthy", "ends"
-# What a child sends when a job of it does not stop: it runs no more jobs, and another process should take its place.
+# What a child sends when it is registered and can claim jobs, every few seconds while it is healthy, and when it will
+# send this no more, because it ends.
+READY, HEALTHY, ENDS = "ready", "healthy", "ends"
+# What a child sends when it runs no more jobs than it has begun, so that another process should take its place: a job
+# of it does not stop, the supervisor has asked for it, or it has reached one of its limits.
 RETIRES = "retires"
+# What a child sends, with the reason, when it comes near one of its limits, and what the supervisor answers when
+# another process is ready to take its place.
+RECYCLES, RETIRE = "recycles", "retire"
 
 # Writes the stacks of all threads of a child that hangs to standard error. A handler in C, which needs no lock of the
 # interpreter. It can end the process, which the supervisor kills anyway.
@@ -70,11 +77,13 @@ class Supervisor:
         *,
         worker_timeout: float,
         replaces: bool = True,
+        systemd: Systemd | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._main = main
         self._arguments = arguments
         self._replaces = replaces
+        self._systemd = systemd or Systemd()
         # A child that has not been healthy for so long is killed. Its lease is over, and others recover its jobs.
         self.worker_timeout = worker_timeout
         self._interval = report_interval(worker_timeout)
@@ -134,21 +143,29 @@ class Supervisor:
     def _watch(self, request: WorkerStop) -> None:
         """Wait for a death, a stop request, or the time to start a child again."""
         # A child that has just died still has a sentinel, which ends the wait at once.
-        sentinels = [child.process.sentinel for child in self.children if child.process]
-        messages = [child.has_started for child in self.children if child.process and child.has_started]
+        sentinels = [child.process.sentinel for child in self._places() if child.process]
+        messages = [child.has_started for child in self._places() if child.process and child.has_started]
         retired = [process.sentinel for process in self._retired]
         wait([*sentinels, *messages, *retired, request.fileno()], self._timeout())
         request.drain()
         self._pass_on()
         self._forget_ended()
         self._kill_hung()
-        for child in self.children:
+        for child in self._places():
             self._attend(child)
+        ready = sum(child.is_ready for child in self.children)
+        status = f"Processes ready: {ready} of {len(self.children)}."
+        self._systemd.report(is_ready=ready == len(self.children), status=status)
+
+    def _places(self) -> list[Child]:
+        """Return the children, and those that are to take the places of some."""
+        return [*self.children, *(child.spare for child in self.children if child.spare)]
 
     def _timeout(self) -> float:
         """Return the seconds until a child has to be started, or the health of the children has to be checked."""
-        waiting = [child.start_after for child in self.children if not child.process] if self._replaces else []
-        return min([max(start_after - self._clock(), 0.0) for start_after in waiting], default=self._interval)
+        waiting = [child.start_after for child in self._places() if not child.process] if self._replaces else []
+        longest = min(self._interval, self._systemd.interval)
+        return min([longest, *(max(start_after - self._clock(), 0.0) for start_after in waiting)])
 
     def _kill_hung(self) -> None:
         """Kill the children that have not reported for the timeout that they are healthy.
@@ -158,7 +175,7 @@ class Supervisor:
         now = self._clock()
         # Time in which this process did not run itself does not count: its children may have been suspended with it.
         seconds, self._watched_at = min(now - self._watched_at, self._interval), now
-        for child in self.children:
+        for child in self._places():
             child.note_seconds(seconds)
             if child.silent_seconds >= self.worker_timeout and child.is_alive and not child.is_hung:
                 logger.warning(
@@ -170,26 +187,51 @@ class Supervisor:
 
     def _attend(self, child: Child) -> None:
         if child.is_alive:
-            if child.retires:
-                self._retire(child)
+            # A process that is to take a place may come near its own limit before it has the place.
+            if self.children[child.place] is child:
+                if child.recycles:
+                    self._recycle(child)
+                if child.retires:
+                    self._retire(child)
             return
         if child.process is not None:
             self._note_death(child)
-        if self._replaces and not self._has_given_up and self._clock() >= child.start_after:
+        if child.spare:
+            self.children[child.place] = child.spare
+        elif self._replaces and not self._has_given_up and self._clock() >= child.start_after:
             self._start(child)
 
+    def _recycle(self, child: Child) -> None:
+        """Start another process beside a child that comes near a limit; the child retires when the other is ready."""
+        if child.spare is None:
+            pid = child.process.pid if child.process is not None else None
+            logger.info("Worker process %s %s; replacing it.", pid, child.recycles)
+            child.spare = Child(child.place)
+            self._start(child.spare)
+        elif child.spare.is_ready:
+            child.ask_to_retire()
+
     def _retire(self, child: Child) -> None:
-        """Start another process in the place of a child that runs no more jobs than it has begun."""
+        """Have another process in the place of a child that runs no more jobs than it has begun."""
         process = child.leave_place()
-        logger.warning("Worker process %s has a job that does not stop; replacing it.", process.pid)
+        if not child.recycles:
+            logger.warning("Worker process %s has a job that does not stop; replacing it.", process.pid)
         self._retired.append(process)
-        for oldest in self._retired[:-MAX_RETIRED]:
-            oldest.terminate()
-        if self._replaces:
+        most = max(MAX_RETIRED, len(self.children))
+        if len(self._retired) > most:
+            # The others before it were stopped when they were the oldest: a second signal would cut off their jobs.
+            self._retired[-most - 1].terminate()
+        if child.spare:
+            self.children[child.place] = child.spare
+        elif self._replaces:
             self._start(child)
 
     def _forget_ended(self) -> None:
-        self._retired = [process for process in self._retired if process.is_alive()]
+        ended = [process for process in self._retired if not process.is_alive()]
+        for process in ended:
+            self._retired.remove(process)
+            if process.exitcode:
+                logger.warning("Worker process %s ended with exit code %s.", process.pid, process.exitcode)
 
     def _note_death(self, child: Child) -> None:
         pid = child.process.pid if child.process is not None else None
@@ -227,6 +269,7 @@ class Supervisor:
 
     def _stop(self, request: WorkerStop) -> int:
         number = request.signal_number or signal.SIGTERM
+        self._systemd.report_stopping()
         self._signal_all(number)
         was_urgent = False
         while alive := [process.sentinel for process in self._processes() if process.is_alive()]:
@@ -236,8 +279,9 @@ class Supervisor:
                 self._signal_all(signal.SIGQUIT)
             request.drain()
             self._pass_on()
-            wait([*alive, request.fileno()], min(self._interval, 1.0))
+            wait([*alive, request.fileno()], min(self._interval, self._systemd.interval, 1.0))
             self._kill_hung()
+            self._systemd.report(is_ready=False, status="")
         codes = [process.exitcode for process in self._processes()]
         if not self._replaces:
             codes += [child.exit_code for child in self.children if not child.process]
@@ -247,7 +291,7 @@ class Supervisor:
         return exit_code(request, was_clean=all(code in (0, -number) for code in codes))
 
     def _processes(self) -> list[SpawnProcess]:
-        return [*(child.process for child in self.children if child.process), *self._retired]
+        return [*(child.process for child in self._places() if child.process), *self._retired]
 
     def _signal_all(self, number: int) -> None:
         for process in self._processes():
@@ -257,7 +301,7 @@ class Supervisor:
         """Send the noted signals to one child after the other, because all children write to the same stream."""
         while self._to_pass_on:
             number = self._to_pass_on.pop(0)
-            for child in self.children:
+            for child in self._places():
                 if child.handles_signals:
                     child.signal(number)
                     # A child does not report when it has written its stacks.
@@ -269,6 +313,10 @@ class Child:
 
     def __init__(self, place: int) -> None:
         self.place = place
+        # The child that is to take the place.
+        self.spare: Child | None = None
+        # Why the process is to be replaced before it reaches a limit; empty while it is not.
+        self.recycles = ""
         self.process: SpawnProcess | None = None
         self.started_at = 0.0
         self.quick_deaths = 0
@@ -278,7 +326,9 @@ class Child:
         self.has_started: Connection | None = None
         self._has_begun = False
         self._handles_signals = False
+        self._is_ready = False
         self._retires = False
+        self._was_asked_to_retire = False
         # The seconds since the process has last reported that it is healthy. It is watched from its first report on.
         self.silent_seconds = 0.0
         self._is_watched = False
@@ -319,12 +369,28 @@ class Child:
                     self._handles_signals = True
                 elif message == STARTED:
                     self._has_begun = True
+                elif message == READY:
+                    self._is_ready = True
                 elif message == RETIRES:
                     self._retires = True
+                elif isinstance(message, tuple):
+                    _, self.recycles = message
                 elif message in (HEALTHY, ENDS):
                     self.silent_seconds, self._is_watched = 0.0, message == HEALTHY
                 else:
                     self.problem = str(message)
+
+    @property
+    def is_ready(self) -> bool:
+        """Is the process registered, so that it can claim jobs?"""
+        self._read_messages()
+        return self.is_alive and self._is_ready
+
+    def ask_to_retire(self) -> None:
+        """Have the process run no more jobs than it has begun."""
+        if self.has_started is not None and not self._was_asked_to_retire:
+            self._was_asked_to_retire = True
+            send(self.has_started, RETIRE)
 
     @property
     def retires(self) -> bool:
@@ -358,12 +424,14 @@ class Child:
 
     def start(self, context: SpawnContext, main: ChildMain, arguments: dict[str, Any]) -> None:
         """Start a new process in this place."""
-        self._has_begun, self._handles_signals, self._retires, self.problem = False, False, False, ""
+        self._has_begun, self._handles_signals, self._is_ready, self._retires = False, False, False, False
+        self._was_asked_to_retire, self.recycles, self.problem = False, "", ""
         self.silent_seconds, self._is_watched, self.is_hung = 0.0, False, False
-        self.has_started, reports_start = context.Pipe(duplex=False)
+        self.has_started, reports_start = context.Pipe()
+        about = {"place": self.place, "replaced": self.replaced, "spawned_at": time.monotonic()}
         self.process = context.Process(
             target=run_child,
-            args=(main, arguments | {"place": self.place, "replaced": self.replaced}, reports_start),
+            args=(main, arguments | about, reports_start),
             name=f"graphile-worker-{self.place}",
         )
         self.process.start()
@@ -430,7 +498,7 @@ def run_child(main: ChildMain, arguments: dict[str, Any], supervisor: Connection
         send(supervisor, HANDLES_SIGNALS)
         django.setup()
         collect_less_often()
-        _stop_with_parent(request)
+        _heed_parent(request, supervisor)
         try:
             code = main(request, arguments | {"supervisor": supervisor})
         except GraphileWorkerError as error:
@@ -440,21 +508,30 @@ def run_child(main: ChildMain, arguments: dict[str, Any], supervisor: Connection
     raise SystemExit(code)
 
 
-def send(connection: Connection, message: str) -> None:
-    """Send a message to the supervisor, from any thread: the system writes one so short at once."""
-    # A supervisor that was killed in the meantime reads nothing; _stop_with_parent() stops this child then.
+def send(connection: Connection, message: str | tuple[str, str]) -> None:
+    """Send a message to the supervisor or to a child, from any thread: the system writes one so short at once."""
+    # A supervisor that was killed in the meantime reads nothing; _heed_parent() stops this child then.
     with contextlib.suppress(OSError):
         connection.send(message)
 
 
-def _stop_with_parent(request: WorkerStop) -> None:
-    """Request a stop when the supervisor has ended: a supervisor that is killed passes on no signal."""
+def _heed_parent(request: WorkerStop, supervisor: Connection) -> None:
+    """Retire when the supervisor asks for it, and stop when it has ended: one that is killed passes on no signal."""
     parent = multiprocessing.parent_process()
     if parent is None:
         return
+    end: Any = parent.sentinel
 
-    def watch(sentinels: Sequence[Any]) -> None:
-        wait(sentinels)
+    def watch() -> None:
+        watched = [end, supervisor]
+        while end not in wait(watched):
+            try:
+                # There is only one message.
+                supervisor.recv()
+                request.retire()
+            except (EOFError, OSError):
+                # Another process has the place.
+                watched.remove(supervisor)
         request("the supervisor is gone")
 
-    threading.Thread(target=watch, args=([parent.sentinel],), daemon=True).start()
+    threading.Thread(target=watch, daemon=True).start()

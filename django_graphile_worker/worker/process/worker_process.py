@@ -130,18 +130,21 @@ def run_until_drained(runners: Sequence[Runner], request: WorkerStop) -> int:
 
 def _retire(runners: Sequence[Runner], request: WorkerStop) -> None:
     """Run no more jobs than have begun, until they have ended or a stop is requested: another process takes over."""
-    request.must_retire = False
-    if request.on_retiring is not None:
-        request.on_retiring()
+    on_retiring, request.on_retiring = request.on_retiring, None
+    if on_retiring is not None:
+        on_retiring()
     for runner in runners:
         runner.retire(lambda: request.is_made)
+    request.must_retire = False
     while not request.wait(CHECK_INTERVAL) and not all(runner.has_retired for runner in runners):
-        pass
+        # Another thread may have asked for the same at the same moment.
+        request.must_retire = False
     if not request.is_made:
         request(RETIRED)
 
 
 def _end(runners: Sequence[Runner], request: WorkerStop) -> Ending:
+    request.on_stopping()
     request.ending = shut_down(runners, request.reason, is_forced=lambda: request.is_urgent)
     return request.ending
 

@@ -84,6 +84,7 @@ def untyped(function: Any, **options: Any) -> Callable[[], Any]:
         (untyped(run_once, processes=3), r"run_once\(processes=...\): expected 1, .* runworker --processes"),
         (untyped(run_worker, processes=2), r"run_worker\(processes=...\): expected 1, "),
         (untyped(Worker, processes=2), r"Worker\(processes=...\): expected 1, "),
+        (untyped(Worker, max_jobs=9), r"Worker\(max_jobs=...\): expected none, as nothing replaces the process"),
         (untyped(Worker, database="default"), r"Worker\(database=...\): expected databases=\[...\]"),
         (untyped(run_once, crontab="* * * * * note"), r"run_once\(crontab=...\): .* Use run_worker\(\) or Worker"),
     ],

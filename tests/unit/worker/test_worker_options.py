@@ -30,6 +30,10 @@ def test_options__are_the_settings_that_a_worker_from_code_can_have() -> None:
         "opentelemetry",
         "sentry",
         "alerts",
+        "max_jobs",
+        "max_memory",
+        "max_age",
+        "runserver_worker",
     }
     of_migrations = {"migration_lock_timeout", "drop_waiting_jobs", "stop_older_workers"}
     assert set(given) == {field.name for field in fields(conf.Settings)} - of_the_process - of_migrations

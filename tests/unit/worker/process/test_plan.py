@@ -43,12 +43,15 @@ def test_processes__are_those_of_the_plan_in_every_installation() -> None:
         ({"PROCESSES": 2}, Plan(), True),
         ({"PROCESSES": 2}, Plan(once=True), True),
         ({"PROCESSES": 2}, Plan(reload=True), False),
+        ({"MAX_MEMORY": 500}, Plan(), True),
+        ({"MAX_AGE": 3600}, Plan(once=True), False),
+        ({"MAX_JOBS": 100}, Plan(reload=True), False),
         ({"TIMEOUT": 30}, Plan(), True),
         ({"TIMEOUT": 30}, Plan(once=True), False),
         ({"TIMEOUT": 30}, Plan(reload=True), False),
     ],
 )
-def test_supervisor__is_needed_for_several_processes_or_if_runs_have_a_time_limit(
+def test_supervisor__is_needed_for_several_processes_or_if_processes_are_replaced(
     settings: dict[str, int], plan: Plan, is_needed: bool
 ) -> None:
     with override_settings(GRAPHILE_WORKER=settings), tasks.isolated() as registry:

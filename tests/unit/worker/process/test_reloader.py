@@ -49,4 +49,4 @@ def test_reloader_that_is_gone__stops_the_worker(request_to_stop: WatchedRequest
     thread.start()
     thread.join(60)
     os.close(reader)
-    assert request_to_stop.reasons == ["SIGTERM", "the reloader is gone"]
+    assert request_to_stop.reasons == ["SIGTERM", "the process that started the worker is gone"]

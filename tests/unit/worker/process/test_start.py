@@ -79,7 +79,7 @@ def test_start__under_reload_runs_the_worker_in_the_process_that_is_watched(
     calls: Calls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @contextmanager
-    def watched(request: reloader.WatchedRequest) -> Iterator[None]:
+    def watched(request: reloader.WatchedRequest, *, with_code: bool) -> Iterator[None]:
         calls.names.append("watched")
         yield
         monkeypatch.setattr(type(request), "is_for_change", True)
