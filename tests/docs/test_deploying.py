@@ -81,8 +81,6 @@ COMMANDS = dict(_commands())
 def _options(words: list[str]) -> dict[str, Any]:
     words = ["--tasks", "mail:*"] if words == ["$RUNWORKER_OPTIONS"] else words
     parser = load_command_class("django_graphile_worker", "runworker").create_parser("", "")
-    if "--metrics-port" not in parser._option_string_actions:
-        parser.add_argument("--metrics-port")
     return vars(parser.parse_args(words))
 
 

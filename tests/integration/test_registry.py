@@ -69,7 +69,7 @@ def test_the_call_goes_before_the_defaults() -> None:
             "x",
             (
                 'Put it into the payload: {"x": ...}. Options: queue_name, run_at, max_attempts, job_key, '
-                "job_key_mode, priority, flags, expires, unique, using, installation."
+                "job_key_mode, priority, flags, expires, unique, headers, using, installation."
             ),
         ),
     ],
