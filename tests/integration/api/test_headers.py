@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ from asgiref.sync import sync_to_async
 from django_graphile_worker import Helpers, JobSpec, add_job, add_jobs, current_job, get_job, models, task
 from django_graphile_worker.exceptions import GraphileWorkerError, InvalidJobError
 from django_graphile_worker.logs import JobFilter
+from django_graphile_worker.registry import tasks
 from django_graphile_worker.testing import run_jobs
 
 pytestmark = pytest.mark.django_db
@@ -23,8 +24,10 @@ seen: list[Any] = []
 
 
 @pytest.fixture(autouse=True)
-def _forget() -> None:
+def _own_tasks() -> Iterator[None]:
     seen.clear()
+    with tasks.isolated():
+        yield
 
 
 def remember_middleware(get_result: Callable[[Any], Any]) -> Callable[[Any], Any]:

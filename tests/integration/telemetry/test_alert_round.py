@@ -20,6 +20,7 @@ from django_graphile_worker.telemetry import alert_round
 from django_graphile_worker.telemetry import alerts as telemetry_alerts
 from django_graphile_worker.telemetry.alert_round import LONGEST_ROUND, Round, read_facts, run_round
 from django_graphile_worker.worker.database.connection import Database
+from tests.support.admins import admins
 from tests.support.factories import make_failed_job, make_job, minutes_ago
 from tests.support.operating import DEAD, LIVE, execute, make_worker
 from tests.support.schedule_rows import make_schedule
@@ -31,7 +32,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture(autouse=True)
 def _admins(settings: Any) -> None:
-    settings.ADMINS = [("Ann", "ann@shop.example")]
+    settings.ADMINS = admins("ann@shop.example")
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from django_graphile_worker.checks.configuration import check_alerts
 from django_graphile_worker.conf import Settings
 from django_graphile_worker.exceptions import ConfigurationError
 from django_graphile_worker.setting_types import AlertSettings
+from tests.support.admins import admins
 
 SECRET = "https://hooks.slack.com/services/T000/s3cret"
 
@@ -59,5 +60,5 @@ def test_mail_that_nobody_gets__is_a_warning(settings: Any) -> None:
     settings.GRAPHILE_WORKER = {**settings.GRAPHILE_WORKER, "ALERTS": "mail_admins"}
     settings.ADMINS = []
     assert [each.id for each in check_alerts()] == ["graphile_worker.W015"]
-    settings.ADMINS = [("Ann", "ann@shop.example")]
+    settings.ADMINS = admins("ann@shop.example")
     assert check_alerts() == []

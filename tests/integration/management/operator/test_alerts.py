@@ -10,6 +10,7 @@ from django.core import mail
 from django.core.management import CommandError
 from django.test import override_settings
 
+from tests.support.admins import admins
 from tests.support.factories import make_failed_job
 from tests.support.operating import execute, operate
 
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def configured(settings: Any) -> Any:
-    settings.ADMINS = [("Ann", "ann@shop.example")]
+    settings.ADMINS = admins("ann@shop.example")
     settings.GRAPHILE_WORKER = {**settings.GRAPHILE_WORKER, "ALERTS": ["mail_admins", "task:page_oncall"]}
     return settings
 

@@ -305,12 +305,13 @@ def test_a_database_that_cannot_be_reached(django_db_blocker: DjangoDbBlocker) -
     assert report["findings"][-1]["name"] == "connection"
 
 
-def test_a_database_that_is_not_postgresql() -> None:
+def test_a_database_that_is_not_postgresql(django_db_blocker: Any) -> None:
     connections.settings[ALIAS] = connections.configure_settings({"default": {"ENGINE": "django.db.backends.sqlite3"}})[
         "default"
     ]
     try:
-        report = doctor()
+        with django_db_blocker.unblock():
+            report = doctor()
     finally:
         del connections[ALIAS]
         del connections.settings[ALIAS]

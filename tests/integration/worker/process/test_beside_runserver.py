@@ -121,16 +121,16 @@ def test_worker_beside_runserver__runs_jobs_has_new_code_and_ends_with_it(site: 
     site.request()
     site.wait_for("I am old, from a request")
     site.wait_for(" succeeded after ")
-    # The reloader compares times of change, and may only now be taking its first look.
     site.tasks.write_text(TASK.format(name="new"))
 
     def has_new_code() -> bool:
+        # The reloader compares times of change, and may only now be taking its first look.
         later = site.tasks.stat().st_mtime + 1
         os.utime(site.tasks, (later, later))
         return "changed, reloading" in site.output()
 
     site._wait_until(has_new_code)
-    site._wait_until(lambda: site.output().count("Starting development server") > 1)
+    site._wait_until(lambda: site.output().count("Quit the server with") > 1)
     site.request()
     site.wait_for("I am new, from a request")
     # Ctrl-C in a terminal signals all processes.
