@@ -61,10 +61,23 @@ def headers_in(flags: Iterable[str]) -> dict[str, Any]:
 
 def _headers(flag: str) -> dict[str, Any] | None:
     try:
-        headers = json.loads(flag[len(HEADERS_PREFIX) :])
+        headers = json.loads(flag[len(HEADERS_PREFIX) :], parse_constant=lambda name: None)
     except (ValueError, RecursionError):
         return None
-    return headers if isinstance(headers, dict) else None
+    # Any program can set the flag. What add_job() refuses is left out, for those who write headers as text.
+    return {_encodable(name): _scalar(item) for name, item in headers.items()} if isinstance(headers, dict) else None
+
+
+def _scalar(value: object) -> object:
+    if isinstance(value, str):
+        return _encodable(value)
+    is_number = isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
+    return value if is_number else None
+
+
+def _encodable(text: str) -> str:
+    """Return the text with a question mark for half of a surrogate pair."""
+    return text.encode(errors="replace").decode()
 
 
 def refuse_malformed_flag(flag: str) -> None:

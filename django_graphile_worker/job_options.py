@@ -234,6 +234,9 @@ def valid_headers(value: object) -> dict[str, Any] | None:
                 f"headers: expected a string, a number, True, False or None as {name!r}, got {type(item).__name__}. "
                 "Put other values into the payload."
             )
+        for text in (name, item):
+            if isinstance(text, str) and not _is_encodable(text):
+                raise InvalidJobError(f"headers: expected text without half a surrogate pair, got {text!r}.")
         if isinstance(item, float) and not math.isfinite(item):
             raise InvalidJobError(f"headers: expected a number that JSON has as {name!r}, got {item!r}.")
     length = len(headers_flag(headers))
@@ -243,6 +246,14 @@ def valid_headers(value: object) -> dict[str, Any] | None:
             "the payload."
         )
     return headers or None
+
+
+def _is_encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def valid_flag(value: object) -> str:

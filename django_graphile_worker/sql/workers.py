@@ -9,6 +9,7 @@ from typing import Any
 
 from django_graphile_worker.sql.codecs import text_array
 from django_graphile_worker.sql.statements import quoted, statement
+from django_graphile_worker.text import escaped
 from django_graphile_worker.versions import is_older
 
 # The id of every worker of this package begins with this prefix. So a claim that commits after its worker was removed
@@ -95,7 +96,9 @@ order by worker.started_at, worker.id"""
 def older_workers(cursor: Any, version: str, *, schema: str) -> list[str]:
     """Return the live workers of releases before this version: host, process id and version of each."""
     cursor.execute(statement(LIVE_VERSIONS, schema))
-    return [f"{host} pid {pid} ({own})" for host, pid, own in cursor.fetchall() if own and is_older(own, version)]
+    return [
+        escaped(f"{host} pid {pid} ({own})") for host, pid, own in cursor.fetchall() if own and is_older(own, version)
+    ]
 
 
 def is_lease_over(silent_seconds: float, timeout_seconds: float) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -23,7 +23,7 @@ logger = logging.getLogger("django_graphile_worker.telemetry")
 
 # How a run ended. Another attempt follows after "retry_later", which the task asked for, and after "interrupted".
 Ending = Literal["succeeded", "failed", "retry_later", "interrupted", "cancelled"]
-# Called when the run ends, in the context of ``begin()``.
+# Called when the run ends, in the context of ``begin()``, or on another thread for a run that ends without its thread.
 End = Callable[[Ending, BaseException | None], None]
 
 
@@ -89,9 +89,10 @@ def begin(observers: Sequence[Observer], run: CurrentRun) -> End:
             ends.append(observer.begin(run))
 
     def end(ending: Ending, error: BaseException | None) -> None:
-        for each in reversed(ends):
-            with harmless():
-                each(ending, error)
+        # A run that ends without its thread is ended by another thread, and its own may come later.
+        while ends:
+            with harmless(), suppress(IndexError):
+                ends.pop()(ending, error)
 
     return end
 

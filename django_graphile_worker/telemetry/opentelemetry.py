@@ -8,6 +8,7 @@ span is made.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from threading import get_ident
 from time import time_ns
 from typing import Any
 
@@ -125,10 +126,11 @@ def begin(run: CurrentRun) -> End:
             ),
         },
     )
-    token = context.attach(trace.set_span_in_context(span, surroundings))
+    token, thread = context.attach(trace.set_span_in_context(span, surroundings)), get_ident()
 
     def end(ending: Ending, error: BaseException | None) -> None:
-        context.detach(token)
+        if get_ident() == thread:
+            context.detach(token)
         try:
             span.set_attribute("graphile_worker.ending", ending)
             if ending == "failed" and error is not None:

@@ -10,6 +10,7 @@ import re
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
+from threading import get_ident
 from time import time
 from typing import Any
 from uuid import uuid4
@@ -24,7 +25,7 @@ from sentry_sdk.utils import event_from_exception
 
 from django_graphile_worker import conf, signals
 from django_graphile_worker.crontab.patterns import SHORTHANDS
-from django_graphile_worker.current import CurrentRun, current_run
+from django_graphile_worker.current import CurrentRun
 from django_graphile_worker.exceptions import TaskTimeout
 from django_graphile_worker.jobs import Job, JobSpec
 from django_graphile_worker.redaction import redact_text
@@ -157,17 +158,30 @@ def begin(run: CurrentRun) -> End:
         transaction = stack.enter_context(_transaction(run, headers, began))
         scope_of_run = stack.pop_all()
     if claim.attempts == 1:
-        check_in(headers, "in_progress")
+        # Any program can set headers.
+        with harmless():
+            check_in(headers, "in_progress")
+
+    thread = get_ident()
 
     def end(ending: Ending, error: BaseException | None) -> None:
-        with scope_of_run:
+        with scope_of_run if get_ident() == thread else _finished_elsewhere(scope, transaction):
             transaction.set_status("deadline_exceeded" if isinstance(error, TaskTimeout) else STATUS[ending])
             if ending == "failed":
                 _failed_runs[run] = (scope, transaction.get_trace_context())
             elif ending == "succeeded":
-                check_in(headers, "ok", duration=time() - began)
+                with harmless():
+                    check_in(headers, "ok", duration=time() - began)
 
     return end
+
+
+@contextmanager
+def _finished_elsewhere(scope: Any, transaction: Any) -> Iterator[None]:
+    """Finish the transaction of a run that ends without its thread, which keeps its scope."""
+    with use_isolation_scope(scope):
+        yield
+        transaction.finish()
 
 
 def _transaction(run: CurrentRun, headers: Mapping[str, str], began: float) -> Any:
@@ -234,8 +248,9 @@ def _receive_failure(*, job: Job, error: BaseException, worker_id: str = "", **k
 @contextmanager
 def _scope_of_failure(job: Job) -> Iterator[dict[str, Any] | None]:
     """Enter the scope of the run that has failed, or an empty one for a job that ended with its worker."""
-    run = current_run()
-    kept = None if run is None or run.claim.id != job.id else _failed_runs.pop(run, None)
+    attempt = (job.id, job.attempts)
+    run = next((run for run in list(_failed_runs) if (run.claim.id, run.claim.attempts) == attempt), None)
+    kept = None if run is None else _failed_runs.pop(run, None)
     if kept is None:
         with sentry_sdk.isolation_scope() as scope:
             scope.clear_breadcrumbs()

@@ -6,6 +6,7 @@ that stays open while a file is downloaded would keep the rows of all jobs that 
 
 from __future__ import annotations
 
+import json
 from array import array
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -19,7 +20,9 @@ from django_graphile_worker.admin import databases
 from django_graphile_worker.admin.export import file_response
 from django_graphile_worker.admin.jobs.change_list import JobChangeList
 from django_graphile_worker.admin.jobs.job_pages import JobPageAdmin
+from django_graphile_worker.admin.jobs.states import flag_names
 from django_graphile_worker.admin.pages import explain_database_errors
+from django_graphile_worker.job_flags import headers_in, without_headers
 from django_graphile_worker.models import Job
 from django_graphile_worker.payloads import RawPayload, decode_leniently
 from django_graphile_worker.redaction import HIDDEN, redact, redact_text
@@ -79,6 +82,7 @@ def _redacted_error(error: str | None) -> str | None:
 
 
 def _row(row: job_list.JobRow, payloads: dict[int, str | None], *, sees_payloads: bool) -> dict[str, Any]:
+    flags = flag_names(row.flags_text)
     exported = {
         "id": row.id,
         "task": row.task_identifier,
@@ -93,10 +97,12 @@ def _row(row: job_list.JobRow, payloads: dict[int, str | None], *, sees_payloads
         "locked_at": row.locked_at,
         "worker": row.locked_by,
         "key": row.key,
-        "flags": row.flags_text,
+        "flags": json.dumps(dict.fromkeys(without_headers(flags), True)) if row.flags_text else None,
         "error": row.error,
     }
-    return exported | _payload(payloads.get(row.id)) if sees_payloads else exported
+    if not sees_payloads:
+        return exported
+    return exported | {"headers": redact(headers_in(flags))} | _payload(payloads.get(row.id))
 
 
 def _payload(text: str | None) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import json
 from django.utils.translation import gettext as _
 from django.utils.translation import pgettext
 
+from django_graphile_worker.job_flags import HEADERS_PREFIX
 from django_graphile_worker.sql.inspection.job_list import State
 
 
@@ -47,6 +48,7 @@ def flag_names(text: str | None) -> list[str]:
     """
     try:
         flags = json.loads(text) if text else {}
-    except ValueError:
-        return [str(text)]
+    except (ValueError, RecursionError):
+        # Not every user may see headers.
+        return [] if HEADERS_PREFIX in str(text) else [str(text)]
     return sorted(map(str, flags)) if isinstance(flags, dict | list) else [str(flags)]

@@ -466,7 +466,7 @@ class JobRow(NamedTuple):
 ROWS = f"""/* gw:job-rows */
 select job.id, task.identifier, queue.queue_name, job.priority, {readable(TRUE_RUN_AT)}, job.attempts,
     job.max_attempts, {readable("job.created_at")}, {readable("job.updated_at")}, job.key,
-    {readable("job.locked_at")}, :SCHEMA._private_worker_of(job.locked_by), left(job.flags::text, 10000),
+    {readable("job.locked_at")}, :SCHEMA._private_worker_of(job.locked_by), left(job.flags::text, 20000),
     {ENDS_OF_ERROR}, job.is_available, {IS_DUE}, progress.done, progress.total, progress.message,
     parked.job_id is not null, {readable("progress.updated_at")}
 from :SCHEMA._private_jobs as job

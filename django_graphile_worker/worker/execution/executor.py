@@ -116,6 +116,9 @@ class Executor:
     def forget_running(self) -> None:
         """End the wait of every thread for a coroutine that will not continue. The running jobs have been returned."""
         self._has_forgotten_running = True
+        for run in self.runs():
+            if run.end_observed is not None:
+                run.end_observed("interrupted", None)
         self.event_loop.forget_running()
 
     def thread_finished(self) -> None:
@@ -252,9 +255,16 @@ class Executor:
 
     def end_without_thread(self, run: JobRun) -> Outcome:
         """Return the outcome of a run whose thread does not stop. The caller has set ``is_without_thread``."""
-        assert run.stopping is not None
+        stopping = run.stopping
+        assert stopping is not None
         self._running.discard(run)
-        return self._stopped(run, run.stopping, run.stopping.exception_class())
+        error = stopping.exception_class(stopping.stop.reason)
+        if stopping.stack_text:
+            # The error has no traceback of its own.
+            error.add_note(stopping.remark)
+        if run.end_observed is not None:
+            run.end_observed("cancelled" if stopping.stop.kind == "cancelled" else "failed", error)
+        return self._stopped(run, stopping, error)
 
     # From the end of a task to the outcome of its job.
 

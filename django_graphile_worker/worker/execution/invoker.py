@@ -190,7 +190,7 @@ class TaskInvoker:
         """Return the function that tells the observers of runs: outermost, as a commit may fail, too."""
 
         def invoke_observed(run: JobRun) -> Any:
-            end = observers.begin(self._observers, run)
+            end = run.end_observed = observers.begin(self._observers, run)
             try:
                 result = invoke(run)
             except BaseException as error:

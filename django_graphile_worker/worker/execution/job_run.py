@@ -78,6 +78,8 @@ class JobRun:
     deadline: float | None = None
     # The result as JSON, if the task keeps its results; "null" for the run of a schedule.
     value_text: str | None = None
+    # Tells those who observe runs how the run ended; None if nobody does.
+    end_observed: Callable[..., None] | None = None
     # The ``CoroutineRun`` of an async task that was started without a thread.
     coroutine: Any = None
     _job: Job | None = None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import json
 import logging
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -83,6 +85,7 @@ def test_django_tasks(framework: Any) -> None:
         ([("a", 1)], "headers: expected a dict, got list"),
         ({1: 2}, "headers: expected names that are strings, got 1"),
         ({"a": [1]}, "headers: expected a string, a number, True, False or None as 'a', got list"),
+        ({"a": "\ud800"}, "headers: expected text without half a surrogate pair"),
         ({"a": float("nan")}, "headers: expected a number that JSON has as 'a', got nan"),
         ({"a": "x" * 9_000}, "headers: expected at most 8000 characters as JSON, got 9016"),
     ],
@@ -92,6 +95,26 @@ def test_invalid_headers__are_refused(headers: Any, message: str) -> None:
         add_job("a", headers=headers)
     assert str(raised.value).startswith(message)
     assert not models.Job.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("flag", "headers"),
+    [
+        (
+            'headers:{"a": 1, "b": [1], "c": NaN, "d": 1e999, "e": "\\ud800", "f\\udfff": null}',
+            {"a": 1, "b": None, "c": None, "d": None, "e": "?", "f?": None},
+        ),
+        ("headers:" + "[" * 900 + "]" * 900, {}),
+        ('headers:{"a": ' + "[" * 900 + "]" * 900 + "}", {"a": None}),
+        ("headers:" + "[" * 100_000, {}),
+        ("headers:1", {}),
+    ],
+    ids=["values", "no object", "nested", "deep", "number"],
+)
+def test_headers_of_another_program__are_read_as_far_as_they_can_be(flag: str, headers: Any) -> None:
+    job = dataclasses.replace(add_job("a"), flags=frozenset({flag}))
+    assert job.headers == headers
+    json.dumps(job.headers, allow_nan=False).encode()
 
 
 def test_flag_that_is_no_json__is_refused() -> None:

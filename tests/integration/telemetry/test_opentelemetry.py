@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -30,7 +31,7 @@ from django_graphile_worker import (
 from django_graphile_worker.telemetry import observers, opentelemetry
 from django_graphile_worker.testing import clock, run_jobs
 from django_graphile_worker.worker.execution.job_run import ActiveRunStop
-from django_graphile_worker.worker.outcomes import CancelledByWorker, RunStop
+from django_graphile_worker.worker.outcomes import CancelledByWorker, EndedWithoutThread, RunStop
 from tests.support.slot import SlotWithoutThread, open_slot
 from tests.support.stepped_worker import own_tasks
 
@@ -270,3 +271,42 @@ def test_telemetry_that_fails__harms_no_job_and_is_logged_once(spans: Spans, cap
     run_jobs()
     assert ran == [{"n": 0}, {"n": 1}]
     assert [record.name for record in caplog.records].count("django_graphile_worker.telemetry") == 1
+
+
+def test_run_that_ends_without_its_thread__has_its_span(spans: Spans) -> None:
+    hangs, goes_on = threading.Event(), threading.Event()
+
+    def hang(payload: Any) -> None:
+        hangs.set()
+        goes_on.wait(30)
+
+    with open_slot() as slot:
+        running = slot.start(hang)
+        hangs.wait(30)
+        (run,) = slot.executor.runs()
+        stopping = run.stopping = ActiveRunStop(RunStop(kind="timeout", reason="longer than 1 s"))
+        stopping.is_without_thread = run.is_marked = True
+        slot.executor.end_without_thread(run)
+        span = spans.one("run_job a_task")
+        goes_on.set()
+        with pytest.raises(EndedWithoutThread):
+            running.result(30)
+    assert span.status.status_code is StatusCode.ERROR
+    assert spans.one("run_job a_task") is span
+
+
+def test_run_that_is_returned_when_the_worker_stops__has_its_span(spans: Spans) -> None:
+    hangs, goes_on = threading.Event(), threading.Event()
+
+    def hang(payload: Any) -> None:
+        hangs.set()
+        goes_on.wait(30)
+
+    with open_slot() as slot:
+        running = slot.start(hang)
+        hangs.wait(30)
+        slot.executor.forget_running()
+        assert (spans.one("run_job a_task").attributes or {})["graphile_worker.ending"] == "interrupted"
+        goes_on.set()
+        running.result(30)
+    assert len(spans.named("run_job a_task")) == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -19,7 +20,10 @@ from django_graphile_worker import RetryLater, cancel_jobs, get_job, models, sig
 from django_graphile_worker.sql import workers
 from django_graphile_worker.telemetry import observers, sentry
 from django_graphile_worker.testing import clock, run_jobs
+from django_graphile_worker.worker.execution.job_run import ActiveRunStop
+from django_graphile_worker.worker.outcomes import EndedWithoutThread, Failed, RunStop
 from tests.support.factories import make_job, minutes_ago
+from tests.support.slot import open_slot
 from tests.support.stepped_worker import own_tasks
 
 pytestmark = pytest.mark.django_db
@@ -261,3 +265,49 @@ def test_process_that_does_not_use_the_sdk__adds_no_headers(asked_for: None) -> 
 
         assert pay.add_job({}).headers == {}
         run_jobs()
+
+
+def test_run_that_ends_without_its_thread__has_its_transaction_and_its_issue(
+    start: Callable[..., Sent], asked_for: None
+) -> None:
+    sent, hangs, goes_on = start(), threading.Event(), threading.Event()
+
+    def hang(payload: Any) -> None:
+        sentry_sdk.set_tag("tenant", "acme")
+        hangs.set()
+        goes_on.wait(30)
+
+    with open_slot() as slot:
+        running = slot.start(hang, attempts=25)
+        hangs.wait(30)
+        (run,) = slot.executor.runs()
+        stopping = run.stopping = ActiveRunStop(RunStop(kind="timeout", reason="longer than 1 s"))
+        stopping.stack_text, stopping.is_without_thread, run.is_marked = "  in hang()", True, True
+        assert isinstance(slot.executor.end_without_thread(run), Failed)
+        (event,), (transaction,) = sent.of("event"), sent.of("transaction")
+        goes_on.set()
+        with pytest.raises(EndedWithoutThread):
+            running.result(30)
+        slot.run(lambda payload: None)
+    assert transaction["contexts"]["trace"]["status"] == "deadline_exceeded"
+    assert (event["tags"]["tenant"], event["tags"]["task"]) == ("acme", "a_task")
+    assert "in hang()" in event["exception"]["values"][0]["value"]
+    # The late end of the thread sends nothing, and the next job of the worker has a scope of its own.
+    assert len(sent.of("event")) == 1
+    _, following = sent.of("transaction")
+    assert "tenant" not in following["tags"]
+
+
+def test_headers_that_are_no_monitor__leave_the_run_its_transaction(
+    start: Callable[..., Sent], asked_for: None
+) -> None:
+    sent = start()
+
+    @task
+    def fails(payload: Any) -> None:
+        raise ValueError
+
+    fails.add_job(headers={"sentry-monitor": "nightly"}, max_attempts=1)
+    run_jobs(on_error="record")
+    ((event,), (transaction,)) = sent.of("event"), sent.of("transaction")
+    assert event["tags"]["task"] == transaction["tags"]["task"] == "fails"

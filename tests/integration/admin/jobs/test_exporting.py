@@ -15,6 +15,7 @@ from django.core.signals import request_finished
 from django.test import AsyncClient, Client
 from django.urls import reverse
 
+from django_graphile_worker import add_job
 from django_graphile_worker.admin import databases
 from django_graphile_worker.admin.jobs import exporting
 from django_graphile_worker.sql.inspection import job_detail, job_list
@@ -73,6 +74,24 @@ def test_payloads__need_the_permission_and_never_have_secrets(client_with: MakeC
     (shown,) = exported(client_with("view_payload"))
     assert shown["payload"] == {"email": "ada@example.com", "password": "••••••"}
     assert client_with(views=("view_overview",)).get(EXPORT).status_code == 403
+
+
+def test_headers__need_the_permission_on_every_page_and_never_have_secrets(client_with: MakeClient) -> None:
+    headers = {"tenant": "acme-inc", "password": "hunter2", "quotes": '"' * 3_800}
+    long = add_job("a", headers=headers, flags=["slow"]).id
+    short = add_job("a", headers={"tenant": "acme-inc", "password": "hunter2"}).id
+    for codenames in ((), ("view_payload",)):
+        client = client_with(*codenames, "add_job")
+        page = "".join(
+            client.get(url).content.decode()
+            for url in (pages.JOBS, *(f"{pages.JOBS}{id_}/change/" for id_ in (long, short)))
+        )
+        assert ("acme-inc" in page) is ("hunter2" in page) is bool(codenames)
+    rows = exported(client_with(), o="1")
+    assert sorted(row["flags"] for row in rows) == ['{"slow": true}', "{}"]
+    assert not any("acme-inc" in json.dumps(row) for row in rows)
+    rows = exported(client_with("view_payload"))
+    assert [(row["headers"]["tenant"], row["headers"]["password"]) for row in rows] == [("acme-inc", "••••••")] * 2
 
 
 def test_payload_that_is_too_large__is_left_out(admin_page: Client, monkeypatch: pytest.MonkeyPatch) -> None:
