@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+import django
+
 from testproject import databases
 from testproject.settings import *  # noqa: F403
 from testproject.settings import DATABASES
@@ -12,6 +14,9 @@ from testproject.settings import DATABASES
 RUN = os.environ.setdefault("TEST_RUN_PID", str(os.getpid()))
 
 DEBUG = False
+if django.VERSION >= (6, 1):
+    # Without it Django warns of a default that will go.
+    MAILERS = {"default": {"BACKEND": "django.core.mail.backends.locmem.EmailBackend"}}
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.InMemoryStorage"},

@@ -33,7 +33,7 @@ COLUMNS = (
     "id", "task", "state", "queue", "priority", "attempts", "max_attempts", "run_at", "created_at", "updated_at",
     "locked_at", "worker", "key", "flags", "error",
 )  # fmt: skip
-PAYLOAD_COLUMNS = ("payload", "payload_is_left_out")
+PAYLOAD_COLUMNS = ("headers", "payload", "payload_is_left_out")
 # Of an error that is redacted, the file has so many characters.
 MAX_ERROR = 500
 
