@@ -25,6 +25,15 @@ class FlagsField(forms.CharField):
         return [text.strip() for text in super().clean(value).split(",") if text.strip()]
 
 
+class HeadersField(forms.JSONField):
+    """Names with values, as a JSON object; empty without any."""
+
+    widget = forms.TextInput
+
+    def prepare_value(self, value: Any) -> Any:
+        return "" if value is None else super().prepare_value(value)
+
+
 def option_field(option: JobOption) -> forms.Field:
     """Return the field of a form for an option of a job."""
     shared: dict[str, Any] = {"label": option.label, "required": False, "help_text": option.help_text}
@@ -39,7 +48,7 @@ def option_field(option: JobOption) -> forms.Field:
         case Kind.TEXTS:
             return FlagsField(**shared)
         case Kind.PAIRS:
-            return forms.JSONField(**shared, widget=forms.TextInput)
+            return HeadersField(**shared)
         case Kind.TEXT:
             return forms.CharField(**shared, max_length=option.max_length)
 
@@ -108,7 +117,7 @@ class AddJobForm(forms.Form):
         if hides_payload:
             # Another task could show the payload, in its error for example.
             field.disabled = True
-            del self.fields["payload"]
+            del self.fields["payload"], self.fields["headers"]
 
     def clean(self) -> dict[str, Any]:
         """Check the options as add_job() does."""

@@ -94,9 +94,10 @@ class JobAddAdmin(JobDetailAdmin):
     ) -> HttpResponse | None:
         """Add the job, with the payload of `source` if asked. Return None if it is rejected; the form has the error."""
         identifier = form.cleaned_data["task"]
-        payload = form.cleaned_data.get("payload")
+        payload, options = form.cleaned_data.get("payload"), form.options()
         if source is not None and copies_payload:
             payload = decode_leniently(source.payload_text)
+            options["headers"] = headers_in(flag_names(source.flags_text)) or None
         if isinstance(payload, RawPayload):
             raise Http404
         task = registry.tasks.get(identifier) or identifier
@@ -104,7 +105,7 @@ class JobAddAdmin(JobDetailAdmin):
         replaced = source.id if source is not None and form.cleaned_data.get("delete_original") else None
         try:
             with transaction.atomic(using=alias):
-                job = api.add_job(task, payload, **form.options(), using=alias)
+                job = api.add_job(task, payload, **options, using=alias)
                 deleted = api.complete_jobs([replaced], using=alias) if replaced is not None else []
         except (InvalidJobError, InvalidTypeError) as error:
             form.add_error(None, str(error))
@@ -149,6 +150,5 @@ def _initial(source: job_detail.JobDetail | None, hides_payload: bool) -> dict[s
         "priority": source.priority,
         "max_attempts": source.max_attempts,
         "flags": ", ".join(without_headers(without_run_flags(flags))),
-        # Like the payload, they may hold what the user may not see.
-        "headers": None if hides_payload else headers_in(flags) or None,
+        "headers": headers_in(flags) or None,
     }

@@ -251,7 +251,7 @@ def add_job_code(job: JobDetail, *, sees_payload: bool) -> dict[str, str]:
         return {}
     options, schema = _options(job, sees_payload=sees_payload), conf.current().schema
     return {
-        "python": _python(job.task_identifier, python_text, options),
+        "python": _python(job.task_identifier, python_text, options | _headers(job, sees_payload=sees_payload)),
         "sql": add_job_call(job.task_identifier, json_text, options, schema=schema),
     }
 
@@ -272,6 +272,15 @@ def _options(job: JobDetail, *, sees_payload: bool) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None and value != OPTIONS[name].default}
 
 
+def _headers(job: JobDetail, *, sees_payload: bool) -> dict[str, Any]:
+    """Return the flags and the headers in the form in which Python adds them."""
+    flags = without_run_flags(flag_names(job.flags_text))
+    headers = headers_in(flags)
+    if not headers:
+        return {}
+    return {"flags": without_headers(flags), "headers": headers if sees_payload else HIDDEN}
+
+
 def future_run_at(job: JobDetail) -> datetime | None:
     """Return the time of a scheduled job; None for all others, and for times that Python cannot represent.
 
@@ -284,11 +293,7 @@ def future_run_at(job: JobDetail) -> datetime | None:
 def _python(task: str, payload: str, options: Mapping[str, Any]) -> str:
     arguments = [repr(task), payload]
     imports = ["from django_graphile_worker import add_job"]
-    flags = options.get("flags", ())
-    given = {**options, "flags": without_headers(flags), "headers": headers_in(flags)}
-    for name, value in given.items():
-        if name in ("flags", "headers") and not value:
-            continue
+    for name, value in options.items():
         if isinstance(value, datetime):
             imports.insert(0, "from datetime import datetime")
             arguments.append(f"{name}=datetime.fromisoformat({value.isoformat()!r})")

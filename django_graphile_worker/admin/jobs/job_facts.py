@@ -19,7 +19,7 @@ from django_graphile_worker.admin.jobs.states import flag_names
 from django_graphile_worker.admin.pages import PageAdmin
 from django_graphile_worker.admin.search_terms import SearchTerm
 from django_graphile_worker.job_flags import as_time, headers_in, names_in, own_expiry, schedule_in
-from django_graphile_worker.redaction import redact, redact_text
+from django_graphile_worker.redaction import redact_text
 from django_graphile_worker.registry import DEFAULT_LABEL, split_identifier
 from django_graphile_worker.results.reading import Result, ResultStatus
 from django_graphile_worker.sql.control import Pause, PauseKind
@@ -169,7 +169,7 @@ class JobFacts:
             yield Fact(_("Flags"), ", ".join(names))
         headers = headers_in(flags)
         if headers and self.page.has_app_permission(self.request, "view_payload"):
-            yield Fact(_("Headers"), ", ".join(f"{name}={value}" for name, value in redact(headers).items()))
+            yield Fact(_("Headers"), ", ".join(f"{name}={value}" for name, value in headers.items()))
         if job.revision:
             yield Fact(_("Revision"), job.revision)
         if job.recoveries:

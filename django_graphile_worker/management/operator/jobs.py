@@ -10,6 +10,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from django_graphile_worker.exceptions import ResultTimeoutError, UnknownResultError
+from django_graphile_worker.job_flags import headers_in, without_headers
 from django_graphile_worker.management.arguments import Argument, job_id, period, seconds
 from django_graphile_worker.management.operator.console import Console
 from django_graphile_worker.management.operator.formatting import Columns, aware, capped, indented, relative
@@ -104,6 +105,7 @@ class Jobs(Verb):
 
 def _job_as_dict(job: JobRow | JobDetail) -> dict[str, Any]:
     """Return a job for JSON, without the payload, which may be large."""
+    flags = flags_from(job.flags_text)
     same = ("queue_name", "priority", "run_at", "attempts", "attempts_made", "max_attempts", "key")
     return {
         "id": job.id,
@@ -111,7 +113,8 @@ def _job_as_dict(job: JobRow | JobDetail) -> dict[str, Any]:
         "task_identifier": job.task_identifier or "",
         "label": label_of(job.task_identifier or ""),
         **{name: getattr(job, name) for name in same},
-        "flags": flags_from(job.flags_text),
+        "flags": sorted(without_headers(flags)),
+        "headers": headers_in(flags),
         "locked_at": job.locked_at,
         "locked_by": job.locked_by,
         "last_error": job.error if isinstance(job, JobRow) else job.last_error,

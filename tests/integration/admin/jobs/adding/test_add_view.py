@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from django.test import Client
 
+from django_graphile_worker import add_job, get_job
 from django_graphile_worker.models import Job
+from tests.integration.admin.conftest import MakeClient
 from tests.support import admin_pages as pages
 from tests.support.admin_pages import log_entries, make_worker, messages
 from tests.support.factories import make_failed_job, make_job, minutes_ago
@@ -113,3 +116,22 @@ def test_duplicate_keeps_the_time_of_a_scheduled_job_only(admin_page: Client) ->
     assert "delete_original" not in form.fields, "the job will run: it is not replaced"
     retrying = make_job("send_receipt", run_at=then, attempts=1, last_error="no")
     assert admin_page.get(pages.ADD, {"from": retrying}).context["form"].initial["run_at"] is None
+
+
+@pytest.mark.parametrize("codenames", [(), ("view_payload",)])
+def test_duplicate__keeps_headers_also_for_users_who_may_not_see_them(
+    client_with: MakeClient, codenames: tuple[str, ...]
+) -> None:
+    original = add_job("send_receipt", headers={"tenant": "acme-inc"}).id
+    client = client_with(*codenames, "add_job")
+    form = client.get(pages.ADD, {"from": original}).context["form"]
+    assert ("headers" in form.fields) is bool(codenames)
+    given = {"task": "send_receipt", "payload": "{}"} | ({"headers": '{"tenant": "acme-inc"}'} if codenames else {})
+    client.post(f"{pages.ADD}?from={original}", given)
+    added = get_job(Job.objects.exclude(pk=original).get().pk)
+    assert added is not None
+    assert added.headers == {"tenant": "acme-inc"}
+
+
+def test_headers__are_empty_where_there_are_none(admin_page: Client) -> None:
+    assert 'value="null"' not in pages.body(admin_page.get(pages.ADD))
