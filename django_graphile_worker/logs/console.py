@@ -80,14 +80,14 @@ _jobs = logging.getLogger(f"{ROOT_LOGGER}.jobs")
 _console: ConsoleHandler | None = None
 
 
-def set_up_logging(*, verbosity: int, is_colored: bool, is_json: bool = False) -> None:
+def set_up_logging(*, verbosity: int, is_colored: bool, is_json: bool = False, complains: bool = True) -> None:
     """Write the worker's log to standard error, unless the project's LOGGING has a handler for it.
 
     As JSON, the lines of all loggers are written, with the job that was running.
     """
     global _console
     if _package.hasHandlers():
-        if is_json and _console is None:
+        if is_json and complains and _console is None:
             _package.warning(
                 'GRAPHILE_WORKER["LOG_FORMAT"] has no effect, because LOGGING has handlers. Give them the formatter '
                 "django_graphile_worker.logs.JSONFormatter and the filter django_graphile_worker.logs.JobFilter."
@@ -125,8 +125,9 @@ def write_success(identifier: str, job: Claim | Job | JobFacts, duration: float,
         return False
     place = about.get(place_key()) if served_databases.are_several else None
     flags = job.flags if isinstance(job, Job) else job.flags_text
-    line = SuccessLine(time.time(), place, identifier, job.id, duration, job.attempts, job.max_attempts, flags)
-    _console.put_success(line)
+    worker = job.token if isinstance(job, Claim) else about.get("worker_id", "")
+    ids = (time.time(), place, identifier, job.id, duration, job.attempts, job.max_attempts)
+    _console.put_success(SuccessLine(*ids, flags, job.queue_name, worker, about))
     return True
 
 
@@ -415,9 +416,10 @@ class Formatter(logging.Formatter):
 
 
 def _painted(text: str, level: int, outcome: object) -> str:
-    paint = OUTCOMES.get(str(outcome))
-    if paint and f" {outcome} " in text:
-        return text.replace(f" {outcome} ", f" {paint(str(outcome))} ", 1)
+    words = str(outcome).replace("_", " ")
+    paint = OUTCOMES.get(words)
+    if paint and f" {words} " in text:
+        return text.replace(f" {words} ", f" {paint(words)} ", 1)
     paint = COLORS.get(level)
     return paint(text) if paint else text
 

@@ -75,7 +75,8 @@ def job_attributes(job: Job | JobFacts, outcome: str, about: Mapping[str, Any]) 
         "attempt": job.attempts,
         "max_attempts": job.max_attempts,
         "headers": readable_headers(job.flags_text if isinstance(job, JobFacts) else job.flags),
-        "outcome": outcome,
+        # As in the metrics and in the history.
+        "outcome": outcome.replace(" ", "_"),
         "worker_id": about.get("worker_id", ""),
         "database": about.get("database", ""),
         "installation": about.get("installation", ""),

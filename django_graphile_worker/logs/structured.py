@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from django_graphile_worker.current import current_run
@@ -13,6 +14,7 @@ from django_graphile_worker.job_flags import HEADERS_PREFIX, headers_in
 from django_graphile_worker.logs.errors import summary, trace
 from django_graphile_worker.redaction import redact
 from django_graphile_worker.sql.codecs import flags_from
+from django_graphile_worker.sql.workers import worker_of
 from django_graphile_worker.text import readable_duration, shown
 
 # The attributes that every record has, and those that formatters add.
@@ -40,6 +42,11 @@ class SuccessLine(NamedTuple):
     max_attempts: int
     # As JSON, if they have not been read yet.
     flags: Collection[str] | str | None = None
+    queue_name: str | None = None
+    # The id of the worker, or the token of its claim.
+    worker: str = ""
+    # With the database and the installation.
+    about: Mapping[str, Any] = MappingProxyType({})
 
     @property
     def message(self) -> str:
@@ -112,7 +119,12 @@ class JSONFormatter(logging.Formatter):
             "max_attempts": success.max_attempts,
             "outcome": "succeeded",
             "duration": success.duration,
+            "worker_id": worker_of(success.worker),
+            "database": success.about.get("database", ""),
+            "installation": success.about.get("installation", ""),
         }
+        if success.queue_name is not None:
+            line["queue_name"] = success.queue_name
         if headers := readable_headers(success.flags):
             line["headers"] = headers
         return json.dumps(line, ensure_ascii=False)

@@ -54,11 +54,14 @@ def test_json_lines__of_all_loggers_with_their_job(world: World, fleet: Fleet) -
         1,
         {"tenant": "acme"},
     )
-    (failed,) = [line for line in lines if line.get("outcome") == "permanently failed"]
+    (failed,) = [line for line in lines if line.get("outcome") == "permanently_failed"]
     assert (failed["exception"], failed["job_id"], failed["headers"]) == ("ValueError", own["job_id"], own["headers"])
     assert "logs_and_fails" in failed["traceback"]
     (succeeded,) = [line for line in lines if line.get("outcome") == "succeeded"]
     assert (succeeded["task_identifier"], succeeded["headers"]) == ("quick", {"tenant": "b"})
+    # Whether a line has a record or not, it has the same facts.
+    assert succeeded.keys() >= failed.keys() - {"error", "retry_in", "exception", "traceback", "given_up_by"}
+    assert (succeeded["worker_id"], succeeded["database"]) == (failed["worker_id"], "default")
     assert all(line["time"].endswith("Z") for line in lines)
 
 

@@ -91,9 +91,10 @@ def prepare(plan: Plan, say: Say) -> list[Runner]:
     return runners
 
 
-def _set_up_logging(plan: Plan) -> None:
+def _set_up_logging(plan: Plan, *, is_child: bool = False) -> None:
     is_json = conf.current().log_format == "json"
-    set_up_logging(verbosity=plan.verbosity, is_colored=plan.is_colored, is_json=is_json)
+    # A child does not repeat that the setting has no effect.
+    set_up_logging(verbosity=plan.verbosity, is_colored=plan.is_colored, is_json=is_json, complains=not is_child)
 
 
 def run_alone(plan: Plan, runners: list[Runner], request: WorkerStop) -> int:
@@ -133,7 +134,7 @@ def run_as_child(request: WorkerStop, arguments: dict[str, Any]) -> int:
     ``run_child()`` handles the signals of the child.
     """
     plan: Plan = arguments["plan"]
-    _set_up_logging(plan)
+    _set_up_logging(plan, is_child=True)
     runners = _build(plan)
     for runner in runners:
         runner.worker.replaced_process = arguments.get("replaced")

@@ -93,7 +93,7 @@ def test_traceback__leaves_the_worker_s_own_frames_out() -> None:
     ],
 )
 def test_color__paints_the_word_that_says_how_a_job_ended(level: int, outcome: str, code: str) -> None:
-    record = make_record(level, outcome=outcome)
+    record = make_record(level, outcome=outcome.replace(" ", "_"))
     record.msg, record.exc_info = f"send #1 {outcome} after 2 ms", None
     text = Formatter(is_colored=True).format(record)
     assert text.endswith(f"send #1 \x1b[{code}m{outcome}\x1b[0m after 2 ms")
