@@ -47,8 +47,11 @@ def verdict(problems: list[str]) -> Answer:
 
 
 @contextmanager
-def serving(host: str, port: int, routes: Routes) -> Iterator[None]:
-    """Answer requests inside the block. Raises GraphileWorkerError when the address cannot be used."""
+def serving(host: str, port: int, routes: Routes) -> Iterator[Callable[[], None]]:
+    """Answer requests inside the block. Raises GraphileWorkerError when the address cannot be used.
+
+    Yields a function for forked processes: it closes the copy of the socket, which would keep the port in use.
+    """
     try:
         server = _Server(host, port, routes)
     except OSError as error:
@@ -59,7 +62,7 @@ def serving(host: str, port: int, routes: Routes) -> Iterator[None]:
     thread = threading.Thread(target=server.run, name="graphile-worker-http", daemon=True)
     thread.start()
     try:
-        yield
+        yield server.socket.close
     finally:
         server.end()
         thread.join(1.0)
