@@ -482,7 +482,7 @@ class Child:
     def back_off(self, now: float) -> float:
         """Let the next process start later, longer each time in a row; return the seconds until then."""
         self.quick_deaths += 1
-        delay = min(LONGEST_BACKOFF, 0.1 * 2 ** min(self.quick_deaths, 10))
+        delay: float = min(LONGEST_BACKOFF, 0.1 * 2 ** min(self.quick_deaths, 10))
         self.start_after = now + delay
         return delay
 

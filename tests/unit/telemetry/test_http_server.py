@@ -68,6 +68,6 @@ def test_connection_that_cannot_be_accepted__is_tried_again_after_a_pause(
         return accept(server)
 
     monkeypatch.setattr(ThreadingHTTPServer, "get_request", fail_twice)
-    monkeypatch.setattr(http_server.time, "sleep", pauses.append)
+    monkeypatch.setattr(time, "sleep", pauses.append)
     assert get(port, "/ready").status == 200
     assert pauses == [http_server.ACCEPT_PAUSE] * 2
