@@ -123,7 +123,7 @@ class Settings:
     alerts: AlertSettings | None = _setting(None, setting_types.alerts)
     # Metrics.
     metrics_port: tuple[str, int] | None = _setting(None, setting_types.optional_address)
-    metrics_token: str | None = _setting(None, setting_types.optional_text)
+    metrics_token: str | None = _setting(None, setting_types.optional_token)
     # Migrations.
     migration_lock_timeout: float = _setting(5.0, setting_types.duration(0.001))
     drop_waiting_jobs: bool = _setting(False, setting_types.boolean)

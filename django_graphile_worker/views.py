@@ -123,7 +123,8 @@ def metrics(request: HttpRequest) -> HttpResponse:
     token = conf.current().metrics_token
     if token is None:
         return _text('Set GRAPHILE_WORKER["METRICS_TOKEN"]: only requests with this token see the metrics.', 403)
-    if not constant_time_compare(request.headers.get("Authorization", ""), f"Bearer {token}"):
+    scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or not constant_time_compare(given.strip(), token):
         response = _text('Send the header "Authorization: Bearer ..." with the token of METRICS_TOKEN.', 401)
         response["WWW-Authenticate"] = "Bearer"
         return response

@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import accumulate, pairwise
+from math import inf
 from typing import Any, Protocol
 
 # Upper bounds of the buckets of both histograms, in seconds: runs and waits are from milliseconds to an hour.
@@ -21,12 +22,15 @@ BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 
 # The histograms.
 WAIT, RUN = "wait", "run"
 # What is counted beside the outcomes.
-CLAIMED, TIMED_OUT = "claimed", "timed_out"
+CLAIMED, RETURNED, TIMED_OUT = "claimed", "returned", "timed_out"
 OUTCOMES = ("succeeded", "failed", "permanently_failed", "interrupted", "cancelled", "expired")
 # A program may have millions of named queues, and each value of a label costs memory in Prometheus for ever. So many
 # names, the first that are seen, have series of their own. The jobs of all others have this name.
 MAX_QUEUES = 50
 OTHER_QUEUES = "other"
+# Characters of a name that a child sends. Those of tasks and queues are never longer. So a line is shorter than 4096
+# bytes, also with escapes: the system writes such a line as a whole or not at all.
+MAX_NAME = 128
 # The size that the pipe gets on Linux.
 PIPE_SIZE = 1_048_576
 
@@ -80,8 +84,13 @@ def measured(durations: Sequence[float], due_at: Sequence[float], now: float) ->
     """
     number, took = len(durations), sum(durations)
     shortest, longest = min(durations), max(durations)
-    least, most = now - longest - max(due_at), now - shortest - min(due_at)
+    earliest = min(due_at)
+    least, most = now - longest - max(due_at), now - shortest - earliest
     cell = _one_bucket(RUN, shortest, longest, number, took) or _spread(RUN, durations)
+    if earliest == -inf:
+        # A job whose run_at is '-infinity' has no wait that could be measured.
+        pairs = zip(durations, due_at, strict=True)
+        return cell | _spread(WAIT, [now - duration - due for duration, due in pairs if due > -inf])
     if wait := _one_bucket(WAIT, least, most, number, max(number * now - took - sum(due_at), 0.0)):
         return cell | wait
     return cell | _spread(WAIT, [now - duration - due for duration, due in zip(durations, due_at, strict=True)])
@@ -112,9 +121,8 @@ def buckets(histogram: str, cell: Cell) -> list[int]:
 class Outbox:
     """The counts of a child of the supervisor, which are sent through a pipe as soon as they are made.
 
-    What is in the pipe outlives the process, also one that is killed. All children write to the same pipe: the system
-    writes a line, which is shorter than 4096 bytes, as a whole or not at all. If the pipe is full, the counts are added
-    up here and sent later.
+    What is in the pipe outlives the process, also one that is killed. All children write to the same pipe, a line at a
+    time. If the pipe is full, the counts are added up here and sent later.
     """
 
     def __init__(self, file: int) -> None:
@@ -124,8 +132,9 @@ class Outbox:
         self._pending: dict[Key, defaultdict[str, float]] = {}
 
     def add(self, key: Key, cell: Cell) -> None:
+        database, task, queue = (name[:MAX_NAME] for name in key)
         with self._lock:
-            sums = self._pending.setdefault(key, defaultdict(float))
+            sums = self._pending.setdefault((database, task, queue), defaultdict(float))
             for name, number in cell.items():
                 sums[name] += number
             self._flush()
@@ -144,7 +153,7 @@ class Outbox:
             del self._pending[key]
 
     def _write(self, value: object) -> bool:
-        line = json.dumps(value, separators=(",", ":")).encode() + b"\n"
+        line = json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode(errors="replace") + b"\n"
         try:
             os.write(self._file, line)
         except BlockingIOError:

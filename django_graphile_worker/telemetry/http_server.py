@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from http import HTTPStatus
@@ -12,8 +14,13 @@ from typing import Any, NamedTuple
 
 from django_graphile_worker.exceptions import GraphileWorkerError
 
-# Seconds that a client may take for its request.
+# Seconds that a client may take for its whole request, and then for reading the answer.
 REQUEST_TIMEOUT = 10.0
+# So many requests are answered at once; the connections of others are closed. Each costs a thread and a descriptor,
+# which the worker needs itself.
+MAX_REQUESTS = 16
+# Seconds after a connection could not be accepted, as without a free descriptor.
+ACCEPT_PAUSE = 0.1
 TEXT = "text/plain; charset=utf-8"
 
 
@@ -40,8 +47,11 @@ def verdict(problems: list[str]) -> Answer:
 
 
 @contextmanager
-def serving(host: str, port: int, routes: Routes) -> Iterator[None]:
-    """Answer requests inside the block. Raises GraphileWorkerError when the address cannot be used."""
+def serving(host: str, port: int, routes: Routes) -> Iterator[Callable[[], None]]:
+    """Answer requests inside the block. Raises GraphileWorkerError when the address cannot be used.
+
+    Yields a function for forked processes: it closes the copy of the socket, which would keep the port in use.
+    """
     try:
         server = _Server(host, port, routes)
     except OSError as error:
@@ -52,7 +62,7 @@ def serving(host: str, port: int, routes: Routes) -> Iterator[None]:
     thread = threading.Thread(target=server.run, name="graphile-worker-http", daemon=True)
     thread.start()
     try:
-        yield
+        yield server.socket.close
     finally:
         server.end()
         thread.join(1.0)
@@ -71,6 +81,7 @@ class _Server(ThreadingHTTPServer):
             self.address_family = socket.AF_INET6
         self._is_dual = is_any
         self._is_ending = False
+        self._free = threading.BoundedSemaphore(MAX_REQUESTS)
         super().__init__((host, port), _Handler)
 
     def run(self) -> None:
@@ -92,15 +103,58 @@ class _Server(ThreadingHTTPServer):
         self.server_address = self.socket.getsockname()
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
 
+    def get_request(self) -> tuple[socket.socket, Any]:
+        try:
+            return super().get_request()
+        except OSError:
+            # The connection still waits, and would be tried again at once.
+            time.sleep(ACCEPT_PAUSE)
+            raise
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if not self._free.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except BaseException:
+            self._free.release()
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing of a client that has gone away."""
 
 
+class _Reader(io.RawIOBase):
+    """Reads from a client until a deadline: the timeout of a socket would begin anew with each byte."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._ends_at = time.monotonic() + REQUEST_TIMEOUT
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        self._connection.settimeout(max(self._ends_at - time.monotonic(), 0.001))
+        return self._connection.recv_into(buffer)
+
+
 class _Handler(BaseHTTPRequestHandler):
     server: _Server
-    timeout = REQUEST_TIMEOUT
     server_version = "django-graphile-worker"
     sys_version = ""
+
+    def setup(self) -> None:
+        super().setup()
+        self.rfile.close()
+        self.rfile = io.BufferedReader(_Reader(self.connection))
 
     def do_GET(self) -> None:
         route = self.server.routes.get(self.path.partition("?")[0])
@@ -108,6 +162,7 @@ class _Handler(BaseHTTPRequestHandler):
             answer = text_answer(HTTPStatus.NOT_FOUND, *self.server.routes) if route is None else route()
         except Exception as error:
             answer = text_answer(HTTPStatus.INTERNAL_SERVER_ERROR, f"{type(error).__name__}: {error}")
+        self.connection.settimeout(REQUEST_TIMEOUT)
         self.send_response(answer.status)
         self.send_header("Content-Type", answer.content_type)
         self.send_header("Content-Length", str(len(answer.content)))

@@ -11,7 +11,18 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from django_graphile_worker.sql.inspection.gauges import Gauges, TaskGauges
-from django_graphile_worker.telemetry.counts import BUCKETS, CLAIMED, OUTCOMES, RUN, TIMED_OUT, WAIT, Cell, Key, buckets
+from django_graphile_worker.telemetry.counts import (
+    BUCKETS,
+    CLAIMED,
+    OUTCOMES,
+    RETURNED,
+    RUN,
+    TIMED_OUT,
+    WAIT,
+    Cell,
+    Key,
+    buckets,
+)
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 _STATES = ("ready", "scheduled", "running", "retrying", "failed")
@@ -53,6 +64,7 @@ class _Collected:
 
 def _counters(cells: Cells) -> Iterator[Metric]:
     yield _counter("jobs_claimed", "Jobs that this worker has claimed.", cells, CLAIMED)
+    yield _counter("jobs_returned", "Jobs that this worker has claimed and returned unbegun.", cells, RETURNED)
     ended = CounterMetricFamily(
         "graphile_worker_jobs",
         "Jobs that this worker has run or ended, by outcome; a job that is tried again counts each time.",

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import multiprocessing
 import os
 import signal
 import threading
 from collections.abc import Iterator
+from itertools import pairwise
 from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +20,17 @@ import psutil
 import pytest
 
 from django_graphile_worker import probe
-from django_graphile_worker.worker.process.supervisor import ENDS, HEALTHY, STARTED, Child, Supervisor, send
+from django_graphile_worker.worker.process import supervisor as supervisor_module
+from django_graphile_worker.worker.process.supervisor import (
+    ENDS,
+    HANDLES_SIGNALS,
+    HEALTHY,
+    MAX_RETIRED,
+    STARTED,
+    Child,
+    Supervisor,
+    send,
+)
 from django_graphile_worker.worker.stop_request import WorkerStop
 from tests.faults.processes import WAIT_TIMEOUT, Fleet, Wait, WorkerProcess, pause
 from tests.faults.proxy import Proxy
@@ -308,15 +321,22 @@ def silence(monkeypatch: pytest.MonkeyPatch) -> Iterator[Silence]:
     child.has_started.close()
 
 
-def test_child__is_watched_from_its_first_report_of_health_until_its_end(silence: Silence) -> None:
+def test_child__is_watched_for_the_timeout_from_its_first_report_of_health_until_its_end(silence: Silence) -> None:
     send(silence.reports, STARTED)
-    assert not silence.pass_time(steps=100, seconds=5.0), "it may wait for anything at its start"
+    assert not silence.pass_time(steps=59, seconds=5.0), "it may take long to load the project"
     send(silence.reports, HEALTHY)
     assert not silence.pass_time(steps=11, seconds=5.0)
     send(silence.reports, HEALTHY)
     assert not silence.pass_time(steps=11, seconds=5.0)
     send(silence.reports, ENDS)
     assert not silence.pass_time(steps=100, seconds=5.0)
+
+
+def test_child_that_hangs_at_its_start__is_killed(silence: Silence, caplog: pytest.LogCaptureFixture) -> None:
+    send(silence.reports, HANDLES_SIGNALS)
+    assert not silence.pass_time(steps=59, seconds=5.0)
+    assert silence.pass_time(steps=1, seconds=5.0)
+    assert caplog.messages == ["Worker process None has not begun to work for 5 min: killing it."]
 
 
 def test_child_that_is_silent_for_the_timeout__is_killed(silence: Silence) -> None:
@@ -329,6 +349,71 @@ def test_time_in_which_the_supervisor_was_suspended__does_not_count(silence: Sil
     send(silence.reports, HEALTHY)
     assert not silence.pass_time(steps=1, seconds=0.0)
     assert not silence.pass_time(steps=2, seconds=3600.0)
+
+
+def test_process_that_cannot_be_spawned__is_tried_again_later(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = [100.0]
+    supervisor = Supervisor(1, lambda request, arguments: 0, {}, worker_timeout=60.0, clock=lambda: now[0])
+    (child,) = supervisor.children
+    tries: list[float] = []
+
+    def fail(process: SpawnProcess) -> None:
+        tries.append(now[0])
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(SpawnProcess, "start", fail)
+    before = psutil.Process().num_fds()
+    for _ in range(100):
+        supervisor._attend(child)
+        now[0] += 0.05
+    assert (child.process, child.has_started) == (None, None)
+    assert psutil.Process().num_fds() == before
+    pauses = [after - before for before, after in pairwise(tries)]
+    assert pauses == pytest.approx([0.2, 0.4, 0.8, 1.6], abs=0.11), "longer each time"
+    assert caplog.messages[0] == "A worker process cannot be started: Too many open files; trying again in 200 ms."
+
+
+class StoppedProcess(DyingProcess):
+    """A process that notes its signals, and ends at SIGQUIT."""
+
+    def __init__(self) -> None:
+        super().__init__(alive_for=0)
+        self.signals: list[int] = []
+        self.exitcode = 0
+        self.is_over = False
+
+    def is_alive(self) -> bool:
+        return not self.is_over and signal.SIGQUIT not in self.signals
+
+    def terminate(self) -> None:
+        self.signals.append(signal.SIGTERM)
+
+
+def test_retired_process_that_was_stopped__gets_no_second_signal_until_the_stop_is_urgent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A second signal would cut off its jobs."""
+    monkeypatch.setattr(supervisor_module, "send_signal", lambda process, number: process.signals.append(number))
+    monkeypatch.setattr(Supervisor, "_start", lambda supervisor, child: None)
+    supervisor = Supervisor(1, lambda request, arguments: 0, {}, worker_timeout=60.0)
+    (child,) = supervisor.children
+    processes: list[Any] = []
+    for number in range(MAX_RETIRED + 4):
+        if number == MAX_RETIRED + 2:
+            processes[3].is_over = True
+            supervisor._forget_ended()
+        child.process = StoppedProcess()  # type: ignore[assignment]
+        processes.append(child.process)
+        supervisor._retire(child)
+    numbers = [len(process.signals) for process in processes]
+    assert numbers == [1, 1, 1, 0, 0, 0, 0, 0], "the oldest of those that run"
+    with contextlib.closing(WorkerStop()) as request:
+        for _ in range(2):
+            request.handle_signal(signal.SIGTERM, None)
+        assert supervisor._stop(request) == 128 + signal.SIGTERM
+    assert [process.signals for process in processes if not process.is_over] == [[signal.SIGTERM, signal.SIGQUIT]] * 7
 
 
 @pytest.mark.parametrize(

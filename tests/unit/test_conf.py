@@ -100,7 +100,7 @@ REFUSED = [
         ("METRICS_PORT", value, "None, a port from 1 to 65535, or a text like '127.0.0.1:9808'")
         for value in (0, 65536, True, 9808.0, "", "localhost", "localhost:", "localhost:http")
     ),
-    ("METRICS_TOKEN", "", "None, or a non-empty string"),
+    ("METRICS_TOKEN", "", "None, or a non-empty string of ASCII letters, digits and symbols"),
     ("KEEP_RESULTS", 0, "None, or a number of seconds or a timedelta, of at least 1 seconds and at most ten years"),
     ("HISTORY", True, "None, or a number of seconds or a timedelta, of at least 60 seconds and at most ten years"),
     ("HISTORY_PAYLOADS", 1, "True or False"),
@@ -138,6 +138,13 @@ def test_one_error_has_every_mistake() -> None:
         "GRAPHILE_WORKER: expected a known key, got 'schema'. Did you mean 'SCHEMA'?",
     ]
     assert [mistake.is_unknown_key for mistake in refused.value.mistakes] == [True, False, True]
+
+
+@pytest.mark.parametrize("token", ["s\N{LATIN SMALL LETTER E WITH ACUTE}cret", "secret\n", "my secret"])
+def test_token_that_no_header_can_have__is_refused_and_not_shown(token: str) -> None:
+    with pytest.raises(ConfigurationError, match="and symbols, got one with other characters") as refused:
+        Settings.from_mapping({"METRICS_TOKEN": token})
+    assert "cret" not in str(refused.value)
 
 
 def test_a_key_like_no_other_lists_the_known_ones() -> None:

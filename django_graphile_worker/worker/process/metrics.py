@@ -26,6 +26,7 @@ from django_graphile_worker.telemetry.counts import Counts, Inbox, Outbox, Tally
 from django_graphile_worker.telemetry.http_server import Answer, serving, text_answer, verdict
 from django_graphile_worker.telemetry.readings import READ_TIMEOUT, CachedGauges, limited_gauges
 from django_graphile_worker.text import readable_duration
+from django_graphile_worker.worker import fork_guard
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.process.plan import Plan
 from django_graphile_worker.worker.process.supervisor import Supervisor
@@ -62,8 +63,14 @@ def served(plan: Plan, runners: Sequence[Runner]) -> Iterator[None]:
     tally = Tally()
     count(runners, tally)
     places = [runner.place for runner in runners]
-    with _endpoint(address, places, tally, live=lambda: why_not_live(runners), ready=lambda: why_not_ready(runners)):
-        yield
+    live, ready = lambda: why_not_live(runners), lambda: why_not_ready(runners)
+    with _endpoint(address, places, tally, live=live, ready=ready) as close_socket:
+        # A process that a job forks may outlive this one.
+        fork_guard.call_in_child("metrics", close_socket)
+        try:
+            yield
+        finally:
+            fork_guard.call_in_child("metrics", None)
 
 
 def count(runners: Sequence[Runner], counts: Counts) -> None:
@@ -203,7 +210,7 @@ class Reporter(Service):
     def step(self) -> float:
         self._outbox.flush()
         problems = why_not_live(self._runners) + why_not_ready(self._runners)
-        self._outbox.send({"pid": os.getpid(), "problems": problems[:MAX_PROBLEMS]})
+        self._outbox.send({"pid": os.getpid(), "problems": [each[:MAX_PROBLEM] for each in problems[:MAX_PROBLEMS]]})
         return REPORT_INTERVAL
 
     def close(self) -> None:
@@ -221,7 +228,7 @@ def _endpoint(
     live: Question,
     ready: Question,
     refresh: Callable[[], None] | None = None,
-) -> AbstractContextManager[None]:
+) -> AbstractContextManager[Callable[[], None]]:
     if find_spec("prometheus_client") is None:
         logger.warning("%s. Until then, /metrics answers with an error; /live and /ready work.", NO_PROMETHEUS)
     gauges = {place.label: CachedGauges(_reader(place)) for place in places}

@@ -44,6 +44,9 @@ LONGEST_INTERVAL = 5.0
 # Seconds. A child that dies later is replaced at once: the cause of its death may not occur again.
 QUICK_DEATH = 5.0
 LONGEST_BACKOFF = 10.0
+# Seconds that a child has until its first report of health, or the timeout of workers if that is longer. It reports as
+# soon as the project is loaded, also while the database does not answer.
+START_TIMEOUT = 300.0
 # Seconds that a child has to write its stacks before anything else happens.
 DUMP_TIME = 0.1
 # What a child sends when its signal handlers are installed, and when it has begun to work. Any other message is the
@@ -93,6 +96,8 @@ class Supervisor:
         self.children = [Child(place) for place in range(processes)]
         # Processes that run no more jobs than they have begun, the oldest first. Others have their places.
         self._retired: list[SpawnProcess] = []
+        # Those of them that were stopped. A second signal would cut off their jobs.
+        self._stopped: list[SpawnProcess] = []
         self._has_given_up = False
         # Signals to pass on to the children.
         self._to_pass_on: list[int] = []
@@ -170,18 +175,21 @@ class Supervisor:
     def _kill_hung(self) -> None:
         """Kill the children that have not reported for the timeout that they are healthy.
 
-        Either none of their threads can run, as while a job keeps the lock of the interpreter, or a part has died.
+        Either none of their threads can run, as while a job keeps the lock of the interpreter, or a part has died. A
+        child that has never reported waits for something while it loads the project.
         """
         now = self._clock()
         # Time in which this process did not run itself does not count: its children may have been suspended with it.
         seconds, self._watched_at = min(now - self._watched_at, self._interval), now
         for child in self._places():
             child.note_seconds(seconds)
-            if child.silent_seconds >= self.worker_timeout and child.is_alive and not child.is_hung:
+            limit = self.worker_timeout if child.was_healthy else max(START_TIMEOUT, self.worker_timeout)
+            if child.silent_seconds >= limit and child.is_alive and not child.is_hung:
                 logger.warning(
-                    "Worker process %s has not been healthy for %s: killing it.",
+                    "Worker process %s has not %s for %s: killing it.",
                     child.process.pid if child.process else None,
-                    readable_duration(self.worker_timeout),
+                    "been healthy" if child.was_healthy else "begun to work",
+                    readable_duration(limit),
                 )
                 child.kill()
 
@@ -218,9 +226,10 @@ class Supervisor:
             logger.warning("Worker process %s has a job that does not stop; replacing it.", process.pid)
         self._retired.append(process)
         most = max(MAX_RETIRED, len(self.children))
-        if len(self._retired) > most:
-            # The others before it were stopped when they were the oldest: a second signal would cut off their jobs.
-            self._retired[-most - 1].terminate()
+        for oldest in self._retired[:-most]:
+            if oldest not in self._stopped:
+                self._stopped.append(oldest)
+                oldest.terminate()
         if child.spare:
             self.children[child.place] = child.spare
         elif self._replaces:
@@ -230,6 +239,7 @@ class Supervisor:
         ended = [process for process in self._retired if not process.is_alive()]
         for process in ended:
             self._retired.remove(process)
+            self._stopped = [each for each in self._stopped if each is not process]
             if process.exitcode:
                 logger.warning("Worker process %s ended with exit code %s.", process.pid, process.exitcode)
 
@@ -264,19 +274,27 @@ class Supervisor:
             logger.warning("Worker process %s ended with exit code %s%s; replacing it.", pid, child.exit_code, why)
 
     def _start(self, child: Child) -> None:
-        child.start(self._context, self._main, self._arguments)
         child.started_at = self._clock()
+        try:
+            child.start(self._context, self._main, self._arguments)
+        except OSError as error:
+            # The system has no descriptor, process or memory left. It may have again; other children work meanwhile.
+            again = f"; trying again in {readable_duration(child.back_off(self._clock()))}" if self._replaces else ""
+            logger.warning("A worker process cannot be started: %s%s.", error.strerror or error, again)
 
     def _stop(self, request: WorkerStop) -> int:
         number = request.signal_number or signal.SIGTERM
         self._systemd.report_stopping()
-        self._signal_all(number)
+        for process in self._processes():
+            if process not in self._stopped:
+                send_signal(process, number)
         was_urgent = False
         while alive := [process.sentinel for process in self._processes() if process.is_alive()]:
             if request.is_urgent and not was_urgent:
                 was_urgent = True
                 # Not the same signal again: a busy child that has not handled the first would get the two as one.
-                self._signal_all(signal.SIGQUIT)
+                for process in self._processes():
+                    send_signal(process, signal.SIGQUIT)
             request.drain()
             self._pass_on()
             wait([*alive, request.fileno()], min(self._interval, self._systemd.interval, 1.0))
@@ -292,10 +310,6 @@ class Supervisor:
 
     def _processes(self) -> list[SpawnProcess]:
         return [*(child.process for child in self._places() if child.process), *self._retired]
-
-    def _signal_all(self, number: int) -> None:
-        for process in self._processes():
-            send_signal(process, number)
 
     def _pass_on(self) -> None:
         """Send the noted signals to one child after the other, because all children write to the same stream."""
@@ -329,9 +343,9 @@ class Child:
         self._is_ready = False
         self._retires = False
         self._was_asked_to_retire = False
-        # The seconds since the process has last reported that it is healthy. It is watched from its first report on.
+        # The seconds since the process was started or has last reported that it is healthy, until it ends.
         self.silent_seconds = 0.0
-        self._is_watched = False
+        self.was_healthy = self._ends = False
         # Whether the supervisor has killed the process because it was silent.
         self.is_hung = False
         # The error that keeps the process from working, as the process reported it.
@@ -376,7 +390,7 @@ class Child:
                 elif isinstance(message, tuple):
                     _, self.recycles = message
                 elif message in (HEALTHY, ENDS):
-                    self.silent_seconds, self._is_watched = 0.0, message == HEALTHY
+                    self.silent_seconds, self.was_healthy, self._ends = 0.0, True, message == ENDS
                 else:
                     self.problem = str(message)
 
@@ -402,7 +416,7 @@ class Child:
         """Note that the supervisor has watched the process for so long since it last did."""
         self.silent_seconds += seconds
         self._read_messages()
-        if not self._is_watched:
+        if self._ends:
             self.silent_seconds = 0.0
 
     def kill(self) -> None:
@@ -423,19 +437,25 @@ class Child:
         return process
 
     def start(self, context: SpawnContext, main: ChildMain, arguments: dict[str, Any]) -> None:
-        """Start a new process in this place."""
+        """Start a new process in this place. Raises OSError when the system cannot."""
         self._has_begun, self._handles_signals, self._is_ready, self._retires = False, False, False, False
         self._was_asked_to_retire, self.recycles, self.problem = False, "", ""
-        self.silent_seconds, self._is_watched, self.is_hung = 0.0, False, False
-        self.has_started, reports_start = context.Pipe()
+        self.silent_seconds, self.was_healthy, self._ends, self.is_hung = 0.0, False, False, False
+        has_started, reports_start = context.Pipe()
         about = {"place": self.place, "replaced": self.replaced, "spawned_at": time.monotonic()}
-        self.process = context.Process(
+        process = context.Process(
             target=run_child,
             args=(main, arguments | about, reports_start),
             name=f"graphile-worker-{self.place}",
         )
-        self.process.start()
-        reports_start.close()
+        try:
+            process.start()
+        except BaseException:
+            has_started.close()
+            raise
+        finally:
+            reports_start.close()
+        self.process, self.has_started = process, has_started
 
     def _close(self) -> None:
         if self.has_started is not None:
@@ -453,11 +473,18 @@ class Child:
         had_started = self.has_begun()
         self._note_replaced(process, had_started)
         self._close()
-        was_quick = now - self.started_at < QUICK_DEATH or not had_started
-        self.quick_deaths = self.quick_deaths + 1 if was_quick else 0
         self.failed_starts = 0 if had_started else self.failed_starts + 1
-        delay = min(LONGEST_BACKOFF, 0.1 * 2 ** min(self.quick_deaths, 10)) if self.quick_deaths else 0.0
+        if now - self.started_at < QUICK_DEATH or not had_started:
+            self.back_off(now)
+        else:
+            self.quick_deaths, self.start_after = 0, now
+
+    def back_off(self, now: float) -> float:
+        """Let the next process start later, longer each time in a row; return the seconds until then."""
+        self.quick_deaths += 1
+        delay: float = min(LONGEST_BACKOFF, 0.1 * 2 ** min(self.quick_deaths, 10))
         self.start_after = now + delay
+        return delay
 
     def _note_replaced(self, process: SpawnProcess | None, had_started: bool) -> None:
         if self.is_hung:

@@ -15,7 +15,7 @@ from django_graphile_worker.exceptions import TaskTimeout
 from django_graphile_worker.jobs import Job
 from django_graphile_worker.logs.errors import class_path
 from django_graphile_worker.sql.claims import Claim
-from django_graphile_worker.telemetry.counts import CLAIMED, TIMED_OUT, Counts, measured
+from django_graphile_worker.telemetry.counts import CLAIMED, RETURNED, TIMED_OUT, Counts, measured
 from django_graphile_worker.worker.outcomes import (
     Cancelled,
     CompletedAtomically,
@@ -99,7 +99,8 @@ def _name(outcome: Outcome) -> str:
     if isinstance(outcome, Failed):
         return "permanently_failed" if outcome.retry_in is None else "failed"
     if isinstance(outcome, Interrupted):
-        return "interrupted"
+        # A job that had not begun is only returned: no history has it, and it is claimed again.
+        return "interrupted" if outcome.has_begun else RETURNED
     if isinstance(outcome, Cancelled):
         return "cancelled"
     return "expired" if isinstance(outcome, Expired) else "succeeded"

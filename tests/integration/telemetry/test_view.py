@@ -43,6 +43,9 @@ class TestWithToken:
     def test_other_requests_are_refused(self, client: Client, headers: dict[str, str]) -> None:
         assert client.get("/metrics", headers=headers).status_code == 401
 
+    def test_scheme_is_accepted_in_any_case(self, client: Client) -> None:
+        assert client.get("/metrics", headers={"Authorization": "bearer secret"}).status_code == 200
+
     def test_many_scrapers_read_once(self, client: Client, django_assert_num_queries: Any) -> None:
         make_job("send", run_at=minutes_ago(2))
         response = client.get("/metrics", headers=TOKEN)

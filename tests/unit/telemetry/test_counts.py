@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import termios
+from array import array
 from collections.abc import Iterator
 from math import inf
 
@@ -10,9 +13,14 @@ import pytest
 
 from django_graphile_worker.telemetry.counts import (
     BUCKETS,
+    CLAIMED,
+    MAX_NAME,
     MAX_QUEUES,
     OTHER_QUEUES,
+    OUTCOMES,
+    RETURNED,
     RUN,
+    TIMED_OUT,
     WAIT,
     Inbox,
     Outbox,
@@ -48,6 +56,12 @@ def test_tally__has_series_for_some_queues_and_one_for_all_others() -> None:
     assert sum(cell["succeeded"] for cell in cells.values()) == 2 * (MAX_QUEUES + 30) + 5
 
 
+def test_measured__leaves_out_the_wait_of_a_job_that_was_due_for_ever() -> None:
+    cell = measured([1.0, 1.0, 9000.0], [-inf, 1.7e9 - 4.0, -inf], 1.7e9)
+    assert (buckets(RUN, cell)[-1], buckets(WAIT, cell)[-1], cell["wait sum"]) == (3, 1, 3.0)
+    assert measured([1.0], [-inf], 1.7e9)["wait sum"] == 0.0
+
+
 @pytest.fixture
 def pipe() -> Iterator[tuple[int, int]]:
     ends = os.pipe()
@@ -79,6 +93,21 @@ def test_full_pipe__loses_no_counts(pipe: tuple[int, int]) -> None:
     outbox.flush()
     inbox.read()
     assert tally.cells() == {KEY: {"succeeded": number}}
+
+
+@pytest.mark.parametrize("character", ["\N{PARTY POPPER}", "\x01", '"', "x"])
+def test_line__is_written_as_a_whole(pipe: tuple[int, int], character: str) -> None:
+    """The system may tear a line of more than 4096 bytes, and other children write meanwhile."""
+    tally = Tally()
+    inbox, outbox = Inbox(pipe[0], tally), Outbox(pipe[1])
+    name = character * MAX_NAME
+    places = range(len(BUCKETS) + 1)
+    cell = dict.fromkeys((*OUTCOMES, CLAIMED, RETURNED, TIMED_OUT, "run sum", "wait sum"), 1234567890.1234567)
+    cell |= {f"{histogram} {place}": 1234567890.1234567 for histogram in (RUN, WAIT) for place in places}
+    outbox.add((name * 4, name, name), cell)
+    assert array("i", fcntl.ioctl(pipe[0], termios.FIONREAD, bytes(4)))[0] <= 4096
+    inbox.read()
+    assert tally.cells() == {(name, name, name): cell}
 
 
 def test_outbox__survives_the_supervisor() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import threading
@@ -20,6 +21,7 @@ import yaml
 
 from django_graphile_worker import PermanentFailure, TaskTimeout, add_job
 from django_graphile_worker.exceptions import GraphileWorkerError
+from django_graphile_worker.worker import fork_guard
 from django_graphile_worker.worker.process import metrics
 from django_graphile_worker.worker.process.metrics import served
 from django_graphile_worker.worker.process.plan import Plan
@@ -83,6 +85,41 @@ def test_metrics__count_each_outcome_once(found: Scrape) -> None:
     assert found.value("backlog_jobs", task="note", state="retrying") == 2
     # The metrics of the project itself.
     assert "process_cpu_seconds_total" in found.names
+
+
+def test_jobs_that_are_returned_before_they_begin__are_not_interrupted(
+    serving: SteppedRunner, port: int, wait_until: Callable[..., None]
+) -> None:
+    for _ in range(3):
+        add_job("note", "")
+    serving.worker.pool.begin_no_more()
+    serving.worker.fetcher.step()
+    wait_until(lambda: serving.worker.pool.is_idle)
+    serving.worker.releaser.step()
+    found = scrape(port)
+    assert found.sum("jobs_claimed_total") == found.sum("jobs_returned_total") == 3
+    assert found.sum("jobs_total") == found.sum("job_run_seconds_count") == 0
+
+
+def test_process_that_a_job_forks__does_not_keep_the_port(runner: Build, port: int) -> None:
+    """It may outlive the worker, and the next worker needs the port."""
+    fork_guard.watch()
+    stepped = runner.runner()
+    reader, writer = os.pipe()
+    with served(plan(port), [stepped]):
+        pid = os.fork()
+        if pid == 0:
+            os.close(writer)
+            os.read(reader, 1)
+            os._exit(0)
+        os.close(reader)
+        assert get(port, "/live").status == 200
+    try:
+        with served(plan(port), [stepped]):
+            assert get(port, "/live").status == 200
+    finally:
+        os.close(writer)
+        os.waitpid(pid, 0)
 
 
 def test_probes__say_why_not(serving: SteppedRunner, port: int) -> None:
