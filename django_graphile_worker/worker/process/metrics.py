@@ -56,7 +56,7 @@ logger = logging.getLogger("django_graphile_worker.worker")
 @contextmanager
 def served(plan: Plan, runners: Sequence[Runner]) -> Iterator[None]:
     """Serve the metrics and probes of these workers inside the block, if a port is set."""
-    address = plan.settings.metrics_port
+    address = plan.metrics_port
     if address is None:
         yield
         return
@@ -107,7 +107,7 @@ def _why_not_ready(runner: Runner) -> str:
 @contextmanager
 def served_for_children(plan: Plan, places: Sequence[Place]) -> Iterator[ChildrenMetrics | None]:
     """Serve what the children send, and the probes, inside the block, if a port is set."""
-    address = plan.settings.metrics_port
+    address = plan.metrics_port
     if address is None:
         yield None
         return
@@ -171,6 +171,9 @@ class ChildrenMetrics:
         found = []
         for pid, (arrived_at, problems) in self._reports.items():
             silent = time.monotonic() - arrived_at
+            if silent > REPORT_VALID and not _is_alive(pid):
+                # Another has taken its place.
+                continue
             if silent > REPORT_VALID:
                 found.append(f"process {pid}: it has not reported for {readable_duration(round(silent))}")
             elif not problems:
@@ -178,6 +181,14 @@ class ChildrenMetrics:
             else:
                 found += [f"process {pid}: {problem}" for problem in problems]
         return found or ["no process has started yet"]
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 @contextmanager

@@ -54,6 +54,12 @@ class Plan:
     def processes(self) -> int:
         return self.settings.processes
 
+    @property
+    def metrics_port(self) -> tuple[str, int] | None:
+        """Where to serve metrics. A worker that drains ends soon: the setting is for those beside it."""
+        is_for_others = self.once and "metrics_port" not in self.overrides
+        return None if is_for_others else self.settings.metrics_port
+
     def places(self) -> tuple[Place, ...]:
         """Return the places to serve. The plan decides the number of processes, not the settings of an installation."""
         processes = self.processes

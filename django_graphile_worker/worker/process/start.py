@@ -192,7 +192,7 @@ def banner(runners: Sequence[Runner], *, once: bool) -> str:
 def _facts(runner: Runner, *, once: bool) -> list[tuple[str, str]]:
     settings = runner.settings
     processes = f" in each of {settings.processes} processes" if settings.processes > 1 else ""
-    address = settings.metrics_port
+    address = None if once else settings.metrics_port
     metrics = [] if address is None else [("metrics", f"/metrics, /live and /ready on port {address[1]}")]
     installation = [("installation", runner.place.installation)] if conf.are_installations_named() else []
     return [

@@ -157,7 +157,7 @@ def test_probes_work_without_the_package(serving: SteppedRunner, port: int, monk
 
 
 def test_port_that_is_taken__is_an_error_at_the_start(serving: SteppedRunner, port: int) -> None:
-    with pytest.raises(GraphileWorkerError, match=rf"^--metrics-port: cannot listen on 127\.0\.0\.1:{port}: "):
+    with pytest.raises(GraphileWorkerError, match=rf"^METRICS_PORT: cannot listen on 127\.0\.0\.1:{port}: "):
         with served(plan(port), [serving]):
             raise AssertionError("it must not begin")
 
