@@ -93,7 +93,7 @@ def _lines(news: News) -> Iterator[str]:
         yield f"  {' '.join(condition.detail.split())}"
     if condition.since:
         yield f"  Since {_moment(condition.since)} ({readable_duration(news.at - condition.since)})."
-    task = f' --task "{condition.subject}"' if kind.look == "errors" else ""
+    task = f' --task "{condition.subject}"' if condition.error else ""
     yield f"  To see more: manage.py graphile_worker {kind.look}{task}"
 
 
@@ -102,10 +102,13 @@ def _about_silence(news: Sequence[News]) -> Iterator[str]:
     condition = next((each.condition for each in news if each.phase != OVER), None)
     if condition is None or (kind := KINDS.get(condition.kind)) is None:
         return
-    subject = f'"IGNORE": ["{condition.subject}"] for this one, or ' if condition.subject else ""
+    ways = [
+        *([f'"IGNORE": ["{condition.subject}"] for this one'] if condition.subject else ()),
+        *([f'"{kind.setting}": None for all of the kind'] if kind.setting else ()),
+    ]
     yield (
         "What fires now: manage.py graphile_worker alerts\n"
-        f'To be told less, in GRAPHILE_WORKER["ALERTS"]: {subject}"{kind.setting}": None for all of the kind.'
+        f'To be told less, in GRAPHILE_WORKER["ALERTS"]: {", or ".join(ways)}.'
     )
 
 

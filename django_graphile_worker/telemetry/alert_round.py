@@ -31,11 +31,13 @@ from django_graphile_worker.sql.schedules import listing
 from django_graphile_worker.sql.schedules.from_code import known_crontabs
 from django_graphile_worker.telemetry.alert_delivery import DeliveryError, compose, deliver, label, logger
 from django_graphile_worker.telemetry.alerts import (
+    MAX_ERRORS,
     MORE_ERRORS,
     NEW_ERROR,
     NO_WORKER,
     PERMANENTLY_FAILED,
     SCHEDULES,
+    TOO_MANY_ERRORS,
     Condition,
     ErrorFacts,
     Facts,
@@ -52,8 +54,10 @@ LONGEST_ROUND = 120.0
 # Workers come after at least 0.85 of the interval.
 FREE_AFTER = 0.8
 # How many news wait for a destination, and how many characters of an error are told.
-MAX_PENDING = 100
+MAX_PENDING = 5_000
 MAX_DETAIL = 300
+
+ERRORS = (PERMANENTLY_FAILED, NEW_ERROR, MORE_ERRORS, TOO_MANY_ERRORS)
 
 Value = TypeVar("Value")
 
@@ -99,7 +103,7 @@ def _tell(
     for destination in settings.to:
         key = sha256(destination.encode()).hexdigest()[:16]
         earlier = [News(phase, condition_of(each), at, more) for phase, each, at, more in pending.get(key, ())]
-        if not (wanted := [*earlier, *news][-MAX_PENDING:]):
+        if not (wanted := [*earlier, *news]):
             continue
         message = compose(wanted, place)
         try:
@@ -109,7 +113,7 @@ def _tell(
             done.failed.append((label(destination), str(error)))
             text = "Alerts were not delivered to %s: %s. The next try is in about %.0f s."
             logger.error(text, label(destination), error, settings.interval)
-            waiting[key] = [(each.phase, asdict(each.condition), each.at, each.more) for each in wanted]
+            waiting[key] = [(each.phase, asdict(each.condition), each.at, each.more) for each in wanted[-MAX_PENDING:]]
     return done, waiting
 
 
@@ -122,13 +126,15 @@ class _Reader:
     def __init__(self, database: Database, place: Place, settings: AlertSettings, now: float) -> None:
         self._database, self._place, self._settings, self._now = database, place, settings, now
         self._unknown: set[str] = set()
+        self._has_more_errors = False
 
     def facts(self) -> Facts:
         wanted = self._settings
         reads_errors = wanted.permanently_failed or wanted.new_error or wanted.more_errors is not None
         return Facts(
             now=self._now,
-            errors=self._read(self._errors, PERMANENTLY_FAILED, NEW_ERROR, MORE_ERRORS) if reads_errors else [],
+            errors=self._read(self._errors, *ERRORS) if reads_errors else [],
+            has_more_errors=self._has_more_errors,
             alive_since=next(iter(self._read(self._alive, NO_WORKER)), None),
             others=[
                 *(self._read(self._oldest, "oldest_ready") if wanted.oldest_ready is not None else ()),
@@ -153,7 +159,9 @@ class _Reader:
         return self._database.schema
 
     def _errors(self, cursor: Any) -> Iterator[ErrorFacts]:
-        for each in error_groups.error_groups(cursor, schema=self._schema):
+        groups = error_groups.error_groups(cursor, schema=self._schema, most_groups=MAX_ERRORS + 1)
+        self._has_more_errors = len(groups) > MAX_ERRORS
+        for each in groups[:MAX_ERRORS]:
             detail = redact_text(each.latest_error.partition("\n")[0])[:MAX_DETAIL]
             since = each.first_seen.timestamp()
             yield ErrorFacts(each.task_identifier, each.name, each.number, each.failed, each.is_more, since, detail)

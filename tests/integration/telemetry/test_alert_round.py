@@ -163,6 +163,56 @@ def test_many_failures__are_one_mail_that_says_what_to_do(run: Run) -> None:
     assert len(mail.outbox) == 1
 
 
+def fail_in_tasks(prefix: str, tasks: int, number: int, name: str = "'OSError'") -> None:
+    """Make tasks whose jobs failed; ``name`` is SQL, in which ``m`` numbers the jobs of a task."""
+    execute(
+        "insert into {schema}._private_tasks (identifier)"
+        " select %s || n from generate_series(1, %s) as n on conflict do nothing",
+        [prefix, tasks],
+    )
+    execute(
+        "insert into {schema}._private_jobs (task_id, payload, attempts, max_attempts, last_error)"
+        f" select id, '{{}}', 1, 1, {name} || ': no' from {{schema}}._private_tasks, generate_series(1, %s) as m"
+        " where identifier like %s || '%%'",
+        [number, prefix],
+    )
+
+
+def test_new_failures_among_hundreds_of_old_kinds__are_told(run: Run) -> None:
+    fail_in_tasks("old", 250, 1)
+    run("mail_admins")
+    assert mail.outbox[0].subject.startswith("[Django] 250 alerts: ")
+    fail_in_tasks("new", 5, 101)
+    run("mail_admins")
+    assert mail.outbox[1].subject.startswith("[Django] 5 alerts: 101 jobs of new")
+    fail_in_tasks("names", 1, 230, "translate(m::text, '0123456789', 'abcdefghij') || 'Error'")
+    run("mail_admins")
+    assert mail.outbox[2].subject.startswith("[Django] 230 alerts: ")
+    run("mail_admins")
+    assert len(mail.outbox) == 3
+
+
+def test_more_kinds_of_errors_than_are_judged__are_said_once_and_none_is_over(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(alert_round, "MAX_ERRORS", 10)
+    monkeypatch.setattr(telemetry_alerts, "QUIET_ROUNDS", 0)
+    fail_in_tasks("told", 9, 1)
+    run("mail_admins")
+    fail_in_tasks("later", 15, 1)
+    fail_in_tasks("large", 1, 2)
+    for _ in range(3):
+        run("mail_admins")
+    assert mail.outbox[1].subject.startswith("[Django] ")
+    assert "2 jobs of large1 failed permanently" in mail.outbox[1].body
+    bodies = "".join(str(each.body) for each in mail.outbox)
+    assert "Over: " not in bodies
+    assert bodies.count("There are more than 10 kinds of errors") == 1
+    execute("delete from {schema}._private_jobs")
+    run("mail_admins")
+    assert "Over: There are more than 10 kinds of errors" in mail.outbox[-1].body
+
+
 def test_judge_that_died_before_it_stored__has_another_tell_again(
     run: Run, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
