@@ -1,7 +1,8 @@
 """One round of alerts: claim the state, read the facts, judge, tell, and store the state.
 
-The state is stored after the message was sent, so that a process that dies in between has another tell once more. What
-a destination did not take waits in the state for the next round.
+The state is stored before the first message is sent, with the news that wait for each destination, and after each
+message. So a process that dies in between has another tell once more, but only the destination that it was at. What a
+destination did not take waits in the state for the next round.
 """
 
 from __future__ import annotations
@@ -82,39 +83,56 @@ class Round(NamedTuple):
 def run_round(database: Database, place: Place, settings: AlertSettings) -> Round | None:
     """Judge, and tell what is new; return None if another process has done so within the interval."""
     by, began = secrets.token_hex(8), time.monotonic()
+    longest = max(LONGEST_ROUND, settings.interval)
     with database.cursor() as cursor:
-        stored = sql_alerts.claim(cursor, by, schema=database.schema, seconds=LONGEST_ROUND)
+        stored = sql_alerts.claim(cursor, by, schema=database.schema, seconds=LONGEST_ROUND, longest=longest)
     if stored is None:
         return None
     before = usable(stored.state)
     news, state = judge(read_facts(database, place, settings, stored.now), before, settings)
-    done, state["pending"] = _tell(news, before.get("pending", {}), place, settings)
-    free_in = max(settings.interval * FREE_AFTER - (time.monotonic() - began), 0.0)
-    with database.cursor() as cursor:
-        sql_alerts.store(cursor, by, state, schema=database.schema, seconds=free_in)
+    state["pending"] = _waiting(news, before.get("pending", {}), settings)
+
+    def store(seconds: float, *, is_over: bool) -> bool:
+        with database.cursor() as cursor:
+            return sql_alerts.store(cursor, by, state, schema=database.schema, seconds=seconds, is_over=is_over)
+
+    done = Round([], [])
+    for destination in settings.to:
+        if _key(destination) not in state["pending"]:
+            continue
+        # No delivery takes as long as the claim. If another process has the claim, it tells.
+        if not store(LONGEST_ROUND, is_over=False):
+            return done
+        _tell(destination, state["pending"], done, place, settings)
+    store(max(settings.interval * FREE_AFTER - (time.monotonic() - began), 0.0), is_over=True)
     return done
 
 
-def _tell(
-    news: list[News], pending: Mapping[str, Any], place: Place, settings: AlertSettings
-) -> tuple[Round, dict[str, Any]]:
-    """Tell each destination the news, and what it did not take before; return what waits for the next round."""
-    done, waiting = Round([], []), {}
-    for destination in settings.to:
-        key = sha256(destination.encode()).hexdigest()[:16]
-        earlier = [News(phase, condition_of(each), at, more) for phase, each, at, more in pending.get(key, ())]
-        if not (wanted := [*earlier, *news]):
-            continue
-        message = compose(wanted, place)
-        try:
-            result = deliver(message, destination, place)
-            done.told.append((label(destination), f"{result}: {message.subject}"))
-        except DeliveryError as error:
-            done.failed.append((label(destination), str(error)))
-            text = "Alerts were not delivered to %s: %s. The next try is in about %.0f s."
-            logger.error(text, label(destination), error, settings.interval)
-            waiting[key] = [(each.phase, asdict(each.condition), each.at, each.more) for each in wanted[-MAX_PENDING:]]
-    return done, waiting
+def _key(destination: str) -> str:
+    """Return what stands for a destination in the state: the URL of a webhook is a secret."""
+    return sha256(destination.encode()).hexdigest()[:16]
+
+
+def _waiting(news: list[News], pending: Mapping[str, Any], settings: AlertSettings) -> dict[str, list[Any]]:
+    """Return what waits for each destination: what it did not take before, and the news."""
+    fresh = [(each.phase, asdict(each.condition), each.at, each.more) for each in news]
+    waiting = {key: [*pending.get(key, ()), *fresh][-MAX_PENDING:] for key in map(_key, settings.to)}
+    return {key: each for key, each in waiting.items() if each}
+
+
+def _tell(destination: str, pending: dict[str, list[Any]], done: Round, place: Place, settings: AlertSettings) -> None:
+    """Tell a destination what waits for it; what it does not take waits for the next round."""
+    key, name = _key(destination), label(destination)
+    message = compose([News(phase, condition_of(each), at, more) for phase, each, at, more in pending[key]], place)
+    try:
+        result = deliver(message, destination, place)
+    except DeliveryError as error:
+        done.failed.append((name, str(error)))
+        text = "Alerts were not delivered to %s: %s. The next try is in about %.0f s."
+        logger.error(text, name, error, settings.interval)
+    else:
+        del pending[key]
+        done.told.append((name, f"{result}: {message.subject}"))
 
 
 def read_facts(database: Database, place: Place, settings: AlertSettings, now: float) -> Facts:
