@@ -21,6 +21,7 @@ from django_graphile_worker.setting_types import AlertSettings, alerts
 from django_graphile_worker.sql import alerts as sql_alerts
 from django_graphile_worker.telemetry import alert_round
 from django_graphile_worker.telemetry import alerts as telemetry_alerts
+from django_graphile_worker.telemetry.alert_delivery import deliver
 from django_graphile_worker.telemetry.alert_round import LONGEST_ROUND, Round, read_facts, run_round
 from django_graphile_worker.worker.database.connection import Database
 from tests.support.admins import admins
@@ -242,8 +243,6 @@ def test_judge_that_died_before_it_stored__has_another_tell_again(
 def test_judge_that_died_at_a_destination__has_another_tell_that_one_and_what_waits(
     run: Run, hook: Webhook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    deliver = alert_round.deliver
-
     def die_at_the_webhook(message: Any, destination: str, place: Place) -> str:
         if destination == hook.url:
             raise KeyboardInterrupt
@@ -252,7 +251,7 @@ def test_judge_that_died_at_a_destination__has_another_tell_that_one_and_what_wa
     to = ["mail_admins", hook.url, "task:page_oncall"]
     make_failed_job("send", error="OSError: refused")
     with monkeypatch.context() as killed, pytest.raises(KeyboardInterrupt):
-        killed.setattr(alert_round, "deliver", die_at_the_webhook)
+        killed.setattr(f"{alert_round.__name__}.deliver", die_at_the_webhook)
         run(to)
     # What happened is over before another judges, and is told nevertheless.
     execute("delete from {schema}._private_jobs")
@@ -393,6 +392,7 @@ def test_mail__has_a_timeout_where_the_backend_has_one(run: Run, settings: Any) 
         settings.EMAIL_TIMEOUT = None
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr("django_graphile_worker.telemetry.alert_delivery.SERVER_TIMEOUT", 0.05)
+            patched.setattr("django_graphile_worker.telemetry.alert_delivery.LONGEST_DELIVERY", 2.0)
             done = run("mail_admins")
     assert done is not None
     assert [why.endswith("timed out") for _, why in done.failed] == [True]
