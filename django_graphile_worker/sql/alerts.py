@@ -10,12 +10,14 @@ from django_graphile_worker.sql.statements import Cursor, statement
 
 _NOW = "extract(epoch from clock_timestamp())::float8"
 
-# The row is written by the first claim.
+# The row is written by the first claim. If it would be free only after more seconds than it is ever claimed for, the
+# clock of the database has gone back, and it is free, too.
 CLAIM = f"""/* gw:claim-alerts */
 insert into :SCHEMA._private_alerts as known (claimed_by, free_at)
 values (%(by)s::text, clock_timestamp() + %(seconds)s::float8 * interval '1 second')
 on conflict (id) do update set claimed_by = excluded.claimed_by, free_at = excluded.free_at
 where known.free_at <= clock_timestamp()
+    or known.free_at > clock_timestamp() + %(longest)s::float8 * interval '1 second'
 returning known.state::text, {_NOW}"""
 
 READ = f"""/* gw:read-alerts */
@@ -24,7 +26,7 @@ select (select known.state::text from only :SCHEMA._private_alerts as known), {_
 # Changes nothing if the claim has expired, and another process has the row.
 STORE = """/* gw:store-alerts */
 update only :SCHEMA._private_alerts as known
-set state = %(state)s::json, claimed_by = null,
+set state = %(state)s::json, claimed_by = case when %(is_over)s::bool then null else known.claimed_by end,
     free_at = clock_timestamp() + %(seconds)s::float8 * interval '1 second'
 where known.claimed_by = %(by)s::text"""
 
@@ -36,9 +38,9 @@ class StoredState(NamedTuple):
     now: float
 
 
-def claim(cursor: Cursor, by: str, *, schema: str, seconds: float) -> StoredState | None:
-    """Claim the state for so many seconds; return None if it is not free."""
-    cursor.execute(statement(CLAIM, schema), {"by": by, "seconds": seconds})
+def claim(cursor: Cursor, by: str, *, schema: str, seconds: float, longest: float) -> StoredState | None:
+    """Claim the state for so many seconds, at most ``longest``; return None if it is not free."""
+    cursor.execute(statement(CLAIM, schema), {"by": by, "seconds": seconds, "longest": longest})
     row = cursor.fetchone()
     return None if row is None else StoredState(json_object(row[0]), row[1])
 
@@ -50,7 +52,11 @@ def read(cursor: Cursor, *, schema: str) -> StoredState:
     return StoredState(json_object(text), now)
 
 
-def store(cursor: Cursor, by: str, state: dict[str, Any], *, schema: str, seconds: float) -> bool:
-    """Store the state, which is free after so many seconds; return False if the claim has expired."""
-    cursor.execute(statement(STORE, schema), {"by": by, "state": json.dumps(state), "seconds": seconds})
+def store(cursor: Cursor, by: str, state: dict[str, Any], *, schema: str, seconds: float, is_over: bool = True) -> bool:
+    """Store the state, which is free after so many seconds; return False if the claim has expired.
+
+    If the round is not over, this extends the claim.
+    """
+    parameters = {"by": by, "state": json.dumps(state), "seconds": seconds, "is_over": is_over}
+    cursor.execute(statement(STORE, schema), parameters)
     return cursor.rowcount == 1

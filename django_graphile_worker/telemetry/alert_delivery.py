@@ -5,9 +5,12 @@ from __future__ import annotations
 import html
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+import shlex
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import partial
 from http.client import HTTPException
 from typing import Any
 from urllib.error import HTTPError
@@ -15,7 +18,8 @@ from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from django.conf import settings as django_settings
-from django.core.mail import mail_admins
+from django.core.mail import get_connection, mail_admins
+from django.db import connections
 
 from django_graphile_worker.api.add import add_job
 from django_graphile_worker.conf import are_installations_named
@@ -23,11 +27,13 @@ from django_graphile_worker.redaction import redact_text
 from django_graphile_worker.routing import Place
 from django_graphile_worker.setting_types import MAIL_ADMINS, TASK_PREFIX
 from django_graphile_worker.telemetry.alerts import BEGAN, GREW, KINDS, OVER, Condition, News
-from django_graphile_worker.text import readable_duration
+from django_graphile_worker.text import escaped, readable_duration
 
 logger = logging.getLogger("django_graphile_worker.worker")
 
-WEBHOOK_TIMEOUT = 10.0
+# Seconds that a server may be silent, and that a delivery may take in all: less than the claim of a round.
+SERVER_TIMEOUT = 10.0
+LONGEST_DELIVERY = 60.0
 # A message has so many lines of news, and a subject so many characters.
 MAX_NEWS = 20
 MAX_SUBJECT = 150
@@ -64,7 +70,7 @@ TEST = News(BEGAN, Condition(kind="test", text='A test of GRAPHILE_WORKER["ALERT
 def compose(news: Sequence[News], place: Place) -> Message:
     """Return the message that tells news: what fires, and then what is over."""
     news = sorted(news, key=lambda each: each.phase == OVER)
-    first = " ".join(f"{PREFIXES[news[0].phase]}{news[0].condition.text}".split())
+    first = f"{PREFIXES[news[0].phase]}{_line(news[0].condition.text)}"
     where = f"{place.label}: " if are_installations_named() else ""
     number = f"{len(news)} alerts: " if len(news) > 1 else ""
     subject = f"{where}{number}{first}"
@@ -78,9 +84,14 @@ def compose(news: Sequence[News], place: Place) -> Message:
     )
 
 
+def _line(text: str) -> str:
+    """Return a text of the project as one line; names and errors may have any character."""
+    return escaped(" ".join(text.split()))
+
+
 def _lines(news: News) -> Iterator[str]:
     condition, kind = news.condition, KINDS.get(news.condition.kind)
-    yield f"{PREFIXES[news.phase]}{' '.join(condition.text.split())}."
+    yield f"{PREFIXES[news.phase]}{_line(condition.text)}."
     if kind is None:
         return
     if news.phase == OVER:
@@ -90,10 +101,10 @@ def _lines(news: News) -> Iterator[str]:
     if news.more:
         yield f"  {news.more:,} more since this was last told."
     if condition.detail:
-        yield f"  {' '.join(condition.detail.split())}"
+        yield f"  {_line(condition.detail)}"
     if condition.since:
         yield f"  Since {_moment(condition.since)} ({readable_duration(news.at - condition.since)})."
-    task = f' --task "{condition.subject}"' if kind.look == "errors" else ""
+    task = f" --task {escaped(shlex.quote(condition.subject))}" if condition.error else ""
     yield f"  To see more: manage.py graphile_worker {kind.look}{task}"
 
 
@@ -102,11 +113,18 @@ def _about_silence(news: Sequence[News]) -> Iterator[str]:
     condition = next((each.condition for each in news if each.phase != OVER), None)
     if condition is None or (kind := KINDS.get(condition.kind)) is None:
         return
-    subject = f'"IGNORE": ["{condition.subject}"] for this one, or ' if condition.subject else ""
+    ways = [
+        *([f'"IGNORE": [{_literal(condition.subject)}] for this one'] if condition.subject else ()),
+        *([f'"{kind.setting}": None for all of the kind'] if kind.setting else ()),
+    ]
     yield (
         "What fires now: manage.py graphile_worker alerts\n"
-        f'To be told less, in GRAPHILE_WORKER["ALERTS"]: {subject}"{kind.setting}": None for all of the kind.'
+        f'To be told less, in GRAPHILE_WORKER["ALERTS"]: {", or ".join(ways)}.'
     )
+
+
+def _literal(text: str) -> str:
+    return escaped(json.dumps(text, ensure_ascii=False))
 
 
 def _moment(seconds: float) -> str:
@@ -120,24 +138,65 @@ def _fields(news: News) -> dict[str, Any]:
 def deliver(message: Message, destination: str, place: Place) -> str:
     """Deliver a message; return what was done. Raise DeliveryError if it was not delivered."""
     try:
-        if destination == MAIL_ADMINS:
-            return _mail(message)
         if destination.startswith(TASK_PREFIX):
             task = destination.removeprefix(TASK_PREFIX)
             installation = place.installation if are_installations_named() else None
             job = add_job(task, message.payload, using=place.using, installation=installation)
             return f"added job {job.id}"
+        send = partial(_mail, message) if destination == MAIL_ADMINS else partial(_post, message, destination)
+        return _bounded(send, (place.using, place.installation, destination))
     except DeliveryError:
         raise
     except Exception as error:  # the mail backend of the project may raise anything
         raise DeliveryError(redact_text(f"{type(error).__name__}: {error}")) from error
-    return _post(message, destination)
+
+
+class _Sending(threading.Thread):
+    """A delivery on a thread of its own: the timeouts of Python are for each read, and mail may have none."""
+
+    def __init__(self, send: Callable[[], str]) -> None:
+        super().__init__(name="graphile-worker-alert", daemon=True)
+        self._send = send
+        self.result = ""
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self.result = self._send()
+        except BaseException as error:
+            self.error = error
+        finally:
+            # Mail backends may use the database.
+            connections.close_all()
+
+
+# The deliveries that took too long, by place and destination.
+_late: dict[tuple[str, ...], _Sending] = {}
+
+
+def _bounded(send: Callable[[], str], key: tuple[str, ...]) -> str:
+    """Return the result of a delivery, which goes on alone if it takes too long: then no other starts beside it."""
+    if (late := _late.get(key)) and late.is_alive():
+        raise DeliveryError("the delivery of an earlier round has not ended")
+    sending = _late[key] = _Sending(send)
+    sending.start()
+    sending.join(LONGEST_DELIVERY)
+    if sending.is_alive():
+        raise DeliveryError(f"it took longer than {LONGEST_DELIVERY:g} s")
+    del _late[key]
+    if sending.error is not None:
+        raise sending.error
+    return sending.result
 
 
 def _mail(message: Message) -> str:
     if not django_settings.ADMINS:
         raise DeliveryError("the setting ADMINS is empty")
-    mail_admins(message.subject, f"{message.body}\n")
+    try:
+        connection = get_connection(timeout=django_settings.EMAIL_TIMEOUT or SERVER_TIMEOUT)
+    except TypeError:  # not every backend has a timeout
+        connection = get_connection()
+    mail_admins(message.subject, f"{message.body}\n", connection=connection)
     number = len(django_settings.ADMINS)
     return f"sent to {number} {'address' if number == 1 else 'addresses'}"
 
@@ -153,7 +212,7 @@ def _post(message: Message, url: str) -> str:
     body = json.dumps(message.webhook).encode()
     request = Request(url, data=body, headers={"Content-Type": "application/json"}, method="POST")
     try:
-        with build_opener(_NoRedirect).open(request, timeout=WEBHOOK_TIMEOUT) as response:
+        with build_opener(_NoRedirect).open(request, timeout=SERVER_TIMEOUT) as response:
             return f"answered {response.status}"
     except HTTPError as error:
         with error:

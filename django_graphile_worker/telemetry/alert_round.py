@@ -1,7 +1,8 @@
 """One round of alerts: claim the state, read the facts, judge, tell, and store the state.
 
-The state is stored after the message was sent, so that a process that dies in between has another tell once more. What
-a destination did not take waits in the state for the next round.
+The state is stored before the first message is sent, with the news that wait for each destination, and after each
+message. So a process that dies in between has another tell once more, but only the destination that it was at. What a
+destination did not take waits in the state for the next round.
 """
 
 from __future__ import annotations
@@ -31,11 +32,13 @@ from django_graphile_worker.sql.schedules import listing
 from django_graphile_worker.sql.schedules.from_code import known_crontabs
 from django_graphile_worker.telemetry.alert_delivery import DeliveryError, compose, deliver, label, logger
 from django_graphile_worker.telemetry.alerts import (
+    MAX_ERRORS,
     MORE_ERRORS,
     NEW_ERROR,
     NO_WORKER,
     PERMANENTLY_FAILED,
     SCHEDULES,
+    TOO_MANY_ERRORS,
     Condition,
     ErrorFacts,
     Facts,
@@ -52,8 +55,10 @@ LONGEST_ROUND = 120.0
 # Workers come after at least 0.85 of the interval.
 FREE_AFTER = 0.8
 # How many news wait for a destination, and how many characters of an error are told.
-MAX_PENDING = 100
+MAX_PENDING = 5_000
 MAX_DETAIL = 300
+
+ERRORS = (PERMANENTLY_FAILED, NEW_ERROR, MORE_ERRORS, TOO_MANY_ERRORS)
 
 Value = TypeVar("Value")
 
@@ -78,39 +83,56 @@ class Round(NamedTuple):
 def run_round(database: Database, place: Place, settings: AlertSettings) -> Round | None:
     """Judge, and tell what is new; return None if another process has done so within the interval."""
     by, began = secrets.token_hex(8), time.monotonic()
+    longest = max(LONGEST_ROUND, settings.interval)
     with database.cursor() as cursor:
-        stored = sql_alerts.claim(cursor, by, schema=database.schema, seconds=LONGEST_ROUND)
+        stored = sql_alerts.claim(cursor, by, schema=database.schema, seconds=LONGEST_ROUND, longest=longest)
     if stored is None:
         return None
     before = usable(stored.state)
     news, state = judge(read_facts(database, place, settings, stored.now), before, settings)
-    done, state["pending"] = _tell(news, before.get("pending", {}), place, settings)
-    free_in = max(settings.interval * FREE_AFTER - (time.monotonic() - began), 0.0)
-    with database.cursor() as cursor:
-        sql_alerts.store(cursor, by, state, schema=database.schema, seconds=free_in)
+    state["pending"] = _waiting(news, before.get("pending", {}), settings)
+
+    def store(seconds: float, *, is_over: bool) -> bool:
+        with database.cursor() as cursor:
+            return sql_alerts.store(cursor, by, state, schema=database.schema, seconds=seconds, is_over=is_over)
+
+    done = Round([], [])
+    for destination in settings.to:
+        if _key(destination) not in state["pending"]:
+            continue
+        # No delivery takes as long as the claim. If another process has the claim, it tells.
+        if not store(LONGEST_ROUND, is_over=False):
+            return done
+        _tell(destination, state["pending"], done, place, settings)
+    store(max(settings.interval * FREE_AFTER - (time.monotonic() - began), 0.0), is_over=True)
     return done
 
 
-def _tell(
-    news: list[News], pending: Mapping[str, Any], place: Place, settings: AlertSettings
-) -> tuple[Round, dict[str, Any]]:
-    """Tell each destination the news, and what it did not take before; return what waits for the next round."""
-    done, waiting = Round([], []), {}
-    for destination in settings.to:
-        key = sha256(destination.encode()).hexdigest()[:16]
-        earlier = [News(phase, condition_of(each), at, more) for phase, each, at, more in pending.get(key, ())]
-        if not (wanted := [*earlier, *news][-MAX_PENDING:]):
-            continue
-        message = compose(wanted, place)
-        try:
-            result = deliver(message, destination, place)
-            done.told.append((label(destination), f"{result}: {message.subject}"))
-        except DeliveryError as error:
-            done.failed.append((label(destination), str(error)))
-            text = "Alerts were not delivered to %s: %s. The next try is in about %.0f s."
-            logger.error(text, label(destination), error, settings.interval)
-            waiting[key] = [(each.phase, asdict(each.condition), each.at, each.more) for each in wanted]
-    return done, waiting
+def _key(destination: str) -> str:
+    """Return what stands for a destination in the state: the URL of a webhook is a secret."""
+    return sha256(destination.encode()).hexdigest()[:16]
+
+
+def _waiting(news: list[News], pending: Mapping[str, Any], settings: AlertSettings) -> dict[str, list[Any]]:
+    """Return what waits for each destination: what it did not take before, and the news."""
+    fresh = [(each.phase, asdict(each.condition), each.at, each.more) for each in news]
+    waiting = {key: [*pending.get(key, ()), *fresh][-MAX_PENDING:] for key in map(_key, settings.to)}
+    return {key: each for key, each in waiting.items() if each}
+
+
+def _tell(destination: str, pending: dict[str, list[Any]], done: Round, place: Place, settings: AlertSettings) -> None:
+    """Tell a destination what waits for it; what it does not take waits for the next round."""
+    key, name = _key(destination), label(destination)
+    message = compose([News(phase, condition_of(each), at, more) for phase, each, at, more in pending[key]], place)
+    try:
+        result = deliver(message, destination, place)
+    except DeliveryError as error:
+        done.failed.append((name, str(error)))
+        text = "Alerts were not delivered to %s: %s. The next try is in about %.0f s."
+        logger.error(text, name, error, settings.interval)
+    else:
+        del pending[key]
+        done.told.append((name, f"{result}: {message.subject}"))
 
 
 def read_facts(database: Database, place: Place, settings: AlertSettings, now: float) -> Facts:
@@ -122,13 +144,15 @@ class _Reader:
     def __init__(self, database: Database, place: Place, settings: AlertSettings, now: float) -> None:
         self._database, self._place, self._settings, self._now = database, place, settings, now
         self._unknown: set[str] = set()
+        self._has_more_errors = False
 
     def facts(self) -> Facts:
         wanted = self._settings
         reads_errors = wanted.permanently_failed or wanted.new_error or wanted.more_errors is not None
         return Facts(
             now=self._now,
-            errors=self._read(self._errors, PERMANENTLY_FAILED, NEW_ERROR, MORE_ERRORS) if reads_errors else [],
+            errors=self._read(self._errors, *ERRORS) if reads_errors else [],
+            has_more_errors=self._has_more_errors,
             alive_since=next(iter(self._read(self._alive, NO_WORKER)), None),
             others=[
                 *(self._read(self._oldest, "oldest_ready") if wanted.oldest_ready is not None else ()),
@@ -153,7 +177,9 @@ class _Reader:
         return self._database.schema
 
     def _errors(self, cursor: Any) -> Iterator[ErrorFacts]:
-        for each in error_groups.error_groups(cursor, schema=self._schema):
+        groups = error_groups.error_groups(cursor, schema=self._schema, most_groups=MAX_ERRORS + 1)
+        self._has_more_errors = len(groups) > MAX_ERRORS
+        for each in groups[:MAX_ERRORS]:
             detail = redact_text(each.latest_error.partition("\n")[0])[:MAX_DETAIL]
             since = each.first_seen.timestamp()
             yield ErrorFacts(each.task_identifier, each.name, each.number, each.failed, each.is_more, since, detail)

@@ -22,13 +22,15 @@ QUIET_ROUNDS = 5
 # "Usual" is an average of about so many seconds, and fewer jobs are never many.
 USUAL_SECONDS = 86_400.0
 FEWEST_MORE = 10
-# Kinds of errors that nothing failed with for so long are forgotten, and so are the oldest of too many.
+# So many kinds of errors are judged; a kind is one class of errors in one task.
+MAX_ERRORS = 2_000
+# Those that nothing failed with for so long are forgotten, and so are the oldest of too many.
 FORGET_ERRORS = 30 * 86_400.0
-MAX_KNOWN = 500
+MAX_KNOWN = 2 * MAX_ERRORS
 
 
 class Kind(NamedTuple):
-    """A kind of alert: the setting that switches it off, what its end means, and the verb that shows more."""
+    """A kind of alert: the setting that switches it off, if any, what its end means, and the verb that shows more."""
 
     setting: str
     over: str
@@ -36,6 +38,7 @@ class Kind(NamedTuple):
 
 
 NO_WORKER, PERMANENTLY_FAILED, NEW_ERROR, MORE_ERRORS = "no_worker", "permanently_failed", "new_error", "more_errors"
+TOO_MANY_ERRORS = "too_many_errors"
 SCHEDULES = ("schedule_late", "schedule_missed", "schedule_failing")
 # In the order in which a message has them.
 KINDS = {
@@ -44,6 +47,7 @@ KINDS = {
     PERMANENTLY_FAILED: Kind("PERMANENTLY_FAILED", "No such job is left.", "errors"),
     NEW_ERROR: Kind("NEW_ERROR", "No job waits after this error.", "errors"),
     MORE_ERRORS: Kind("MORE_ERRORS", "They are as many as usual.", "errors"),
+    TOO_MANY_ERRORS: Kind("", "All of them are judged again.", "errors"),
     SCHEDULES[0]: Kind("SCHEDULES", "It is not late any more.", "schedules"),
     SCHEDULES[1]: Kind("SCHEDULES", "It has missed no time for a day.", "schedules"),
     SCHEDULES[2]: Kind("SCHEDULES", "It does not fail any more, or it is disabled.", "schedules"),
@@ -91,6 +95,8 @@ class Facts:
 
     now: float
     errors: Sequence[ErrorFacts] = ()
+    # Whether there are more of them: nothing is known of those that were not read.
+    has_more_errors: bool = False
     # When the first of the live workers started; None if no worker is alive.
     alive_since: float | None = None
     # Conditions that need no state.
@@ -120,7 +126,8 @@ def judge(facts: Facts, state: Mapping[str, Any], settings: AlertSettings) -> tu
     """Return the news, and the new state. What is in the state is told, or waits in it to be told."""
     now, firing = facts.now, dict(state.get("firing", {}))
     known = {key: dict(each) for key, each in state.get("known", {}).items()}
-    worker_seen_at = state.get("worker_seen_at", now)
+    # The clock of the database may have gone back.
+    worker_seen_at = min(state.get("worker_seen_at", now), now)
     found = [*facts.others, *_of_errors(facts, known, firing, state.get("judged_at", now), settings)]
     news: list[News] = []
     if NO_WORKER not in facts.unknown:
@@ -128,6 +135,7 @@ def judge(facts: Facts, state: Mapping[str, Any], settings: AlertSettings) -> tu
         if facts.alive_since is not None:
             news += _gap(facts, facts.alive_since, worker_seen_at, firing, settings)
             worker_seen_at = now
+    read = {(each.task, each.name) for each in facts.errors}
     conditions = {each.key: each for each in found if not _is_ignored(each.subject, settings.ignore)}
     for key, condition in conditions.items():
         entry = firing.get(key)
@@ -147,7 +155,7 @@ def judge(facts: Facts, state: Mapping[str, Any], settings: AlertSettings) -> tu
         }
     for key, entry in list(firing.items()):
         is_quiet = now - entry["seen_at"] >= QUIET_ROUNDS * settings.interval
-        if key not in conditions and entry["kind"] not in facts.unknown and is_quiet:
+        if key not in conditions and is_quiet and not _is_unknown(entry, facts, read):
             del firing[key]
             news.append(News(OVER, condition_of(entry), now))
     for each in news:
@@ -176,6 +184,11 @@ def _news_of(condition: Condition, entry: Mapping[str, Any] | None, now: float, 
             yield News(GREW, condition, now, more)
 
 
+def _is_unknown(entry: Mapping[str, Any], facts: Facts, read: Collection[tuple[str, str]]) -> bool:
+    is_missing = facts.has_more_errors and bool(entry["error"]) and (entry["subject"], entry["error"]) not in read
+    return is_missing or entry["kind"] in facts.unknown
+
+
 def _is_ignored(subject: str, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(subject, pattern) for pattern in patterns)
 
@@ -192,7 +205,10 @@ def _of_errors(
     settings: AlertSettings,
 ) -> Iterable[Condition]:
     """Yield the conditions of all kinds of errors, and note in ``known`` how many jobs each has."""
-    now, numbers = facts.now, {_error_key(each.task, each.name): each.number for each in facts.errors}
+    now = facts.now
+    if facts.has_more_errors:
+        text = f"There are more than {len(facts.errors):,} kinds of errors: only the largest of them are judged"
+        yield Condition(kind=TOO_MANY_ERRORS, subject="kinds of errors", text=text)
     for each in facts.errors:
         earlier = known.get(_error_key(each.task, each.name))
         about = Condition(
@@ -218,14 +234,22 @@ def _of_errors(
                 yield more
         if earlier is None:
             known[_error_key(each.task, each.name)] = {"usual": each.number, "seen_at": now}
-    if PERMANENTLY_FAILED in facts.unknown:
-        return
-    weight = 1 - math.exp(-max(now - judged_at, 0.0) / USUAL_SECONDS)
+    if PERMANENTLY_FAILED not in facts.unknown:
+        _note_usual(facts, known, max(now - judged_at, 0.0))
+
+
+def _note_usual(facts: Facts, known: Mapping[str, dict[str, Any]], seconds: float) -> None:
+    """Move the averages towards what was read; a number that may be too low lowers none."""
+    numbers = {_error_key(each.task, each.name): each for each in facts.errors}
+    weight = 1 - math.exp(-seconds / USUAL_SECONDS)
     for key, entry in known.items():
-        number = numbers.get(key, 0)
-        entry["usual"] = round(entry["usual"] + weight * (number - entry["usual"]), 3)
-        if number:
-            entry["seen_at"] = now
+        found = numbers.get(key)
+        is_exact = not (found.is_more if found else facts.has_more_errors)
+        number = found.number if found else 0
+        if is_exact or number > entry["usual"]:
+            entry["usual"] = round(entry["usual"] + weight * (number - entry["usual"]), 3)
+        if found:
+            entry["seen_at"] = facts.now
 
 
 def _jobs(number: int, *, is_more: bool) -> str:

@@ -67,3 +67,20 @@ def test_worker_that_is_killed_while_it_tells__has_another_tell_again(
     world.query("update {schema}._private_alerts set free_at = now()")
     world.wait_until(lambda: len(hook.posted) == 2)
     assert hook.posted[0]["alerts"][0]["text"] == hook.posted[1]["alerts"][0]["text"]
+
+
+def test_news_that_wait__are_told_after_all_workers_were_restarted(world: World, fleet: Fleet, hook: Webhook) -> None:
+    hook.status = 500
+    workers = [fleet.start(settings=alerts(hook)) for _ in range(2)]
+    fail_many(world)
+    world.wait_until(lambda: hook.posted)
+    assert [worker.stop() for worker in workers] == [0, 0]
+    world.query("delete from {schema}._private_jobs")
+    hook.status = 200
+    del hook.posted[:]
+    fleet.start(settings=alerts(hook))
+    # A worker that was stopped while it told has left its claim.
+    world.query("update {schema}._private_alerts set free_at = now()")
+    world.wait_until(lambda: hook.posted)
+    assert hook.posted[0]["alerts"][0]["text"] == "10,000 jobs of send failed permanently: OSError"
+    assert hook.posted[0]["alerts"][0]["phase"] == "began"

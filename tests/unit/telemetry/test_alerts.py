@@ -43,8 +43,16 @@ class Judge:
         others: Sequence[Condition] = (),
         alive_since: float | None = 0.0,
         unknown: Sequence[str] = (),
+        has_more_errors: bool = False,
     ) -> list[News]:
-        facts = Facts(now=now, errors=errors, others=others, alive_since=alive_since, unknown=unknown)
+        facts = Facts(
+            now=now,
+            errors=errors,
+            has_more_errors=has_more_errors,
+            others=others,
+            alive_since=alive_since,
+            unknown=unknown,
+        )
         news, self.state = judge(facts, self.state, self.settings)
         return news
 
@@ -84,6 +92,31 @@ def test_what_could_not_be_read__is_not_over() -> None:
     judge.news(0, others=[PAUSED])
     assert judge.told(10 * QUIET, unknown=["paused"]) == []
     assert judge.told(10 * QUIET + 60) == [(OVER, "paused")]
+
+
+def test_errors_that_were_not_read__are_not_over_and_stay_usual() -> None:
+    judge = Judge()
+    gone = failures(0, retrying=5, task="gone")
+    assert judge.told(0, failures(3), failures(100, name="KeyError"), gone) == [
+        (BEGAN, "permanently_failed"),
+        (BEGAN, "permanently_failed"),
+        (BEGAN, "new_error"),
+    ]
+    (news,) = judge.news(10 * QUIET, failures(3), has_more_errors=True)
+    assert (news.phase, news.condition.kind) == (BEGAN, "too_many_errors")
+    assert judge.told(10 * HOUR, failures(3), has_more_errors=True) == []
+    assert judge.state["known"]["send\nKeyError"]["usual"] == 100
+    assert judge.told(11 * HOUR, failures(3), failures(100, name="KeyError")) == [
+        (OVER, "new_error"),
+        (OVER, "too_many_errors"),
+    ]
+
+
+def test_a_count_that_ended_early__does_not_lower_what_is_usual() -> None:
+    judge = Judge()
+    judge.news(0, failures(500))
+    judge.news(10 * HOUR, failures(12)._replace(is_more=True))
+    assert judge.state["known"]["send\nOSError"]["usual"] == 500
 
 
 def test_after_some_jobs_were_deleted__those_that_fail_next_are_more() -> None:
