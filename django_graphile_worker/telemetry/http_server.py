@@ -57,8 +57,8 @@ def serving(host: str, port: int, routes: Routes) -> Iterator[Callable[[], None]
     except OSError as error:
         shown = f"{host}:{port}" if host else str(port)
         raise GraphileWorkerError(
-            f"METRICS_PORT: cannot listen on {shown}: {error.strerror or error}. Each worker on a machine needs a port of "
-            "its own: --metrics-port."
+            f"METRICS_PORT: cannot listen on {shown}: {error.strerror or error}. "
+            "Each worker on a machine needs a port of its own: --metrics-port."
         ) from error
     thread = threading.Thread(target=server.run, name="graphile-worker-http", daemon=True)
     thread.start()
