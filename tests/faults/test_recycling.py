@@ -99,7 +99,7 @@ def test_process_that_is_to_be_replaced__is_replaced_also_when_it_or_the_other_d
 
 def test_old_process__is_replaced(world: World, fleet: Fleet) -> None:
     supervisor = fleet.start("--max-age", "5", "--processes", "2", is_ready=False)
-    supervisor.wait_for(r"(Worker process \d+ runs for [2-5](\.\d)? s of at most 5 s; replacing it[^$]*){2}")
+    supervisor.wait_for(r"(Worker process \d+ has run for [2-5](\.\d)? s of at most 5 s; replacing it[^$]*){2}")
     world.add_many(20)
     world.wait_until_empty()
     assert supervisor.stop() == 0

@@ -128,7 +128,7 @@ class Recycling(Service):
             age = time.monotonic() - self._began_at
             yield (
                 age / limits.max_age,
-                f"runs for {readable_duration(age)} of at most {readable_duration(limits.max_age)}",
+                f"has run for {readable_duration(age)} of at most {readable_duration(limits.max_age)}",
             )
 
     def _log_trouble(self, action: str, error: BaseException, retry_in: float) -> None:

@@ -224,6 +224,10 @@ class Supervisor:
         process = child.leave_place()
         if not child.recycles:
             logger.warning("Worker process %s has a job that does not stop; replacing it.", process.pid)
+        elif child.spare and child.spare.is_ready:
+            logger.info("Worker process %s begins no more jobs: another process takes its place.", process.pid)
+        else:
+            logger.warning("Worker process %s reached its limit before the next was ready: is it low?", process.pid)
         self._retired.append(process)
         most = max(MAX_RETIRED, len(self.children))
         for oldest in self._retired[:-most]:
