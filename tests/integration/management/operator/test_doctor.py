@@ -127,13 +127,39 @@ def test_damage_of_the_schema__is_named_and_corrected(sql: WorkerSql) -> None:
     assert report["fixes"] == []
     fixed = doctor("--fix")
     assert [(each["name"], each["level"], each["text"]) for each in fixed["fixes"]] == [
-        ("functions", "fixed", "Restored: remove_job, _private_backoff. Built: jobs_plain_index."),
+        ("functions", "fixed", "Restored: remove_job, _private_backoff."),
+        ("indexes", "fixed", "Built: jobs_plain_index."),
         ("autovacuum", "fixed", "Autovacuum is on for the table _private_jobs."),
     ]
     assert fixed.problems == OF_THE_SERVER | NO_WORKER
     assert sql.jobs() == rows
     assert sql.call("remove_job", job_key="kept")[0]["id"] == job["id"]
     assert doctor("--fix")["fixes"] == []
+
+
+def test_an_index__is_not_built_behind_an_old_transaction(
+    sql: WorkerSql, database: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """PostgreSQL would wait for the end of the transaction, and leave an incomplete index if it is interrupted."""
+    sql.query("drop index {schema}.jobs_plain_index")
+    sql.query("drop function {schema}._private_host_of(text)")
+    with psycopg.connect(database) as holder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(overview, "LONG_TRANSACTION", 0.0)
+        holder.execute("set transaction isolation level repeatable read")
+        holder.execute("select")
+        report = doctor("--fix")
+        pid = holder.info.backend_pid
+    assert [each["text"] for each in report["fixes"]] == ["Restored: _private_host_of."]
+    assert report.remedies("indexes").startswith(f"End this first: The session {pid} (idle in transaction) has held")
+    assert f"select pg_terminate_backend({pid});" in report.remedies("indexes")
+    capsys.readouterr()
+
+    def built(*arguments: Any, **options: Any) -> str:
+        assert "Building indexes." in capsys.readouterr().err
+        return "Built."
+
+    monkeypatch.setattr(examinations, "repair", built)
+    assert [each["text"] for each in doctor("--fix")["fixes"]] == ["Built."]
 
 
 def test_functions_of_a_newer_version__are_left_alone(sql: WorkerSql) -> None:
@@ -163,20 +189,27 @@ def test_what_holds_vacuum_back__is_named_with_its_query(
     monkeypatch.setattr(diagnosis, "MANY_TRANSACTIONS", 0)
     with psycopg.connect(database, application_name="a report") as holder, psycopg.connect(database) as other:
         holder.execute("set transaction isolation level repeatable read")
-        holder.execute("select 'a\nslow query'")
+        holder.execute("select 'a\nslow query', 'password=hunter2'")
         other.execute("create table anything ()")
         other.execute("prepare transaction 'forgotten'")
         pid = holder.info.backend_pid
         report = doctor()
         session, prepared = sorted(report.problems["transactions"], reverse=True)
         assert re.fullmatch(
-            rf"The session {pid} \(a report, idle in transaction\) has .*: select 'a slow query'", session
+            rf"The session {pid} \(a report, idle in transaction\) has .*: select 'a slow query', 'password=••••••'?",
+            session,
         )
         assert prepared.startswith("The prepared transaction 'forgotten' has held vacuum back for ")
         assert f"select pg_terminate_backend({pid});" in report.remedies("transactions")
         assert "rollback prepared 'forgotten'" in report.remedies("transactions")
         with as_role(sql, database, "stranger"):
-            assert f"The session {pid} (a report) has held vacuum back for" in doctor().problems["transactions"][0]
+            report = doctor()
+            assert f"The session {pid} (a report) has held vacuum back for" in report.problems["transactions"][0]
+            (hidden,) = report.texts("note")["transactions"]
+            assert hidden == "Only the transactions of 'stranger' are visible with their times."
+            assert 'grant pg_read_all_stats to "stranger"; shows all.' in report.remedies("transactions")
+            sql.query("grant pg_read_all_stats to stranger")
+            assert "transactions" not in doctor().texts("note")
         sql.query("rollback prepared 'forgotten'")
 
 
@@ -250,9 +283,9 @@ def test_roles(sql: WorkerSql, database: str) -> None:
     with as_role(sql, database, "worker", kind="worker"):
         report = doctor("--fix")
         assert report.texts("ok")["role"] == ["'worker' may add and run jobs"]
-        (failed,) = report["fixes"]
-        assert failed["level"] == "failed"
-        assert "owner" in failed["text"]
+        assert report["fixes"] == [
+            {"name": "role", "level": "failed", "text": "Nothing was changed. Run it as the owner of the schema."}
+        ]
         assert "indexes" in report.problems
         assert "migrations" in report.texts("note")
 
