@@ -397,14 +397,16 @@ def _workers(place: Place) -> Findings:
     found = _holders(place)
     alive = [each for each in found if worker_state(each) == "alive"]
     silent = [each for each in found if worker_state(each) == "silent" and (each.jobs or each.queues)]
-    polling = [each.host for each in alive if each.metadata.get("is_listening") is False]
+    polling = [each for each in alive if each.only_polls] if place.settings.listen else []
     if silent:
         holds = "1 silent worker holds" if len(silent) == 1 else f"{len(silent)} silent workers hold"
         text = f"{holds} jobs: {_listed(each.host for each in silent)}."
         remedy = 'Live workers recover the jobs. If none is alive: "manage.py graphile_worker sweep".'
         yield Finding(WARNING, text, remedy)
-    if polling and place.settings.listen:
-        yield Finding(WARNING, f"Workers only poll: {_listed(sorted(set(polling)))}.", POOLER_REMEDY)
+    if unheard := sorted(each.host_and_pid for each in polling if each.listens):
+        yield Finding(WARNING, f"Workers only poll: {_listed(unheard)}.", POOLER_REMEDY)
+    if by_choice := sorted(each.host_and_pid for each in polling if not each.listens):
+        yield Finding(NOTE, f"Workers only poll, because they were started with LISTEN off: {_listed(by_choice)}.")
     if not alive:
         yield Finding(WARNING, "No worker is alive.", 'Start one: "manage.py runworker".')
     elif not silent:

@@ -354,7 +354,8 @@ def test_a_database_that_is_not_postgresql(django_db_blocker: Any) -> None:
 @pytest.mark.django_db
 class TestWorkers:
     def test_tasks_and_locks_that_nobody_looks_after(self) -> None:
-        make_worker("django-worker-old", version="0.0.1", tasks=["other"], is_listening=False, host="here")
+        make_worker("django-worker-old", version="0.0.1", tasks=["other"], is_listening=False, host="here", pid=7)
+        make_worker("django-worker-quiet", listens=False, is_listening=False, host="there", pid=8, tasks=[])
         make_worker("django-worker-dead", beat=minutes_ago(10), host="gone")
         job = make_job("nobodys")
         make_job("other", locked_by="django-worker-dead/1")
@@ -362,7 +363,10 @@ class TestWorkers:
         report = doctor(database="default")
 
         assert report.problems["tasks"] == [f"No live worker has the tasks of waiting jobs: nobodys (#{job})."]
-        assert report.problems["workers"] == ["1 silent worker holds jobs: gone.", "Workers only poll: here."]
+        assert report.problems["workers"] == ["1 silent worker holds jobs: gone.", "Workers only poll: here (pid 7)."]
+        assert report.texts("note")["workers"] == [
+            "Workers only poll, because they were started with LISTEN off: there (pid 8)."
+        ]
         assert report.texts("note")["versions"] == [f"This process has {__version__}. Workers have 0.0.1 (1 worker)."]
         assert report.texts("note")["notifications"][0].startswith("Not tried: inside a transaction")
 
