@@ -26,7 +26,7 @@ from django_graphile_worker.api.connection import is_outside_transactions
 from django_graphile_worker.checks import schema as of_schema
 from django_graphile_worker.crontab.items import occurrences
 from django_graphile_worker.exceptions import ConfigurationError, GraphileWorkerError
-from django_graphile_worker.management.operator.formatting import counted
+from django_graphile_worker.management.operator.formatting import absolute, counted
 from django_graphile_worker.management.operator.workers import in_words, worker_state
 from django_graphile_worker.operations.receivers import migration_state
 from django_graphile_worker.operations.repair import repair
@@ -34,8 +34,9 @@ from django_graphile_worker.redaction import redact_text
 from django_graphile_worker.routing import Place, queue_connection
 from django_graphile_worker.sql import control
 from django_graphile_worker.sql.errors import INSUFFICIENT_PRIVILEGE, sqlstate
-from django_graphile_worker.sql.inspection import diagnosis, overview
+from django_graphile_worker.sql.inspection import diagnosis, job_list, overview
 from django_graphile_worker.sql.inspection.diagnosis import SnapshotHolder, Table
+from django_graphile_worker.sql.inspection.job_list import Criteria, State
 from django_graphile_worker.sql.inspection.lock_holders import Holder, holders, versions_of
 from django_graphile_worker.sql.inspection.statement_limits import change_settings, limit_statements
 from django_graphile_worker.sql.install import installer
@@ -408,9 +409,34 @@ def _workers(place: Place) -> Findings:
     if by_choice := sorted(each.host_and_pid for each in polling if not each.listens):
         yield Finding(NOTE, f"Workers only poll, because they were started with LISTEN off: {_listed(by_choice)}.")
     if not alive:
-        yield Finding(WARNING, "No worker is alive.", 'Start one: "manage.py runworker".')
+        yield Finding(WARNING, f"No worker is alive{_waiting(place)}.", 'Start one: "manage.py runworker".')
     elif not silent:
         yield Finding(OK, f"{len(alive)} alive")
+
+
+def _waiting(place: Place) -> str:
+    with bounded(place, has_fixed_plan=True) as cursor:
+        counts = job_list.count_states(cursor, Criteria(), schema=place.settings.schema, states=[State.READY])
+    ready = counts[State.READY]
+    if not ready.number:
+        return ""
+    number = f"{'more than ' if ready.is_more else ''}{counted(ready.number, 'job')}"
+    return f", and {number} {'is' if number == '1 job' else 'are'} ready"
+
+
+def _pauses(place: Place) -> Findings:
+    """Name what is paused: often the reason why nothing runs."""
+    with bounded(place) as cursor:
+        found = control.active_pauses(cursor, schema=place.settings.schema)
+    if not found:
+        return [Finding(OK, "none")]
+    listed = _listed(map(_paused, found))
+    return [Finding(NOTE, f"Paused: {listed}.", '"manage.py graphile_worker resume" ends a pause.')]
+
+
+def _paused(pause: control.Pause) -> str:
+    until = "" if pause.until is None else f" until {absolute(pause.until)}"
+    return f"{pause} since {absolute(pause.paused_at)}{until}{f' ({pause.reason})' if pause.reason else ''}"
 
 
 def _versions(place: Place) -> Findings:
@@ -484,6 +510,7 @@ STAGES: tuple[Mapping[str, Examination], ...] = (
         "worker timeouts": _of_check(of_schema.check_timeouts, "no differences"),
         "other workers": _of_check(of_schema.check_other_workers, "none that ignores limits"),
         "Rust workers": _of_check(of_schema.check_rust_recovery, "none that takes jobs of others"),
+        "pauses": _pauses,
         "versions": _versions,
         "tasks": _tasks,
         "schedules": _of_check(of_schema.check_schedules, "each has a task and valid times"),

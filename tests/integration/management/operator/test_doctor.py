@@ -108,6 +108,15 @@ def test_a_healthy_queue__has_nothing_but_short_lines() -> None:
     assert {line.split()[0] for line in lines} == {"ok"}
 
 
+def test_what_fix_corrects__is_marked(sql: WorkerSql) -> None:
+    sql.query("alter table {schema}._private_jobs set (autovacuum_enabled = false)")
+    out = StringIO()
+    with pytest.raises(CommandError, match=r"--fix corrects 1 of them"):
+        call_command("graphile_worker", "doctor", database=ALIAS, stdout=out)
+    (marked,) = [line for line in out.getvalue().splitlines() if line.endswith(" (--fix)")]
+    assert "reset (autovacuum_enabled);" in marked
+
+
 def test_damage_of_the_schema__is_named_and_corrected(sql: WorkerSql) -> None:
     job = sql.add_job(job_key="kept")
     add_retirements(sql)
@@ -131,7 +140,7 @@ def test_damage_of_the_schema__is_named_and_corrected(sql: WorkerSql) -> None:
         ("indexes", "fixed", "Built: jobs_plain_index."),
         ("autovacuum", "fixed", "Autovacuum is on for the table _private_jobs."),
     ]
-    assert fixed.problems == OF_THE_SERVER | NO_WORKER
+    assert fixed.problems == OF_THE_SERVER | {"workers": ["No worker is alive, and 1 job is ready."]}
     assert sql.jobs() == rows
     assert sql.call("remove_job", job_key="kept")[0]["id"] == job["id"]
     assert doctor("--fix")["fixes"] == []
@@ -171,6 +180,13 @@ def test_functions_of_a_newer_version__are_left_alone(sql: WorkerSql) -> None:
     assert report["fixes"] == []
     assert "9999_newer" in report.texts("note")["migrations"][0]
     assert sql.query("select from pg_proc where proname = '_private_host_of'") == []
+
+
+def test_a_breaking_migration__is_all_that_is_said_of_the_queue(sql: WorkerSql) -> None:
+    sql.query("insert into {schema}.migrations (id, breaking) values (99, true)")
+    report = doctor()
+    assert "breaking migration 99" in report.problems["ledger"][0]
+    assert "workers" not in {each["name"] for each in report["findings"]}
 
 
 def test_migrations_that_wait__are_to_be_applied_and_not_repaired(sql: WorkerSql) -> None:
@@ -379,6 +395,15 @@ class TestWorkers:
             execute("update {schema}._private_known_crontabs set last_execution = '2026-03-01 04:30Z'")
             (text,) = doctor(database="default").texts("note")["crontab"]
         assert text.startswith("The item 'nightly' last ran at 2026-03-01 04:30 UTC, when it is not due")
+
+    def test_jobs_that_wait_for_a_worker_or_the_end_of_a_pause(self) -> None:
+        make_job("send")
+        make_job("send", run_at=minutes_ago(-10))
+        operate("pause", "--task", "send", "--reason", "an outage", "--by", "ada")
+        report = doctor(database="default")
+        assert report.problems["workers"] == ["No worker is alive, and 1 job is ready."]
+        (text,) = report.texts("note")["pauses"]
+        assert re.fullmatch(r"Paused: task send since [-\d]+ [:\d]+ \(an outage\)\.", text)
 
     def test_the_report_for_people__ends_with_the_problem_and_its_remedy(self) -> None:
         out = StringIO()
