@@ -41,8 +41,11 @@ class Repaired:
         return "\n".join(f"{what}: {', '.join(names)}." for what, names in changes.items() if names)
 
 
-def repair(alias: str, schema: str) -> Repaired:
-    """Restore the functions and build missing indexes; jobs can be added and run in the meantime."""
+def repair(alias: str, schema: str, *, builds_indexes: bool = True) -> Repaired:
+    """Restore the functions and build missing indexes; jobs can be added and run in the meantime.
+
+    On a large table, each index waits for all transactions that are open.
+    """
     connection = connections[alias]
     changed = changed_functions(connection, schema)
     with connection.schema_editor(atomic=False) as schema_editor:
@@ -51,7 +54,7 @@ def repair(alias: str, schema: str) -> Repaired:
                 catalog.check_usable(cursor, schema=schema)
                 refuse_breaking_migration(cursor, schema=schema)
             restored, dropped = _repair_functions(schema_editor, changed, schema)
-        built = _repair_indexes(schema_editor, schema)
+        built = _repair_indexes(schema_editor, schema) if builds_indexes else ()
     return Repaired(restored=restored, dropped=dropped, built=built)
 
 

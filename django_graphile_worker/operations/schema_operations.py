@@ -289,7 +289,7 @@ def check_no_job_is_lost(waiting: int, schema: str) -> None:
 
 
 class BuildIndexes(SchemaOperation):
-    """An operation that builds the missing indexes of indexes.sql, while other sessions add and run jobs.
+    """An operation that builds missing indexes, while other sessions add and run jobs.
 
     The migration must not be atomic. Each index is built, and dropped, in a transaction of its own: statements of
     graphile-worker lock the tables of jobs and of queues, and a transaction that locked both tables could deadlock with
@@ -380,13 +380,12 @@ class BuildIndexes(SchemaOperation):
     def _missing(self, connection: BaseDatabaseWrapper, schema: str) -> list[Index]:
         with connection.cursor() as cursor:
             existing = indexes.existing_indexes(cursor, schema=schema)
-        return [index for index in indexes.wanted_indexes(schema=schema) if index.name not in existing]
+            expected = indexes.expected_indexes(cursor, schema=schema)
+        return [index for index in expected if index.name not in existing]
 
     def _incomplete(self, connection: BaseDatabaseWrapper, schema: str) -> list[str]:
         with connection.cursor() as cursor:
-            existing = indexes.existing_indexes(cursor, schema=schema)
-        ours = [index.name for index in indexes.wanted_indexes(schema=schema)]
-        return [name for name in ours if not existing.get(name, True)]
+            return list(indexes.lacking_indexes(cursor, schema=schema).incomplete)
 
     def _check_complete(self, connection: BaseDatabaseWrapper, schema: str) -> None:
         incomplete = self._incomplete(connection, schema)

@@ -238,6 +238,8 @@ class DatabaseWorker:
             "tasks": sorted(self.directory.tasks),
             # Unknown if a callable of the project chooses them for every claim.
             "forbidden_flags": list(flags) if isinstance(flags := self.settings.forbidden_flags, tuple) else None,
+            # Whether it is to listen, and whether notifications arrive.
+            "listens": self.listener is not None,
             "is_listening": self.listener is not None and self.listener.is_heard,
             "is_stopping": self.is_stopping,
             "running": [

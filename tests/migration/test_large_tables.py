@@ -156,14 +156,19 @@ def test_index_that_was_lost__is_built_by_repair(site: Site, worker: WorkerSql) 
     """The warning of the worker and the system check recommend the command."""
     site.migrate()
     worker.query("drop index {schema}.jobs_queued_index")
+    # An index of graphile-worker itself.
+    worker.query("drop index {schema}.jobs_main_index")
     worker.query("update pg_index set indisvalid = false where indexrelid = '{schema}.jobs_locked_index'::regclass")
     kept = worker.value("select '{schema}.jobs_plain_index'::regclass::oid")
-    assert lacking(site) == (("jobs_queued_index",), ("jobs_locked_index",))
+    assert lacking(site) == (("jobs_queued_index", "jobs_main_index"), ("jobs_locked_index",))
     site.migrate()
     assert any(lacking(site)), "it believes to have been here"
-    assert repair(site.alias, site.schema).built == ("jobs_queued_index", "jobs_locked_index")
+    assert repair(site.alias, site.schema).built == ("jobs_queued_index", "jobs_main_index", "jobs_locked_index")
     assert not any(lacking(site))
     assert worker.value("select '{schema}.jobs_plain_index'::regclass::oid") == kept
+    worker.query("drop index {schema}.jobs_main_index")
+    worker.query("insert into {schema}.migrations (id, breaking) values (99, false)")
+    assert not any(lacking(site)), "a newer graphile-worker may have dropped its own"
 
 
 def test_index_that_was_created_manually__is_kept(site: Site, adopted: WorkerSql) -> None:

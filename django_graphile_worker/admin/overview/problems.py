@@ -129,7 +129,7 @@ def _worker_problems(holders: Sequence[Holder], has_ready_jobs: bool, now: datet
     if dead := [holder for holder in holders if holder.is_registered and not _is_alive(holder)]:
         yield _lost(dead)
     yield from _mixed_versions(alive, now)
-    polling = [str(holder.id) for holder in alive if holder.metadata.get("is_listening") is False]
+    polling = [str(holder.id) for holder in alive if holder.only_polls and holder.listens]
     if polling and conf.current().listen:
         yield _only_polling(polling)
 

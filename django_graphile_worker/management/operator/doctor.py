@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import shutil
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from django.core.management.base import CommandError
 
 from django_graphile_worker.management.arguments import Argument
 from django_graphile_worker.management.operator.console import Console
-from django_graphile_worker.management.operator.examinations import ERROR, LEVELS, WARNING, Finding, examine
+from django_graphile_worker.management.operator.examinations import (
+    ERROR,
+    LEVELS,
+    WARNING,
+    Finding,
+    Fix,
+    examine,
+    owns_schema,
+)
 from django_graphile_worker.management.operator.formatting import GAP, counted
 from django_graphile_worker.management.operator.verb import Options, Verb
-from django_graphile_worker.routing import place_of
+from django_graphile_worker.routing import Place, place_of
 from django_graphile_worker.text import escaped
 
 FIXED, NOT_FIXED = "fixed", "failed"
@@ -26,8 +34,8 @@ class Doctor(Verb):
     description = (
         "Listen and notify as workers do, and compare clocks, functions, indexes, vacuum, transactions, rights, tasks "
         "and versions with what the queue needs. Problems come last, each with its remedy; exit with 1 if there is an "
-        "error or a warning. Changes nothing without --fix, and never a job. Each statement takes at most "
-        "ADMIN_STATEMENT_TIMEOUT."
+        "error or a warning. Changes nothing without --fix, and never a job. Each statement that examines takes at "
+        "most ADMIN_STATEMENT_TIMEOUT; building an index and vacuuming take as long as they need."
     )
     examples = ("", "--fix", "--json")
     arguments = (
@@ -43,7 +51,7 @@ class Doctor(Verb):
         place = place_of(console.using, console.installation)
         found, fixed = list(examine(place)), []
         if options["fix"]:
-            fixed = [done for finding in found if finding.fix and (done := _fix(finding))]
+            fixed = list(_fixed(console, place, [each for each in found if each.fix]))
             if fixed:
                 found = list(examine(place))
         found.sort(key=lambda finding: LEVELS.index(finding.level))
@@ -53,21 +61,33 @@ class Doctor(Verb):
             findings = [_as_dict(finding) for finding in found]
             console.dump(report | {"findings": findings, "fixes": [_as_dict(each) for each in fixed]})
         else:
-            _write(console, [*fixed, *found])
+            _write(console, [*fixed, *found], marks_fixable=not options["fix"])
         if errors or warnings:
             fixable = sum(finding.fix is not None for finding in found)
             advice = f" --fix corrects {fixable} of them." if fixable and not options["fix"] else ""
             raise CommandError(f"Found {counted(errors, 'error')} and {counted(warnings, 'warning')}.{advice}")
 
 
-def _fix(finding: Finding) -> Finding | None:
-    """Correct what was found. Return what was done; None if nothing is left to do, as after another fix."""
-    assert finding.fix is not None
+def _fixed(console: Console, place: Place, found: Sequence[Finding]) -> Iterator[Finding]:
+    """Correct what was found, and say it before: an index, for example, may take long. Yield what was done."""
+    if found and not owns_schema(place):
+        yield Finding(NOT_FIXED, "Nothing was changed. Run it as the owner of the schema.", name="role")
+        return
+    for finding in found:
+        if finding.fix:
+            console.note(finding.fix.announcement)
+            done = _fix(finding.name, finding.fix)
+            if done:
+                yield done
+
+
+def _fix(name: str, fix: Fix) -> Finding | None:
+    """Return what was done; None if nothing is left to do, as after another fix."""
     try:
-        text = finding.fix()
+        text = fix.run()
     except Exception as error:  # a lack of rights, a lock, or a time limit; the other fixes are tried
-        return Finding(NOT_FIXED, " ".join(str(error).split()), name=finding.name)
-    return Finding(FIXED, text, name=finding.name) if text else None
+        return Finding(NOT_FIXED, " ".join(str(error).split()), name=name)
+    return Finding(FIXED, text, name=name) if text else None
 
 
 def _as_dict(finding: Finding) -> dict[str, object]:
@@ -77,7 +97,7 @@ def _as_dict(finding: Finding) -> dict[str, object]:
     return values | {"remedy": finding.remedy, "is_fixable": finding.fix is not None}
 
 
-def _write(console: Console, findings: Sequence[Finding]) -> None:
+def _write(console: Console, findings: Sequence[Finding], *, marks_fixable: bool) -> None:
     width = shutil.get_terminal_size().columns if console.out.isatty() else None
     level_size, size = max(len(each.level) for each in findings), max(len(each.name) for each in findings)
     indent = " " * (level_size + size + 2 * len(GAP))
@@ -85,7 +105,8 @@ def _write(console: Console, findings: Sequence[Finding]) -> None:
         paint = getattr(console.style, STYLES.get(finding.level, "ERROR"))
         # The width of a painted text is not that of its characters.
         head = f"{paint(finding.level)}{' ' * (level_size - len(finding.level))}{GAP}{finding.name:<{size}}{GAP}"
-        lines = [line for text in (finding.text, finding.remedy) for line in _lines(escaped(text), width, len(indent))]
+        remedy = f"{finding.remedy} (--fix)" if finding.fix and marks_fixable else finding.remedy
+        lines = [line for text in (finding.text, remedy) for line in _lines(escaped(text), width, len(indent))]
         console.say(head + f"\n{indent}".join(lines))
 
 

@@ -26,20 +26,22 @@ from django_graphile_worker.api.connection import is_outside_transactions
 from django_graphile_worker.checks import schema as of_schema
 from django_graphile_worker.crontab.items import occurrences
 from django_graphile_worker.exceptions import ConfigurationError, GraphileWorkerError
-from django_graphile_worker.management.operator.formatting import counted
+from django_graphile_worker.management.operator.formatting import absolute, counted
 from django_graphile_worker.management.operator.workers import in_words, worker_state
 from django_graphile_worker.operations.receivers import migration_state
 from django_graphile_worker.operations.repair import repair
+from django_graphile_worker.redaction import redact_text
 from django_graphile_worker.routing import Place, queue_connection
 from django_graphile_worker.sql import control
 from django_graphile_worker.sql.errors import INSUFFICIENT_PRIVILEGE, sqlstate
-from django_graphile_worker.sql.inspection import diagnosis, overview
+from django_graphile_worker.sql.inspection import diagnosis, job_list, overview
 from django_graphile_worker.sql.inspection.diagnosis import SnapshotHolder, Table
+from django_graphile_worker.sql.inspection.job_list import Criteria, State
 from django_graphile_worker.sql.inspection.lock_holders import Holder, holders, versions_of
 from django_graphile_worker.sql.inspection.statement_limits import change_settings, limit_statements
 from django_graphile_worker.sql.install import installer
 from django_graphile_worker.sql.schedules import from_code
-from django_graphile_worker.sql.statements import Cursor, table
+from django_graphile_worker.sql.statements import Cursor, quoted, table
 from django_graphile_worker.text import readable_duration
 from django_graphile_worker.worker.database.connection import Database
 from django_graphile_worker.worker.fetching.listener import FIRST_PROOF_WITHIN
@@ -57,13 +59,21 @@ POOLER_REMEDY = (
 
 
 @dataclass(frozen=True, slots=True)
+class Fix:
+    """What corrects a finding: a text that is said before, and a function that does it and returns what it did."""
+
+    announcement: str
+    run: Callable[[], str]
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
-    """What an examination found; ``fix`` corrects it, and returns what it did."""
+    """What an examination found, what to do about it, and what corrects it if that is safe."""
 
     level: str
     text: str
     remedy: str = ""
-    fix: Callable[[], str] | None = None
+    fix: Fix | None = None
     # The examinations of later stages would fail for the same reason.
     is_final: bool = False
     name: str = ""
@@ -203,14 +213,17 @@ def _snapshots(place: Place) -> list[SnapshotHolder]:
 
 
 def _transactions(place: Place) -> Findings:
-    found = _snapshots(place)
-    if not found:
-        return [Finding(OK, f"none has been open for {readable_duration(overview.LONG_TRANSACTION)}")]
-    return [_snapshot_holder(each) for each in found]
+    found = [_snapshot_holder(each) for each in _snapshots(place)]
+    with bounded(place) as cursor:
+        server = diagnosis.server(cursor)
+    if not server.sees_sessions:
+        text = f"Only the transactions of {server.role!r} are visible with their times."
+        found.append(Finding(NOTE, text, f"grant pg_read_all_stats to {quoted(server.role)}; shows all."))
+    return found or [Finding(OK, f"none has been open for {readable_duration(overview.LONG_TRANSACTION)}")]
 
 
 def _snapshot_holder(holder: SnapshotHolder) -> Finding:
-    query = f": {' '.join(holder.query.split())}" if holder.query else "."
+    query = f": {redact_text(' '.join(holder.query.split()))}" if holder.query else "."
     return Finding(WARNING, f"{holder.text}{query}", holder.remedy)
 
 
@@ -273,20 +286,46 @@ def _role(place: Place) -> Findings:
     return [Finding(NOTE if rights.may_add else ERROR, text, remedy, is_final=is_hidden)]
 
 
-def _of_check(check: of_schema.SchemaCheck, text: str, *, is_repairable: bool = False) -> Examination:
+def owns_schema(place: Place) -> bool:
+    with bounded(place) as cursor:
+        return diagnosis.rights(cursor, schema=place.settings.schema).is_owner
+
+
+def _of_check(check: of_schema.SchemaCheck, text: str, *, is_final: bool = False) -> Examination:
     """Return the examination that is a system check, too; the text says that it found nothing."""
 
     def examination(place: Place) -> Findings:
         with bounded(place) as cursor:
             messages = check(cursor, place.using, place.settings.schema)
-        fix = partial(repaired, place) if is_repairable else None
-        return [replace(each, fix=fix) for each in _of_checks(messages)] or [Finding(OK, text)]
+        return list(_of_checks(messages, is_final=is_final)) or [Finding(OK, text)]
 
     return examination
 
 
-def repaired(place: Place) -> str:
-    return str(repair(place.using, place.settings.schema)).replace("\n", " ")
+def _functions(place: Place) -> Findings:
+    fix = Fix("Restoring functions.", partial(_repaired, place, builds_indexes=False))
+    found = _of_check(of_schema.check_functions, "those of this package")(place)
+    return [each if each.level == OK else replace(each, fix=fix) for each in found]
+
+
+def _indexes(place: Place) -> Findings:
+    """Find missing indexes. To build one, PostgreSQL waits for all open transactions, however long that takes."""
+    found = list(_of_check(of_schema.check_indexes, "complete")(place))
+    if found[0].level == OK:
+        return found
+    in_the_way = [each for each in _snapshots(place) if each.kind in ("session", "prepared")]
+    if in_the_way:
+        remedy = f"End this first: {in_the_way[0].text}. {in_the_way[0].way_out} Then build them with --fix."
+        return [replace(each, remedy=remedy) for each in found]
+    fix = Fix(
+        "Building indexes. On a large table, this waits for all transactions that are open.", partial(_repaired, place)
+    )
+    return [replace(each, fix=fix) for each in found]
+
+
+def _repaired(place: Place, *, builds_indexes: bool = True) -> str:
+    done = repair(place.using, place.settings.schema, builds_indexes=builds_indexes)
+    return str(done).replace("\n", " ")
 
 
 def _tables_of(place: Place) -> list[Table]:
@@ -304,7 +343,7 @@ def _autovacuum(place: Place) -> Findings:
     for each in _tables_of(place):
         if not each.has_autovacuum:
             remedy = f"alter table {table(each.name, place.settings.schema)} reset (autovacuum_enabled);"
-            fix = partial(_reset_autovacuum, place, each.name)
+            fix = Fix(f"Switching autovacuum on for {each.name}.", partial(_reset_autovacuum, place, each.name))
             found.append(Finding(ERROR, f"Autovacuum is off for the table {each.name}.", remedy, fix))
     return found or [Finding(OK, "on")]
 
@@ -330,7 +369,8 @@ def _of_table(place: Place, found: Table, *, is_held_back: bool) -> Findings:
         if is_held_back:
             yield Finding(WARNING, text, "Vacuum cannot remove them before the transactions that hold it back end.")
         else:
-            yield Finding(WARNING, text, f"vacuum (analyze) {name};", partial(_vacuum, place, found.name))
+            fix = Fix(f"Vacuuming the table {found.name}.", partial(_vacuum, place, found.name))
+            yield Finding(WARNING, text, f"vacuum (analyze) {name};", fix)
     if found.heap_bytes >= max(BLOATED, HEAP_BYTES_PER_ROW * found.rows):
         text = f"{found.name} takes {filesizeformat(found.heap_bytes)} for {found.rows:,.0f} rows."
         remedy = f"The room is used again. To return it, stop workers and run: vacuum (full, analyze) {name};"
@@ -358,18 +398,45 @@ def _workers(place: Place) -> Findings:
     found = _holders(place)
     alive = [each for each in found if worker_state(each) == "alive"]
     silent = [each for each in found if worker_state(each) == "silent" and (each.jobs or each.queues)]
-    polling = [each.host for each in alive if each.metadata.get("is_listening") is False]
+    polling = [each for each in alive if each.only_polls] if place.settings.listen else []
     if silent:
         holds = "1 silent worker holds" if len(silent) == 1 else f"{len(silent)} silent workers hold"
         text = f"{holds} jobs: {_listed(each.host for each in silent)}."
         remedy = 'Live workers recover the jobs. If none is alive: "manage.py graphile_worker sweep".'
         yield Finding(WARNING, text, remedy)
-    if polling and place.settings.listen:
-        yield Finding(WARNING, f"Workers only poll: {_listed(sorted(set(polling)))}.", POOLER_REMEDY)
+    if unheard := sorted(each.host_and_pid for each in polling if each.listens):
+        yield Finding(WARNING, f"Workers only poll: {_listed(unheard)}.", POOLER_REMEDY)
+    if by_choice := sorted(each.host_and_pid for each in polling if not each.listens):
+        yield Finding(NOTE, f"Workers only poll, because they were started with LISTEN off: {_listed(by_choice)}.")
     if not alive:
-        yield Finding(WARNING, "No worker is alive.", 'Start one: "manage.py runworker".')
+        yield Finding(WARNING, f"No worker is alive{_waiting(place)}.", 'Start one: "manage.py runworker".')
     elif not silent:
         yield Finding(OK, f"{len(alive)} alive")
+
+
+def _waiting(place: Place) -> str:
+    with bounded(place, has_fixed_plan=True) as cursor:
+        counts = job_list.count_states(cursor, Criteria(), schema=place.settings.schema, states=[State.READY])
+    ready = counts[State.READY]
+    if not ready.number:
+        return ""
+    number = f"{'more than ' if ready.is_more else ''}{counted(ready.number, 'job')}"
+    return f", and {number} {'is' if number == '1 job' else 'are'} ready"
+
+
+def _pauses(place: Place) -> Findings:
+    """Name what is paused: often the reason why nothing runs."""
+    with bounded(place) as cursor:
+        found = control.active_pauses(cursor, schema=place.settings.schema)
+    if not found:
+        return [Finding(OK, "none")]
+    listed = _listed(map(_paused, found))
+    return [Finding(NOTE, f"Paused: {listed}.", '"manage.py graphile_worker resume" ends a pause.')]
+
+
+def _paused(pause: control.Pause) -> str:
+    until = "" if pause.until is None else f" until {absolute(pause.until)}"
+    return f"{pause} since {absolute(pause.paused_at)}{until}{f' ({pause.reason})' if pause.reason else ''}"
 
 
 def _versions(place: Place) -> Findings:
@@ -430,15 +497,20 @@ STAGES: tuple[Mapping[str, Examination], ...] = (
     },
     {"migrations": _migrations, "role": _role},
     {
-        "ledger": _of_check(of_schema.check_ledger, "no newer migration of graphile-worker breaks this version"),
-        "functions": _of_check(of_schema.check_functions, "those of this package", is_repairable=True),
-        "indexes": _of_check(of_schema.check_indexes, "complete", is_repairable=True),
+        "ledger": _of_check(
+            of_schema.check_ledger, "no newer migration of graphile-worker breaks this version", is_final=True
+        )
+    },
+    {
+        "functions": _functions,
+        "indexes": _indexes,
         "autovacuum": _autovacuum,
         "tables": _tables,
         "workers": _workers,
         "worker timeouts": _of_check(of_schema.check_timeouts, "no differences"),
         "other workers": _of_check(of_schema.check_other_workers, "none that ignores limits"),
         "Rust workers": _of_check(of_schema.check_rust_recovery, "none that takes jobs of others"),
+        "pauses": _pauses,
         "versions": _versions,
         "tasks": _tasks,
         "schedules": _of_check(of_schema.check_schedules, "each has a task and valid times"),

@@ -16,7 +16,7 @@ MANY_TRANSACTIONS = 100_000
 SERVER = """/* gw:doctor-server */
 select current_setting('server_version'), current_user::text, pg_is_in_recovery(),
     current_setting('autovacuum') = 'on', current_setting('track_counts') = 'on',
-    extract(epoch from clock_timestamp())::float8"""
+    extract(epoch from clock_timestamp())::float8, pg_has_role(current_user, 'pg_read_all_stats', 'usage')"""
 
 
 class Server(NamedTuple):
@@ -28,6 +28,8 @@ class Server(NamedTuple):
     has_autovacuum: bool
     counts_rows: bool
     now: float
+    # Without it, PostgreSQL hides the times and the queries of the sessions of other roles.
+    sees_sessions: bool
 
 
 def server(cursor: Any) -> Server:
@@ -87,15 +89,18 @@ class SnapshotHolder(NamedTuple):
         return f"{who}{f' ({facts})' if facts else ''} has held vacuum back for {since}"
 
     @property
-    def remedy(self) -> str:
+    def way_out(self) -> str:
         name = self.name.replace("'", "''")
-        way_out = {
+        return {
             "session": f"select pg_terminate_backend({self.name}); ends it.",
             "standby": "End its long queries, or set hot_standby_feedback = off.",
             "prepared": f"rollback prepared '{name}'; or commit it.",
             "slot": f"If unused: select pg_drop_replication_slot('{name}');",
         }[self.kind]
-        return f"Until it ends, finished jobs stay as dead rows, and the tables grow. {way_out}"
+
+    @property
+    def remedy(self) -> str:
+        return f"Until it ends, finished jobs stay as dead rows, and the tables grow. {self.way_out}"
 
 
 def snapshot_holders(cursor: Any, *, seconds: float) -> list[SnapshotHolder]:

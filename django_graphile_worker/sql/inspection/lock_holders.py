@@ -80,6 +80,21 @@ class Holder(NamedTuple):
         return host if isinstance(host, str) and host else str(self.id)
 
     @property
+    def host_and_pid(self) -> str:
+        pid = self.metadata.get("pid")
+        return self.host if pid is None else f"{self.host} (pid {pid})"
+
+    @property
+    def listens(self) -> bool:
+        """Whether the worker is to listen; an earlier version does not state that."""
+        return self.metadata.get("listens") is not False
+
+    @property
+    def only_polls(self) -> bool:
+        """Whether no notification reaches the worker, by its settings or not."""
+        return self.metadata.get("is_listening") is False
+
+    @property
     def version(self) -> str:
         """The version of this package that the worker has registered; empty for workers of other programs."""
         version = self.metadata.get("version")

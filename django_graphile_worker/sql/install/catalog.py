@@ -60,13 +60,22 @@ def breaking_part(installed: Mapping[str, str | None], *, schema: str) -> Breaki
     )
 
 
+def _readable(cursor: Cursor, *, schema: str) -> set[str]:
+    cursor.execute(qualified(MAY_READ), [schema])
+    return {name for (name,) in cursor.fetchall()}
+
+
+def has_newer_migration(cursor: Cursor, *, schema: str) -> bool:
+    """Return True if a newer graphile-worker has migrated the schema, as far as the role may know."""
+    return "migrations" in _readable(cursor, schema=schema) and ledger(cursor, schema=schema).latest > LEDGER
+
+
 def refuse_breaking_migration(cursor: Cursor, *, schema: str) -> None:
     """Raise the error for a schema with a breaking migration that this version does not support.
 
     Look only at what the role may read.
     """
-    cursor.execute(qualified(MAY_READ), [schema])
-    readable = {name for (name,) in cursor.fetchall()}
+    readable = _readable(cursor, schema=schema)
     error = breaking_migration(cursor, schema=schema) if "migrations" in readable else None
     if error is None and "_private_installation" in readable:
         error = breaking_part(installed_parts(cursor, schema=schema), schema=schema)

@@ -1,5 +1,7 @@
 """The indexes that indexes.sql adds to the tables of jobs and of queues, which may be large and in use.
 
+Those that graphile-worker itself has are examined, and built again if somebody has dropped them.
+
 While an index is built inside the transaction of a migration, no other session can add jobs until the transaction ends.
 A transaction that locks the tables of jobs and of queues can also deadlock with workers, which lock both. So the
 indexes are built one after the other, each in its own transaction; on a large table with a lock for which other
@@ -13,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from django_graphile_worker.sql.install.catalog import Execute
+from django_graphile_worker.sql.install.catalog import Execute, has_newer_migration
 from django_graphile_worker.sql.statements import Cursor, ddl, qualified, quoted, statement
 
 # The size in bytes from which a table is large. An index of a smaller table takes tens of milliseconds.
@@ -27,7 +29,7 @@ _CREATE_INDEX = re.compile(r"^create index (?P<name>\w+) (?P<definition>on .*?);
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """An index as indexes.sql describes it."""
+    """An index as a file of ddl describes it."""
 
     name: str
     definition: str
@@ -43,8 +45,22 @@ class Index:
 
 
 def wanted_indexes(*, schema: str) -> list[Index]:
-    """Return the indexes that exist after a complete migrate."""
-    matches = _CREATE_INDEX.finditer(ddl("indexes.sql", schema))
+    """Return the indexes that migrate adds."""
+    return _indexes_of("indexes.sql", schema)
+
+
+def expected_indexes(cursor: Cursor, *, schema: str) -> list[Index]:
+    """Return the indexes that exist after a complete migrate: those that it adds, and those of graphile-worker itself.
+
+    A newer graphile-worker may have dropped its own.
+    """
+    if has_newer_migration(cursor, schema=schema):
+        return wanted_indexes(schema=schema)
+    return [*wanted_indexes(schema=schema), *_indexes_of("graphile_worker.sql", schema)]
+
+
+def _indexes_of(filename: str, schema: str) -> list[Index]:
+    matches = _CREATE_INDEX.finditer(ddl(filename, schema))
     return [Index(match["name"], match["definition"]) for match in matches]
 
 
@@ -89,7 +105,7 @@ class Lack(NamedTuple):
 def lacking_indexes(cursor: Cursor, *, schema: str) -> Lack:
     """Return the indexes that are missing or incomplete; after a complete migrate there are none."""
     existing = existing_indexes(cursor, schema=schema)
-    wanted = [index.name for index in wanted_indexes(schema=schema)]
+    wanted = [index.name for index in expected_indexes(cursor, schema=schema)]
     return Lack(
         tuple(name for name in wanted if name not in existing),
         tuple(name for name in wanted if not existing.get(name, True)),

@@ -44,6 +44,7 @@ def test_no_problem_is_reported_when_all_is_well(admin_page: Client, monkeypatch
     monkeypatch.setattr(problems, "CLOCK_DIFFERENCE", 60.0)
     make_job("send")
     make_worker("django-worker-1", tasks=["send"], is_listening=True)
+    make_worker("django-worker-2", tasks=["send"], listens=False, is_listening=False)
     found = admin_page.get(pages.OVERVIEW).context["problems"]
     # What other tests do to the same database is not what is tested here.
     ours = [each for each in found if "dead rows" not in each.cause and "has been open" not in each.cause]

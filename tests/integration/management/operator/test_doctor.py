@@ -108,6 +108,15 @@ def test_a_healthy_queue__has_nothing_but_short_lines() -> None:
     assert {line.split()[0] for line in lines} == {"ok"}
 
 
+def test_what_fix_corrects__is_marked(sql: WorkerSql) -> None:
+    sql.query("alter table {schema}._private_jobs set (autovacuum_enabled = false)")
+    out = StringIO()
+    with pytest.raises(CommandError, match=r"--fix corrects 1 of them"):
+        call_command("graphile_worker", "doctor", database=ALIAS, stdout=out)
+    (marked,) = [line for line in out.getvalue().splitlines() if line.endswith(" (--fix)")]
+    assert "reset (autovacuum_enabled);" in marked
+
+
 def test_damage_of_the_schema__is_named_and_corrected(sql: WorkerSql) -> None:
     job = sql.add_job(job_key="kept")
     add_retirements(sql)
@@ -127,13 +136,39 @@ def test_damage_of_the_schema__is_named_and_corrected(sql: WorkerSql) -> None:
     assert report["fixes"] == []
     fixed = doctor("--fix")
     assert [(each["name"], each["level"], each["text"]) for each in fixed["fixes"]] == [
-        ("functions", "fixed", "Restored: remove_job, _private_backoff. Built: jobs_plain_index."),
+        ("functions", "fixed", "Restored: remove_job, _private_backoff."),
+        ("indexes", "fixed", "Built: jobs_plain_index."),
         ("autovacuum", "fixed", "Autovacuum is on for the table _private_jobs."),
     ]
-    assert fixed.problems == OF_THE_SERVER | NO_WORKER
+    assert fixed.problems == OF_THE_SERVER | {"workers": ["No worker is alive, and 1 job is ready."]}
     assert sql.jobs() == rows
     assert sql.call("remove_job", job_key="kept")[0]["id"] == job["id"]
     assert doctor("--fix")["fixes"] == []
+
+
+def test_an_index__is_not_built_behind_an_old_transaction(
+    sql: WorkerSql, database: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """PostgreSQL would wait for the end of the transaction, and leave an incomplete index if it is interrupted."""
+    sql.query("drop index {schema}.jobs_plain_index")
+    sql.query("drop function {schema}._private_host_of(text)")
+    with psycopg.connect(database) as holder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(overview, "LONG_TRANSACTION", 0.0)
+        holder.execute("set transaction isolation level repeatable read")
+        holder.execute("select")
+        report = doctor("--fix")
+        pid = holder.info.backend_pid
+    assert [each["text"] for each in report["fixes"]] == ["Restored: _private_host_of."]
+    assert report.remedies("indexes").startswith(f"End this first: The session {pid} (idle in transaction) has held")
+    assert f"select pg_terminate_backend({pid});" in report.remedies("indexes")
+    capsys.readouterr()
+
+    def built(*arguments: Any, **options: Any) -> str:
+        assert "Building indexes." in capsys.readouterr().err
+        return "Built."
+
+    monkeypatch.setattr(examinations, "repair", built)
+    assert [each["text"] for each in doctor("--fix")["fixes"]] == ["Built."]
 
 
 def test_functions_of_a_newer_version__are_left_alone(sql: WorkerSql) -> None:
@@ -145,6 +180,13 @@ def test_functions_of_a_newer_version__are_left_alone(sql: WorkerSql) -> None:
     assert report["fixes"] == []
     assert "9999_newer" in report.texts("note")["migrations"][0]
     assert sql.query("select from pg_proc where proname = '_private_host_of'") == []
+
+
+def test_a_breaking_migration__is_all_that_is_said_of_the_queue(sql: WorkerSql) -> None:
+    sql.query("insert into {schema}.migrations (id, breaking) values (99, true)")
+    report = doctor()
+    assert "breaking migration 99" in report.problems["ledger"][0]
+    assert "workers" not in {each["name"] for each in report["findings"]}
 
 
 def test_migrations_that_wait__are_to_be_applied_and_not_repaired(sql: WorkerSql) -> None:
@@ -163,20 +205,27 @@ def test_what_holds_vacuum_back__is_named_with_its_query(
     monkeypatch.setattr(diagnosis, "MANY_TRANSACTIONS", 0)
     with psycopg.connect(database, application_name="a report") as holder, psycopg.connect(database) as other:
         holder.execute("set transaction isolation level repeatable read")
-        holder.execute("select 'a\nslow query'")
+        holder.execute("select 'a\nslow query', 'password=hunter2'")
         other.execute("create table anything ()")
         other.execute("prepare transaction 'forgotten'")
         pid = holder.info.backend_pid
         report = doctor()
         session, prepared = sorted(report.problems["transactions"], reverse=True)
         assert re.fullmatch(
-            rf"The session {pid} \(a report, idle in transaction\) has .*: select 'a slow query'", session
+            rf"The session {pid} \(a report, idle in transaction\) has .*: select 'a slow query', 'password=••••••'?",
+            session,
         )
         assert prepared.startswith("The prepared transaction 'forgotten' has held vacuum back for ")
         assert f"select pg_terminate_backend({pid});" in report.remedies("transactions")
         assert "rollback prepared 'forgotten'" in report.remedies("transactions")
         with as_role(sql, database, "stranger"):
-            assert f"The session {pid} (a report) has held vacuum back for" in doctor().problems["transactions"][0]
+            report = doctor()
+            assert f"The session {pid} (a report) has held vacuum back for" in report.problems["transactions"][0]
+            (hidden,) = report.texts("note")["transactions"]
+            assert hidden == "Only the transactions of 'stranger' are visible with their times."
+            assert 'grant pg_read_all_stats to "stranger"; shows all.' in report.remedies("transactions")
+            sql.query("grant pg_read_all_stats to stranger")
+            assert "transactions" not in doctor().texts("note")
         sql.query("rollback prepared 'forgotten'")
 
 
@@ -250,9 +299,9 @@ def test_roles(sql: WorkerSql, database: str) -> None:
     with as_role(sql, database, "worker", kind="worker"):
         report = doctor("--fix")
         assert report.texts("ok")["role"] == ["'worker' may add and run jobs"]
-        (failed,) = report["fixes"]
-        assert failed["level"] == "failed"
-        assert "owner" in failed["text"]
+        assert report["fixes"] == [
+            {"name": "role", "level": "failed", "text": "Nothing was changed. Run it as the owner of the schema."}
+        ]
         assert "indexes" in report.problems
         assert "migrations" in report.texts("note")
 
@@ -321,7 +370,8 @@ def test_a_database_that_is_not_postgresql(django_db_blocker: Any) -> None:
 @pytest.mark.django_db
 class TestWorkers:
     def test_tasks_and_locks_that_nobody_looks_after(self) -> None:
-        make_worker("django-worker-old", version="0.0.1", tasks=["other"], is_listening=False, host="here")
+        make_worker("django-worker-old", version="0.0.1", tasks=["other"], is_listening=False, host="here", pid=7)
+        make_worker("django-worker-quiet", listens=False, is_listening=False, host="there", pid=8, tasks=[])
         make_worker("django-worker-dead", beat=minutes_ago(10), host="gone")
         job = make_job("nobodys")
         make_job("other", locked_by="django-worker-dead/1")
@@ -329,7 +379,10 @@ class TestWorkers:
         report = doctor(database="default")
 
         assert report.problems["tasks"] == [f"No live worker has the tasks of waiting jobs: nobodys (#{job})."]
-        assert report.problems["workers"] == ["1 silent worker holds jobs: gone.", "Workers only poll: here."]
+        assert report.problems["workers"] == ["1 silent worker holds jobs: gone.", "Workers only poll: here (pid 7)."]
+        assert report.texts("note")["workers"] == [
+            "Workers only poll, because they were started with LISTEN off: there (pid 8)."
+        ]
         assert report.texts("note")["versions"] == [f"This process has {__version__}. Workers have 0.0.1 (1 worker)."]
         assert report.texts("note")["notifications"][0].startswith("Not tried: inside a transaction")
 
@@ -342,6 +395,15 @@ class TestWorkers:
             execute("update {schema}._private_known_crontabs set last_execution = '2026-03-01 04:30Z'")
             (text,) = doctor(database="default").texts("note")["crontab"]
         assert text.startswith("The item 'nightly' last ran at 2026-03-01 04:30 UTC, when it is not due")
+
+    def test_jobs_that_wait_for_a_worker_or_the_end_of_a_pause(self) -> None:
+        make_job("send")
+        make_job("send", run_at=minutes_ago(-10))
+        operate("pause", "--task", "send", "--reason", "an outage", "--by", "ada")
+        report = doctor(database="default")
+        assert report.problems["workers"] == ["No worker is alive, and 1 job is ready."]
+        (text,) = report.texts("note")["pauses"]
+        assert re.fullmatch(r"Paused: task send since [-\d]+ [:\d]+ \(an outage\)\.", text)
 
     def test_the_report_for_people__ends_with_the_problem_and_its_remedy(self) -> None:
         out = StringIO()

@@ -70,6 +70,13 @@ def test_worker_that_waits_for_its_first_proof_does_not_say_that_it_polls(
     assert execute(stated) == [("true",)]
 
 
+def test_a_worker_that_only_polls_by_choice__says_so(runner: Build, stepped: DatabaseWorker) -> None:
+    assert stepped.metadata()["listens"]
+    quiet = runner(listen=False).metadata()
+    assert not quiet["listens"]
+    assert not quiet["is_listening"]
+
+
 def test_what_arrives_during_a_claim_is_not_lost(stepped: DatabaseWorker, listener: Listener) -> None:
     listener.wait(0, unless=never)
     add_job("quick", run_at=timedelta(seconds=9))
