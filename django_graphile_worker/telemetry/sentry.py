@@ -49,7 +49,11 @@ STATUS = {
 # What an event says of a job beside its tags.
 FACTS = ("priority", "run_at", "created_at", "max_attempts")
 # Their frames are left out of tracebacks.
-WORKER_MODULES = ("django_graphile_worker.worker.", "django_graphile_worker.testing.")
+WORKER_MODULES = (
+    "django_graphile_worker.worker.",
+    "django_graphile_worker.testing.",
+    "django_graphile_worker.backend.",
+)
 _INTERVALS = (("day", 86_400), ("hour", 3_600), ("minute", 60))
 
 # The scope of each run that has failed, and what its trace is called in an event. The signal about the failure is sent
