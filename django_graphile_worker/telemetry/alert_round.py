@@ -149,11 +149,13 @@ class _Reader:
     def facts(self) -> Facts:
         wanted = self._settings
         reads_errors = wanted.permanently_failed or wanted.new_error or wanted.more_errors is not None
+        ((alive_since, lived_at),) = self._read(self._workers, NO_WORKER) or [(None, None)]
         return Facts(
             now=self._now,
             errors=self._read(self._errors, *ERRORS) if reads_errors else [],
             has_more_errors=self._has_more_errors,
-            alive_since=next(iter(self._read(self._alive, NO_WORKER)), None),
+            alive_since=alive_since,
+            lived_at=lived_at,
             others=[
                 *(self._read(self._oldest, "oldest_ready") if wanted.oldest_ready is not None else ()),
                 *(self._read(self._schedules, *SCHEDULES) if wanted.schedules else ()),
@@ -184,12 +186,13 @@ class _Reader:
             since = each.first_seen.timestamp()
             yield ErrorFacts(each.task_identifier, each.name, each.number, each.failed, each.is_more, since, detail)
 
-    def _alive(self, cursor: Any) -> Iterator[float]:
+    def _workers(self, cursor: Any) -> Iterator[tuple[float | None, float | None]]:
+        """Yield when the first of the live workers started, and when one was alive before that."""
         timeout = self._place.settings.worker_timeout
         found = lock_holders.holders(cursor, schema=self._schema, most_locks=1)
-        yield from sorted(
-            each.started_at.timestamp() for each in found if each.is_registered and each.is_alive(timeout)
-        )
+        alive = [each.started_at.timestamp() for each in found if each.is_registered and each.is_alive(timeout)]
+        since = min(alive, default=None)
+        yield since, sql_alerts.lived_at(cursor, self._now if since is None else since, schema=self._schema)
 
     def _oldest(self, cursor: Any) -> Iterator[Condition]:
         pauses = active_pauses(cursor, schema=self._schema)

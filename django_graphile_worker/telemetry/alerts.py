@@ -99,6 +99,8 @@ class Facts:
     has_more_errors: bool = False
     # When the first of the live workers started; None if no worker is alive.
     alive_since: float | None = None
+    # When a worker was alive before that, which may be after the last round; None if nothing tells it.
+    lived_at: float | None = None
     # Conditions that need no state.
     others: Sequence[Condition] = ()
     # Kinds that could not be read: nothing is known of them, so they are not over either.
@@ -127,7 +129,7 @@ def judge(facts: Facts, state: Mapping[str, Any], settings: AlertSettings) -> tu
     now, firing = facts.now, dict(state.get("firing", {}))
     known = {key: dict(each) for key, each in state.get("known", {}).items()}
     # The clock of the database may have gone back.
-    worker_seen_at = min(state.get("worker_seen_at", now), now)
+    worker_seen_at = min(max(state.get("worker_seen_at", now), facts.lived_at or 0.0), now)
     found = [*facts.others, *_of_errors(facts, known, firing, state.get("judged_at", now), settings)]
     news: list[News] = []
     if NO_WORKER not in facts.unknown:

@@ -143,6 +143,26 @@ def test_old_transaction_and_workers__are_found(database: Database, place: Place
     assert now - alive_since == pytest.approx(3600, abs=60)
 
 
+def lived_before(database: Database, place: Place) -> float:
+    now = minutes_ago(0).timestamp()
+    lived_at = read_facts(database, place, AlertSettings(to=()), now).lived_at
+    return -1.0 if lived_at is None else (now - lived_at) / 60
+
+
+def test_workers_that_are_gone__have_left_when_they_lived(database: Database, place: Place) -> None:
+    assert lived_before(database, place) == -1.0
+    make_worker(DEAD, beat=minutes_ago(40))
+    assert lived_before(database, place) == pytest.approx(40, abs=0.1)
+    execute("insert into {schema}._private_backlog_samples (minute, sampled_at) values (%s, %s)", [minutes_ago(30)] * 2)
+    assert lived_before(database, place) == pytest.approx(30, abs=0.1)
+    execute(
+        "insert into {schema}._private_events (kind, severity, subject, first_at, last_at, details)"
+        " values ('worker_stopped', 1, 'host', %s, %s, '{}')",
+        [minutes_ago(20)] * 2,
+    )
+    assert lived_before(database, place) == pytest.approx(20, abs=0.1)
+
+
 def test_reading_that_takes_too_long__is_unknown(
     database: Database, place: Place, monkeypatch: pytest.MonkeyPatch, raw_connection: Any, worker_schema: str
 ) -> None:
@@ -449,6 +469,18 @@ def test_worker__judges_in_its_turn_and_does_nothing_without_the_setting() -> No
         assert service.step() <= 5.0
         make_failed_job()
         assert mail.outbox == []
+        service.step()
+        assert len(mail.outbox) == 1
+        service.close()
+
+
+def test_process_that_replaces_another__judges_at_once() -> None:
+    make_failed_job()
+    with stepped_workers() as build:
+        worker = build(alerts="mail_admins")
+        worker.replaced_process = {"cause": "ended"}
+        service = worker.alerting
+        assert service is not None
         service.step()
         assert len(mail.outbox) == 1
         service.close()

@@ -42,6 +42,7 @@ class Judge:
         *errors: ErrorFacts,
         others: Sequence[Condition] = (),
         alive_since: float | None = 0.0,
+        lived_at: float | None = None,
         unknown: Sequence[str] = (),
         has_more_errors: bool = False,
     ) -> list[News]:
@@ -51,6 +52,7 @@ class Judge:
             has_more_errors=has_more_errors,
             others=others,
             alive_since=alive_since,
+            lived_at=lived_at,
             unknown=unknown,
         )
         news, self.state = judge(facts, self.state, self.settings)
@@ -174,6 +176,15 @@ def test_a_gap_that_nobody_judged__is_told_by_the_worker_that_starts() -> None:
     (news,) = judge.news(5000, alive_since=4220.0)
     assert (news.phase, news.condition.text) == (OVER, "No worker was alive for 47 min")
     assert judge.told(5060, alive_since=4220.0) == []
+
+
+def test_workers_that_lived_since_the_last_round__shorten_the_gap() -> None:
+    judge = Judge()
+    judge.news(1000)
+    assert judge.told(5000, alive_since=4990.0, lived_at=4980.0) == []
+    assert judge.told(5500, alive_since=None, lived_at=5450.0) == []
+    (news,) = judge.news(9000, alive_since=8990.0, lived_at=8390.0)
+    assert (news.condition.text, news.condition.since) == ("No worker was alive for 10 min", 8390.0)
 
 
 def test_settings__switch_conditions_off_and_ignore_names() -> None:
