@@ -57,6 +57,8 @@ FREE_AFTER = 0.8
 # How many news wait for a destination, and how many characters of an error are told.
 MAX_PENDING = 5_000
 MAX_DETAIL = 300
+# Among so many tasks that no live worker has, that of the oldest job is looked for.
+MAX_UNSERVED = 1_000
 
 ERRORS = (PERMANENTLY_FAILED, NEW_ERROR, MORE_ERRORS, TOO_MANY_ERRORS)
 
@@ -205,6 +207,10 @@ class _Reader:
         if oldest and waited > (self._settings.oldest_ready or 0.0):
             text = f"Jobs wait too long: {oldest.task_identifier} #{oldest.id} has been ready for "
             text += readable_duration(waited)
+            timeout = self._place.settings.worker_timeout
+            unserved = overview.unserved_tasks(cursor, schema=self._schema, timeout=timeout, most=MAX_UNSERVED)
+            if any(each.identifier == oldest.task_identifier for each in unserved):
+                text += " (no live worker has this task)"
             yield Condition(kind="oldest_ready", text=text, since=oldest.run_at.timestamp())
 
     def _pauses(self, cursor: Any) -> Iterator[Condition]:
@@ -216,10 +222,12 @@ class _Reader:
                 yield Condition(kind="paused", subject=name, text=text, detail=each.reason, since=since)
 
     def _transaction(self, cursor: Any) -> Iterator[Condition]:
-        # The oldest of them keeps most rows.
-        for holder in diagnosis.snapshot_holders(cursor, seconds=self._settings.old_transaction or 0.0)[:1]:
+        for holder in diagnosis.snapshot_holders(cursor, seconds=self._settings.old_transaction or 0.0):
             since = None if holder.seconds is None else self._now - holder.seconds
-            yield Condition(kind="old_transaction", text=holder.text, detail=holder.remedy, since=since)
+            subject = f"{holder.kind} {holder.name}"
+            yield Condition(
+                kind="old_transaction", subject=subject, text=holder.text, detail=holder.remedy, since=since
+            )
 
     def _schedules(self, cursor: Any) -> Iterator[Condition]:
         schema, is_default = self._schema, self._place.installation == conf.DEFAULT

@@ -51,8 +51,8 @@ KINDS = {
     SCHEDULES[0]: Kind("SCHEDULES", "It is not late any more.", "schedules"),
     SCHEDULES[1]: Kind("SCHEDULES", "It has missed no time for a day.", "schedules"),
     SCHEDULES[2]: Kind("SCHEDULES", "It does not fail any more, or it is disabled.", "schedules"),
-    "paused": Kind("PAUSED", "It is not paused any more.", "queues"),
-    "old_transaction": Kind("OLD_TRANSACTION", "It has ended.", "status"),
+    "paused": Kind("PAUSED", "It is not paused any more.", "pause"),
+    "old_transaction": Kind("OLD_TRANSACTION", "It has ended.", "doctor"),
 }
 
 
@@ -138,7 +138,11 @@ def judge(facts: Facts, state: Mapping[str, Any], settings: AlertSettings) -> tu
             news += _gap(facts, facts.alive_since, worker_seen_at, firing, settings)
             worker_seen_at = now
     read = {(each.task, each.name) for each in facts.errors}
-    conditions = {each.key: each for each in found if not _is_ignored(each.subject, settings.ignore)}
+    conditions = {
+        each.key: _with_earliest_since(each, firing.get(each.key))
+        for each in found
+        if not _is_ignored(each.subject, settings.ignore)
+    }
     for key, condition in conditions.items():
         entry = firing.get(key)
         news += _news_of(condition, entry, now, settings.repeat)
@@ -175,6 +179,13 @@ def judge(facts: Facts, state: Mapping[str, Any], settings: AlertSettings) -> tu
 def condition_of(entry: Mapping[str, Any]) -> Condition:
     """Return the condition of an alert that fires, as it was last seen."""
     return Condition(**{each.name: entry[each.name] for each in fields(Condition)})
+
+
+def _with_earliest_since(condition: Condition, entry: Mapping[str, Any] | None) -> Condition:
+    """Return an error with the earliest time that was read since its alert fires: each retry of a job moves it."""
+    if not condition.error or condition.since is None or entry is None or entry["since"] is None:
+        return condition
+    return replace(condition, since=min(entry["since"], condition.since))
 
 
 def _news_of(condition: Condition, entry: Mapping[str, Any] | None, now: float, repeat: float) -> Iterable[News]:

@@ -114,6 +114,17 @@ def test_condition__is_found(
     assert re.search(told, text), text
 
 
+def test_job_of_a_task_that_no_live_worker_has__says_so(database: Database, place: Place) -> None:
+    job = make_job("send", run_at=minutes_ago(6))
+    make_worker(LIVE, tasks=["other"])
+    (waits,) = read_facts(database, place, AlertSettings(to=()), minutes_ago(0).timestamp()).others
+    expected = f"Jobs wait too long: send #{job} has been ready for 6 min (no live worker has this task)"
+    assert waits.text == expected
+    execute("""update {schema}._private_workers set metadata = '{"tasks": ["send"]}'""")
+    (waits,) = read_facts(database, place, AlertSettings(to=()), minutes_ago(0).timestamp()).others
+    assert waits.text.endswith("has been ready for 6 min")
+
+
 def test_item_of_the_crontab_that_is_late__is_found(database: Database, place: Place) -> None:
     settings = place.settings.replace(crontab="* * * * * count_orders ?id=counted")
     place = Place(using=place.using, installation=place.installation, settings=settings)
@@ -133,10 +144,15 @@ def test_old_transaction_and_workers__are_found(database: Database, place: Place
     settings = AlertSettings(to=(), old_transaction=1e-6)
     facts = read_facts(database, place, settings, now)
     assert facts.alive_since is None
-    (held,) = facts.others
     pid = snapshot.info.backend_pid
+    (held,) = (each for each in facts.others if each.subject == f"session {pid}")
     assert held.text.startswith(f"The session {pid} (report, idle in transaction) has held vacuum back for ")
     assert f"select pg_terminate_backend({pid});" in held.detail
+    second = raw_connection(autocommit=False)
+    second.execute("set transaction isolation level repeatable read")
+    second.execute("select 1")
+    subjects = {each.subject for each in read_facts(database, place, settings, now).others}
+    assert subjects >= {f"session {pid}", f"session {second.info.backend_pid}"}
     make_worker(LIVE)
     alive_since = read_facts(database, place, settings, now).alive_since
     assert alive_since is not None

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from django_graphile_worker.management.operator import VERBS
 from django_graphile_worker.setting_types import AlertSettings
 from django_graphile_worker.telemetry.alerts import (
     BEGAN,
     GREW,
+    KINDS,
     OVER,
     QUIET_ROUNDS,
     Condition,
@@ -71,6 +73,22 @@ def test_a_burst_of_equal_failures__is_one_message_an_hour_with_the_count() -> N
     (later,) = judge.news(HOUR, failures(10_500))
     assert (later.phase, later.condition.number, later.more) == (GREW, 10_500, 500)
     assert judge.told(2 * HOUR, failures(10_500)) == []
+
+
+def test_since__stays_while_the_jobs_are_tried_again() -> None:
+    judge = Judge()
+    judge.news(0, failures(0, retrying=2))
+    judge.news(60, failures(0, retrying=2)._replace(since=50.0))
+    (news,) = judge.news(120, failures(1)._replace(since=110.0))[:1]
+    assert news.condition.kind == "permanently_failed"
+    judge.news(180, failures(2)._replace(since=170.0))
+    entries = {entry["kind"]: entry["since"] for entry in judge.state["firing"].values()}
+    assert entries == {"new_error": 0.0, "permanently_failed": 110.0}
+
+
+def test_verbs__that_show_more_exist_and_show_it() -> None:
+    assert {each.look for each in KINDS.values()} <= {verb.name for verb in VERBS}
+    assert (KINDS["old_transaction"].look, KINDS["paused"].look) == ("doctor", "pause")
 
 
 def test_what_is_over__is_told_once_and_told_anew_when_it_begins_again() -> None:
