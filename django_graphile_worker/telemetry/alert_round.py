@@ -134,6 +134,7 @@ def _tell(destination: str, pending: dict[str, list[Any]], done: Round, place: P
         logger.error(text, name, error, settings.interval)
     else:
         del pending[key]
+        logger.info("An alert was delivered to %s (%s): %s", name, result, message.subject)
         done.told.append((name, f"{result}: {message.subject}"))
 
 

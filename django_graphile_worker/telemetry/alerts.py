@@ -279,7 +279,7 @@ def _of_workers(facts: Facts, seen_at: float, settings: AlertSettings) -> Iterab
     missing = facts.now - seen_at
     if facts.alive_since is None and settings.no_worker is not None and missing >= settings.no_worker:
         text = f"No worker has been alive for {readable_duration(missing)}"
-        yield Condition(kind=NO_WORKER, text=text, since=seen_at)
+        yield Condition(kind=NO_WORKER, text=text, detail="Start one: manage.py runworker", since=seen_at)
 
 
 def _gap(

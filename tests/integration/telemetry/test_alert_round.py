@@ -458,6 +458,29 @@ def test_names_that_anybody_can_choose__are_neither_commands_nor_control_charact
     assert "\\x1b[31mred\\u202e" in body
 
 
+def test_several_kinds__are_counted_without_those_that_are_over_and_have_their_settings(
+    run: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(telemetry_alerts, "QUIET_ROUNDS", 0)
+    make_failed_job("a", error="OSError: refused")
+    make_failed_job("b", error="OSError: refused")
+    with caplog.at_level(logging.INFO):
+        run("mail_admins")
+    assert "An alert was delivered to mail_admins (sent to 1 address): 2 alerts: 1 job of " in caplog.text
+    execute("delete from {schema}._private_jobs")
+    make_pause()
+    make_job("send", run_at=minutes_ago(6))
+    run("mail_admins")
+    assert re.match(r"\[Django\] 2 alerts: Jobs wait too long: send #", mail.outbox[1].subject)
+    body = str(mail.outbox[1].body)
+    assert body.count("Over: ") == 2
+    assert 'in GRAPHILE_WORKER["ALERTS"]: "IGNORE" for some, or "OLDEST_READY": None, or "PAUSED": None.' in body
+    execute("delete from {schema}._private_jobs")
+    execute("delete from {schema}._private_pauses")
+    run("mail_admins")
+    assert mail.outbox[2].subject.startswith("[Django] Over: 2 alerts: Jobs wait")
+
+
 def test_task__gets_a_job_with_the_alert(run: Run) -> None:
     make_failed_job("send", error="OSError: refused")
     run("task:page_oncall")

@@ -182,7 +182,9 @@ def test_no_worker__is_told_by_whoever_judges_without_one() -> None:
     judge = Judge()
     judge.news(0)
     assert judge.told(299, alive_since=None) == []
-    assert judge.told(300, alive_since=None) == [(BEGAN, "no_worker")]
+    (news,) = judge.news(300, alive_since=None)
+    assert (news.phase, news.condition.kind) == (BEGAN, "no_worker")
+    assert news.condition.detail == "Start one: manage.py runworker"
     assert judge.told(400, alive_since=390.0) == []
     assert judge.told(300 + QUIET, alive_since=390.0) == [(OVER, "no_worker")]
 
