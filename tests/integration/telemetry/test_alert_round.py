@@ -471,7 +471,7 @@ def test_several_kinds__are_counted_without_those_that_are_over_and_have_their_s
     make_pause()
     make_job("send", run_at=minutes_ago(6))
     run("mail_admins")
-    assert re.match(r"\[Django\] 2 alerts: Jobs wait too long: send #", mail.outbox[1].subject)
+    assert re.match(r"\[Django\] 2 alerts: Jobs wait too long: send #", str(mail.outbox[1].subject))
     body = str(mail.outbox[1].body)
     assert body.count("Over: ") == 2
     assert 'in GRAPHILE_WORKER["ALERTS"]: "IGNORE" for some, or "OLDEST_READY": None, or "PAUSED": None.' in body
