@@ -37,7 +37,7 @@ class Alerting(Service):
         self._has_waited = False
 
     def step(self) -> float:
-        if not self._has_waited and self._worker.replaced_process is None:
+        if not self._has_waited and not self._worker.is_successor:
             self._has_waited = True
             return jittered(min(FIRST_ROUND, self._settings.interval))
         if self._is_own_thread():

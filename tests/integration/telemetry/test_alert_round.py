@@ -517,7 +517,7 @@ def test_process_that_replaces_another__judges_at_once() -> None:
     make_failed_job()
     with stepped_workers() as build:
         worker = build(alerts="mail_admins")
-        worker.replaced_process = {"cause": "ended"}
+        worker.is_successor = True
         service = worker.alerting
         assert service is not None
         service.step()
