@@ -445,7 +445,7 @@ class Child:
         self.silent_seconds, self.was_healthy, self._ends, self.is_hung = 0.0, False, False, False
         has_started, reports_start = context.Pipe()
         is_successor = self.is_successor or self.replaced is not None
-        about = {"place": self.place, "replaced": self.replaced, "is_successor": is_successor}
+        about: dict[str, Any] = {"place": self.place, "replaced": self.replaced, "is_successor": is_successor}
         about["spawned_at"] = time.monotonic()
         process = context.Process(
             target=run_child,
