@@ -11,11 +11,12 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning  # noqa: A004 - the name of the class in Django
 from django.utils.module_loading import import_string
 
-from django_graphile_worker import conf
+from django_graphile_worker import conf, registry
 from django_graphile_worker.exceptions import ConfigurationError, SettingMistake
 from django_graphile_worker.routing import Place, all_places
-from django_graphile_worker.setting_types import MAIL_ADMINS, is_exception_class
+from django_graphile_worker.setting_types import MAIL_ADMINS, TASK_PREFIX, is_exception_class
 from django_graphile_worker.telemetry import observers
+from django_graphile_worker.text import did_you_mean
 
 SETTINGS_PAGE = "https://github.com/django-graphile-worker/django-graphile-worker/blob/main/docs/reference/settings.md"
 
@@ -88,8 +89,8 @@ def check_immediate_mode(app_configs: Any = None, **kwargs: Any) -> list[CheckMe
 
 
 def check_alerts(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
-    """Check that the mail of alerts goes to somebody."""
-    return [
+    """Check that the mail of alerts goes to somebody, and that this project has the tasks that they name."""
+    messages: list[CheckMessage] = [
         Warning(
             f'{setting_name(place, "ALERTS")} names "mail_admins", and the setting ADMINS is empty: nobody is told.',
             hint="Add an address to ADMINS, and try it: manage.py graphile_worker alerts --test.",
@@ -98,6 +99,20 @@ def check_alerts(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
         for place in valid_places()
         if place.settings.alerts is not None and MAIL_ADMINS in place.settings.alerts.to and not settings.ADMINS
     ]
+    return messages + [message for place in valid_places() for message in _check_tasks_of_alerts(place)]
+
+
+def _check_tasks_of_alerts(place: Place) -> Iterator[CheckMessage]:
+    destinations = place.settings.alerts.to if place.settings.alerts else ()
+    for task in (each.removeprefix(TASK_PREFIX) for each in destinations if each.startswith(TASK_PREFIX)):
+        if task not in registry.tasks:
+            close = did_you_mean(task, registry.tasks.identifiers())
+            yield Warning(
+                f"{setting_name(place, 'ALERTS')}: this project has no task {task!r}. {close}".rstrip(),
+                hint="Nobody is told unless a worker of another project has the task. Define it with @task in a module "
+                "that this project loads.",
+                id="graphile_worker.W018",
+            )
 
 
 def check_metrics(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:

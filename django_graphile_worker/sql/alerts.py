@@ -30,6 +30,19 @@ set state = %(state)s::json, claimed_by = case when %(is_over)s::bool then null 
     free_at = clock_timestamp() + %(seconds)s::float8 * interval '1 second'
 where known.claimed_by = %(by)s::text"""
 
+# Rows of stopped workers are deleted: the events of starts and stops, and the samples of each minute, stay.
+LIVED_AT = """/* gw:workers-lived-at */
+select extract(epoch from max(found.at))::float8 from (
+    select max(worker.last_heartbeat_at) as at from only :SCHEMA._private_workers as worker
+    where worker.last_heartbeat_at <= to_timestamp(%(until)s::float8)
+    union all
+    select max(sample.sampled_at) from only :SCHEMA._private_backlog_samples as sample
+    where sample.sampled_at <= to_timestamp(%(until)s::float8)
+    union all
+    select max(event.last_at) from only :SCHEMA._private_events as event
+    where event.kind in ('worker_started', 'worker_stopped') and event.last_at <= to_timestamp(%(until)s::float8)
+) as found"""
+
 
 class StoredState(NamedTuple):
     """The state as it was stored, and the time of the database, in seconds since 1970."""
@@ -60,3 +73,10 @@ def store(cursor: Cursor, by: str, state: dict[str, Any], *, schema: str, second
     parameters = {"by": by, "state": json.dumps(state), "seconds": seconds, "is_over": is_over}
     cursor.execute(statement(STORE, schema), parameters)
     return cursor.rowcount == 1
+
+
+def lived_at(cursor: Cursor, until: float, *, schema: str) -> float | None:
+    """Return when a worker was certainly alive for the last time up to this time; None if nothing tells that."""
+    cursor.execute(statement(LIVED_AT, schema), {"until": until})
+    found: float | None = cursor.fetchone()[0]
+    return found

@@ -64,16 +64,18 @@ class Message:
         return {**self.payload, "text": html.escape(f"{subject}\n\n{self.body}", quote=False)}
 
 
+# Told with the time at which it is sent.
 TEST = News(BEGAN, Condition(kind="test", text='A test of GRAPHILE_WORKER["ALERTS"]'), 0.0)
 
 
 def compose(news: Sequence[News], place: Place) -> Message:
     """Return the message that tells news: what fires, and then what is over."""
     news = sorted(news, key=lambda each: each.phase == OVER)
-    first = f"{PREFIXES[news[0].phase]}{_line(news[0].condition.text)}"
+    prefix, text = PREFIXES[news[0].phase], _line(news[0].condition.text)
     where = f"{place.label}: " if are_installations_named() else ""
-    number = f"{len(news)} alerts: " if len(news) > 1 else ""
-    subject = f"{where}{number}{first}"
+    fires = sum(each.phase != OVER for each in news)
+    number = f"{fires or len(news)} alerts: " if (fires or len(news)) > 1 else ""
+    subject = f"{where}{number}{prefix}{text}" if fires else f"{where}{prefix}{number}{text}"
     paragraphs = ["\n".join(_lines(each)) for each in news[:MAX_NEWS]]
     if len(news) > MAX_NEWS:
         paragraphs.append(f"And {len(news) - MAX_NEWS} more.")
@@ -109,14 +111,17 @@ def _lines(news: News) -> Iterator[str]:
 
 
 def _about_silence(news: Sequence[News]) -> Iterator[str]:
-    """Yield how to be told less, by the first of the news that fire."""
-    condition = next((each.condition for each in news if each.phase != OVER), None)
-    if condition is None or (kind := KINDS.get(condition.kind)) is None:
+    """Yield how to be told less of what fires."""
+    fires = [each.condition for each in news if each.phase != OVER and each.condition.kind in KINDS]
+    if not fires:
         return
-    ways = [
-        *([f'"IGNORE": [{_literal(condition.subject)}] for this one'] if condition.subject else ()),
-        *([f'"{kind.setting}": None for all of the kind'] if kind.setting else ()),
-    ]
+    settings = list(dict.fromkeys(kind.setting for each in fires if (kind := KINDS[each.kind]).setting))
+    if len(fires) == 1:
+        subject = fires[0].subject
+        ways = [f'"IGNORE": [{_literal(subject)}] for this one'] if subject else []
+        ways += [f'"{setting}": None for all of the kind' for setting in settings]
+    else:
+        ways = ['"IGNORE" for some', *(f'"{setting}": None' for setting in settings)]
     yield (
         "What fires now: manage.py graphile_worker alerts\n"
         f'To be told less, in GRAPHILE_WORKER["ALERTS"]: {", or ".join(ways)}.'

@@ -57,6 +57,8 @@ FREE_AFTER = 0.8
 # How many news wait for a destination, and how many characters of an error are told.
 MAX_PENDING = 5_000
 MAX_DETAIL = 300
+# Among so many tasks that no live worker has, that of the oldest job is looked for.
+MAX_UNSERVED = 1_000
 
 ERRORS = (PERMANENTLY_FAILED, NEW_ERROR, MORE_ERRORS, TOO_MANY_ERRORS)
 
@@ -132,6 +134,7 @@ def _tell(destination: str, pending: dict[str, list[Any]], done: Round, place: P
         logger.error(text, name, error, settings.interval)
     else:
         del pending[key]
+        logger.info("An alert was delivered to %s (%s): %s", name, result, message.subject)
         done.told.append((name, f"{result}: {message.subject}"))
 
 
@@ -149,11 +152,13 @@ class _Reader:
     def facts(self) -> Facts:
         wanted = self._settings
         reads_errors = wanted.permanently_failed or wanted.new_error or wanted.more_errors is not None
+        ((alive_since, lived_at),) = self._read(self._workers, NO_WORKER) or [(None, None)]
         return Facts(
             now=self._now,
             errors=self._read(self._errors, *ERRORS) if reads_errors else [],
             has_more_errors=self._has_more_errors,
-            alive_since=next(iter(self._read(self._alive, NO_WORKER)), None),
+            alive_since=alive_since,
+            lived_at=lived_at,
             others=[
                 *(self._read(self._oldest, "oldest_ready") if wanted.oldest_ready is not None else ()),
                 *(self._read(self._schedules, *SCHEDULES) if wanted.schedules else ()),
@@ -184,12 +189,13 @@ class _Reader:
             since = each.first_seen.timestamp()
             yield ErrorFacts(each.task_identifier, each.name, each.number, each.failed, each.is_more, since, detail)
 
-    def _alive(self, cursor: Any) -> Iterator[float]:
+    def _workers(self, cursor: Any) -> Iterator[tuple[float | None, float | None]]:
+        """Yield when the first of the live workers started, and when one was alive before that."""
         timeout = self._place.settings.worker_timeout
         found = lock_holders.holders(cursor, schema=self._schema, most_locks=1)
-        yield from sorted(
-            each.started_at.timestamp() for each in found if each.is_registered and each.is_alive(timeout)
-        )
+        alive = [each.started_at.timestamp() for each in found if each.is_registered and each.is_alive(timeout)]
+        since = min(alive, default=None)
+        yield since, sql_alerts.lived_at(cursor, self._now if since is None else since, schema=self._schema)
 
     def _oldest(self, cursor: Any) -> Iterator[Condition]:
         pauses = active_pauses(cursor, schema=self._schema)
@@ -202,6 +208,10 @@ class _Reader:
         if oldest and waited > (self._settings.oldest_ready or 0.0):
             text = f"Jobs wait too long: {oldest.task_identifier} #{oldest.id} has been ready for "
             text += readable_duration(waited)
+            timeout = self._place.settings.worker_timeout
+            unserved = overview.unserved_tasks(cursor, schema=self._schema, timeout=timeout, most=MAX_UNSERVED)
+            if any(each.identifier == oldest.task_identifier for each in unserved):
+                text += " (no live worker has this task)"
             yield Condition(kind="oldest_ready", text=text, since=oldest.run_at.timestamp())
 
     def _pauses(self, cursor: Any) -> Iterator[Condition]:
@@ -213,10 +223,12 @@ class _Reader:
                 yield Condition(kind="paused", subject=name, text=text, detail=each.reason, since=since)
 
     def _transaction(self, cursor: Any) -> Iterator[Condition]:
-        # The oldest of them keeps most rows.
-        for holder in diagnosis.snapshot_holders(cursor, seconds=self._settings.old_transaction or 0.0)[:1]:
+        for holder in diagnosis.snapshot_holders(cursor, seconds=self._settings.old_transaction or 0.0):
             since = None if holder.seconds is None else self._now - holder.seconds
-            yield Condition(kind="old_transaction", text=holder.text, detail=holder.remedy, since=since)
+            subject = f"{holder.kind} {holder.name}"
+            yield Condition(
+                kind="old_transaction", subject=subject, text=holder.text, detail=holder.remedy, since=since
+            )
 
     def _schedules(self, cursor: Any) -> Iterator[Condition]:
         schema, is_default = self._schema, self._place.installation == conf.DEFAULT

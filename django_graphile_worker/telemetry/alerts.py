@@ -51,8 +51,8 @@ KINDS = {
     SCHEDULES[0]: Kind("SCHEDULES", "It is not late any more.", "schedules"),
     SCHEDULES[1]: Kind("SCHEDULES", "It has missed no time for a day.", "schedules"),
     SCHEDULES[2]: Kind("SCHEDULES", "It does not fail any more, or it is disabled.", "schedules"),
-    "paused": Kind("PAUSED", "It is not paused any more.", "queues"),
-    "old_transaction": Kind("OLD_TRANSACTION", "It has ended.", "status"),
+    "paused": Kind("PAUSED", "It is not paused any more.", "pause"),
+    "old_transaction": Kind("OLD_TRANSACTION", "It has ended.", "doctor"),
 }
 
 
@@ -99,6 +99,8 @@ class Facts:
     has_more_errors: bool = False
     # When the first of the live workers started; None if no worker is alive.
     alive_since: float | None = None
+    # When a worker was alive before that, which may be after the last round; None if nothing tells it.
+    lived_at: float | None = None
     # Conditions that need no state.
     others: Sequence[Condition] = ()
     # Kinds that could not be read: nothing is known of them, so they are not over either.
@@ -127,7 +129,7 @@ def judge(facts: Facts, state: Mapping[str, Any], settings: AlertSettings) -> tu
     now, firing = facts.now, dict(state.get("firing", {}))
     known = {key: dict(each) for key, each in state.get("known", {}).items()}
     # The clock of the database may have gone back.
-    worker_seen_at = min(state.get("worker_seen_at", now), now)
+    worker_seen_at = min(max(state.get("worker_seen_at", now), facts.lived_at or 0.0), now)
     found = [*facts.others, *_of_errors(facts, known, firing, state.get("judged_at", now), settings)]
     news: list[News] = []
     if NO_WORKER not in facts.unknown:
@@ -136,7 +138,11 @@ def judge(facts: Facts, state: Mapping[str, Any], settings: AlertSettings) -> tu
             news += _gap(facts, facts.alive_since, worker_seen_at, firing, settings)
             worker_seen_at = now
     read = {(each.task, each.name) for each in facts.errors}
-    conditions = {each.key: each for each in found if not _is_ignored(each.subject, settings.ignore)}
+    conditions = {
+        each.key: _with_earliest_since(each, firing.get(each.key))
+        for each in found
+        if not _is_ignored(each.subject, settings.ignore)
+    }
     for key, condition in conditions.items():
         entry = firing.get(key)
         news += _news_of(condition, entry, now, settings.repeat)
@@ -173,6 +179,13 @@ def judge(facts: Facts, state: Mapping[str, Any], settings: AlertSettings) -> tu
 def condition_of(entry: Mapping[str, Any]) -> Condition:
     """Return the condition of an alert that fires, as it was last seen."""
     return Condition(**{each.name: entry[each.name] for each in fields(Condition)})
+
+
+def _with_earliest_since(condition: Condition, entry: Mapping[str, Any] | None) -> Condition:
+    """Return an error with the earliest time that was read since its alert fires: each retry of a job moves it."""
+    if not condition.error or condition.since is None or entry is None or entry["since"] is None:
+        return condition
+    return replace(condition, since=min(entry["since"], condition.since))
 
 
 def _news_of(condition: Condition, entry: Mapping[str, Any] | None, now: float, repeat: float) -> Iterable[News]:
@@ -266,7 +279,7 @@ def _of_workers(facts: Facts, seen_at: float, settings: AlertSettings) -> Iterab
     missing = facts.now - seen_at
     if facts.alive_since is None and settings.no_worker is not None and missing >= settings.no_worker:
         text = f"No worker has been alive for {readable_duration(missing)}"
-        yield Condition(kind=NO_WORKER, text=text, since=seen_at)
+        yield Condition(kind=NO_WORKER, text=text, detail="Start one: manage.py runworker", since=seen_at)
 
 
 def _gap(

@@ -106,6 +106,8 @@ class DatabaseWorker:
         self.stop_reason = ""
         # Which process of the supervisor this process replaces, and why; None for no such process.
         self.replaced_process: Mapping[str, Any] | None = None
+        # Whether this process takes the place of another, which has died or comes near a limit.
+        self.is_successor = False
         # Called once, when this worker cannot continue with the schema: then the caller must stop the worker.
         self.on_refused: Callable[[BreakingMigrationError], None] = lambda error: None
         # Called when a run has ended without its thread, which still runs: the process should be replaced.

@@ -50,6 +50,18 @@ def test_two_workers__tell_ten_thousand_failures_in_one_message(world: World, fl
     assert [worker.stop() for worker in workers] == [0, 0]
 
 
+def test_processes_that_live_for_one_job__judge(world: World, fleet: Fleet, hook: Webhook) -> None:
+    fail_many(world)
+    settings = {"ALERTS": {"TO": hook.url, "INTERVAL": 60, "OLDEST_READY": None}}
+    worker = fleet.start(
+        "--max-jobs", "1", settings=settings, constants={"worker.maintenance.alerting.FIRST_ROUND": 60}
+    )
+    world.add("quick")
+    world.wait_until(lambda: hook.posted)
+    assert hook.posted[0]["subject"] == "10,000 jobs of send failed permanently: OSError"
+    assert worker.stop() == 0
+
+
 def test_worker_that_is_killed_while_it_tells__has_another_tell_again(
     world: World, fleet: Fleet, hook: Webhook
 ) -> None:

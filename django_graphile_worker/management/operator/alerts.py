@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -57,7 +58,7 @@ class Alerts(Verb):
 
 
 def _test(console: Console, place: Place, settings: AlertSettings) -> None:
-    message, failed = compose([TEST], place), 0
+    message, failed = compose([TEST._replace(at=time.time())], place), 0
     for destination in settings.to:
         try:
             console.done(f"{label(destination)}: {deliver(message, destination, place)}.")

@@ -16,7 +16,8 @@ from django_graphile_worker.worker.service import Service, jittered
 if TYPE_CHECKING:
     from django_graphile_worker.worker.database_worker import DatabaseWorker
 
-# Seconds until the first round: workers that are started together have registered by then.
+# Seconds until the first round: workers that are started together have registered by then. A process that replaces
+# another does not wait: it may live for a shorter time.
 FIRST_ROUND = 15.0
 
 
@@ -36,7 +37,7 @@ class Alerting(Service):
         self._has_waited = False
 
     def step(self) -> float:
-        if not self._has_waited:
+        if not self._has_waited and not self._worker.is_successor:
             self._has_waited = True
             return jittered(min(FIRST_ROUND, self._settings.interval))
         if self._is_own_thread():

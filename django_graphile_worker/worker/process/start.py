@@ -138,6 +138,7 @@ def run_as_child(request: WorkerStop, arguments: dict[str, Any]) -> int:
     runners = _build(plan)
     for runner in runners:
         runner.worker.replaced_process = arguments.get("replaced")
+        runner.worker.is_successor = arguments.get("is_successor", False)
     path = plan.health_file
     if path and plan.processes > 1:
         # Each child writes a health file of its own: PATH.0, PATH.1 and so on.

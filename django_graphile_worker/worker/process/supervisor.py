@@ -214,7 +214,7 @@ class Supervisor:
         if child.spare is None:
             pid = child.process.pid if child.process is not None else None
             logger.info("Worker process %s %s; replacing it.", pid, child.recycles)
-            child.spare = Child(child.place)
+            child.spare = Child(child.place, is_successor=True)
             self._start(child.spare)
         elif child.spare.is_ready:
             child.ask_to_retire()
@@ -329,8 +329,10 @@ class Supervisor:
 class Child:
     """A numbered place for a worker process, and the history of the processes in it."""
 
-    def __init__(self, place: int) -> None:
+    def __init__(self, place: int, *, is_successor: bool = False) -> None:
         self.place = place
+        # Whether its first process is to take the place of another.
+        self.is_successor = is_successor
         # The child that is to take the place.
         self.spare: Child | None = None
         # Why the process is to be replaced before it reaches a limit; empty while it is not.
@@ -446,7 +448,9 @@ class Child:
         self._was_asked_to_retire, self.recycles, self.problem = False, "", ""
         self.silent_seconds, self.was_healthy, self._ends, self.is_hung = 0.0, False, False, False
         has_started, reports_start = context.Pipe()
-        about = {"place": self.place, "replaced": self.replaced, "spawned_at": time.monotonic()}
+        is_successor = self.is_successor or self.replaced is not None
+        about: dict[str, Any] = {"place": self.place, "replaced": self.replaced, "is_successor": is_successor}
+        about["spawned_at"] = time.monotonic()
         process = context.Process(
             target=run_child,
             args=(main, arguments | about, reports_start),

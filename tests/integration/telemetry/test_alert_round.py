@@ -114,6 +114,17 @@ def test_condition__is_found(
     assert re.search(told, text), text
 
 
+def test_job_of_a_task_that_no_live_worker_has__says_so(database: Database, place: Place) -> None:
+    job = make_job("send", run_at=minutes_ago(6))
+    make_worker(LIVE, tasks=["other"])
+    (waits,) = read_facts(database, place, AlertSettings(to=()), minutes_ago(0).timestamp()).others
+    expected = f"Jobs wait too long: send #{job} has been ready for 6 min (no live worker has this task)"
+    assert waits.text == expected
+    execute("""update {schema}._private_workers set metadata = '{"tasks": ["send"]}'""")
+    (waits,) = read_facts(database, place, AlertSettings(to=()), minutes_ago(0).timestamp()).others
+    assert waits.text.endswith("has been ready for 6 min")
+
+
 def test_item_of_the_crontab_that_is_late__is_found(database: Database, place: Place) -> None:
     settings = place.settings.replace(crontab="* * * * * count_orders ?id=counted")
     place = Place(using=place.using, installation=place.installation, settings=settings)
@@ -133,14 +144,39 @@ def test_old_transaction_and_workers__are_found(database: Database, place: Place
     settings = AlertSettings(to=(), old_transaction=1e-6)
     facts = read_facts(database, place, settings, now)
     assert facts.alive_since is None
-    (held,) = facts.others
     pid = snapshot.info.backend_pid
+    (held,) = (each for each in facts.others if each.subject == f"session {pid}")
     assert held.text.startswith(f"The session {pid} (report, idle in transaction) has held vacuum back for ")
     assert f"select pg_terminate_backend({pid});" in held.detail
+    second = raw_connection(autocommit=False)
+    second.execute("set transaction isolation level repeatable read")
+    second.execute("select 1")
+    subjects = {each.subject for each in read_facts(database, place, settings, now).others}
+    assert subjects >= {f"session {pid}", f"session {second.info.backend_pid}"}
     make_worker(LIVE)
     alive_since = read_facts(database, place, settings, now).alive_since
     assert alive_since is not None
     assert now - alive_since == pytest.approx(3600, abs=60)
+
+
+def lived_before(database: Database, place: Place) -> float:
+    now = minutes_ago(0).timestamp()
+    lived_at = read_facts(database, place, AlertSettings(to=()), now).lived_at
+    return -1.0 if lived_at is None else (now - lived_at) / 60
+
+
+def test_workers_that_are_gone__have_left_when_they_lived(database: Database, place: Place) -> None:
+    assert lived_before(database, place) == -1.0
+    make_worker(DEAD, beat=minutes_ago(40))
+    assert lived_before(database, place) == pytest.approx(40, abs=0.1)
+    execute("insert into {schema}._private_backlog_samples (minute, sampled_at) values (%s, %s)", [minutes_ago(30)] * 2)
+    assert lived_before(database, place) == pytest.approx(30, abs=0.1)
+    execute(
+        "insert into {schema}._private_events (kind, severity, subject, first_at, last_at, details)"
+        " values ('worker_stopped', 1, 'host', %s, %s, '{}')",
+        [minutes_ago(20)] * 2,
+    )
+    assert lived_before(database, place) == pytest.approx(20, abs=0.1)
 
 
 def test_reading_that_takes_too_long__is_unknown(
@@ -422,6 +458,29 @@ def test_names_that_anybody_can_choose__are_neither_commands_nor_control_charact
     assert "\\x1b[31mred\\u202e" in body
 
 
+def test_several_kinds__are_counted_without_those_that_are_over_and_have_their_settings(
+    run: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(telemetry_alerts, "QUIET_ROUNDS", 0)
+    make_failed_job("a", error="OSError: refused")
+    make_failed_job("b", error="OSError: refused")
+    with caplog.at_level(logging.INFO):
+        run("mail_admins")
+    assert "An alert was delivered to mail_admins (sent to 1 address): 2 alerts: 1 job of " in caplog.text
+    execute("delete from {schema}._private_jobs")
+    make_pause()
+    make_job("send", run_at=minutes_ago(6))
+    run("mail_admins")
+    assert re.match(r"\[Django\] 2 alerts: Jobs wait too long: send #", str(mail.outbox[1].subject))
+    body = str(mail.outbox[1].body)
+    assert body.count("Over: ") == 2
+    assert 'in GRAPHILE_WORKER["ALERTS"]: "IGNORE" for some, or "OLDEST_READY": None, or "PAUSED": None.' in body
+    execute("delete from {schema}._private_jobs")
+    execute("delete from {schema}._private_pauses")
+    run("mail_admins")
+    assert mail.outbox[2].subject.startswith("[Django] Over: 2 alerts: Jobs wait")
+
+
 def test_task__gets_a_job_with_the_alert(run: Run) -> None:
     make_failed_job("send", error="OSError: refused")
     run("task:page_oncall")
@@ -449,6 +508,18 @@ def test_worker__judges_in_its_turn_and_does_nothing_without_the_setting() -> No
         assert service.step() <= 5.0
         make_failed_job()
         assert mail.outbox == []
+        service.step()
+        assert len(mail.outbox) == 1
+        service.close()
+
+
+def test_process_that_replaces_another__judges_at_once() -> None:
+    make_failed_job()
+    with stepped_workers() as build:
+        worker = build(alerts="mail_admins")
+        worker.is_successor = True
+        service = worker.alerting
+        assert service is not None
         service.step()
         assert len(mail.outbox) == 1
         service.close()

@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from django_graphile_worker import registry
 from django_graphile_worker.checks.configuration import check_alerts
 from django_graphile_worker.conf import Settings
 from django_graphile_worker.exceptions import ConfigurationError
 from django_graphile_worker.setting_types import AlertSettings
 from tests.support.admins import admins
+from tests.support.schedule_world import registry_of
 
 SECRET = "https://hooks.slack.com/services/T000/s3cret"
 
@@ -62,3 +64,12 @@ def test_mail_that_nobody_gets__is_a_warning(settings: Any) -> None:
     assert [each.id for each in check_alerts()] == ["graphile_worker.W015"]
     settings.ADMINS = admins("ann@shop.example")
     assert check_alerts() == []
+
+
+def test_task_that_the_project_does_not_have__is_a_warning(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "tasks", registry_of("page_oncall"))
+    settings.GRAPHILE_WORKER = {**settings.GRAPHILE_WORKER, "ALERTS": ["task:page_oncall", "task:page_oncal"]}
+    (warning,) = check_alerts()
+    assert warning.id == "graphile_worker.W018"
+    expected = "GRAPHILE_WORKER[\"ALERTS\"]: this project has no task 'page_oncal'. Did you mean 'page_oncall'?"
+    assert warning.msg == expected

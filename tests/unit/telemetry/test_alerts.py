@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from django_graphile_worker.management.operator import VERBS
 from django_graphile_worker.setting_types import AlertSettings
 from django_graphile_worker.telemetry.alerts import (
     BEGAN,
     GREW,
+    KINDS,
     OVER,
     QUIET_ROUNDS,
     Condition,
@@ -42,6 +44,7 @@ class Judge:
         *errors: ErrorFacts,
         others: Sequence[Condition] = (),
         alive_since: float | None = 0.0,
+        lived_at: float | None = None,
         unknown: Sequence[str] = (),
         has_more_errors: bool = False,
     ) -> list[News]:
@@ -51,6 +54,7 @@ class Judge:
             has_more_errors=has_more_errors,
             others=others,
             alive_since=alive_since,
+            lived_at=lived_at,
             unknown=unknown,
         )
         news, self.state = judge(facts, self.state, self.settings)
@@ -69,6 +73,22 @@ def test_a_burst_of_equal_failures__is_one_message_an_hour_with_the_count() -> N
     (later,) = judge.news(HOUR, failures(10_500))
     assert (later.phase, later.condition.number, later.more) == (GREW, 10_500, 500)
     assert judge.told(2 * HOUR, failures(10_500)) == []
+
+
+def test_since__stays_while_the_jobs_are_tried_again() -> None:
+    judge = Judge()
+    judge.news(0, failures(0, retrying=2))
+    judge.news(60, failures(0, retrying=2)._replace(since=50.0))
+    (news,) = judge.news(120, failures(1)._replace(since=110.0))[:1]
+    assert news.condition.kind == "permanently_failed"
+    judge.news(180, failures(2)._replace(since=170.0))
+    entries = {entry["kind"]: entry["since"] for entry in judge.state["firing"].values()}
+    assert entries == {"new_error": 0.0, "permanently_failed": 110.0}
+
+
+def test_verbs__that_show_more_exist_and_show_it() -> None:
+    assert {each.look for each in KINDS.values()} <= {verb.name for verb in VERBS}
+    assert (KINDS["old_transaction"].look, KINDS["paused"].look) == ("doctor", "pause")
 
 
 def test_what_is_over__is_told_once_and_told_anew_when_it_begins_again() -> None:
@@ -162,7 +182,9 @@ def test_no_worker__is_told_by_whoever_judges_without_one() -> None:
     judge = Judge()
     judge.news(0)
     assert judge.told(299, alive_since=None) == []
-    assert judge.told(300, alive_since=None) == [(BEGAN, "no_worker")]
+    (news,) = judge.news(300, alive_since=None)
+    assert (news.phase, news.condition.kind) == (BEGAN, "no_worker")
+    assert news.condition.detail == "Start one: manage.py runworker"
     assert judge.told(400, alive_since=390.0) == []
     assert judge.told(300 + QUIET, alive_since=390.0) == [(OVER, "no_worker")]
 
@@ -174,6 +196,15 @@ def test_a_gap_that_nobody_judged__is_told_by_the_worker_that_starts() -> None:
     (news,) = judge.news(5000, alive_since=4220.0)
     assert (news.phase, news.condition.text) == (OVER, "No worker was alive for 47 min")
     assert judge.told(5060, alive_since=4220.0) == []
+
+
+def test_workers_that_lived_since_the_last_round__shorten_the_gap() -> None:
+    judge = Judge()
+    judge.news(1000)
+    assert judge.told(5000, alive_since=4990.0, lived_at=4980.0) == []
+    assert judge.told(5500, alive_since=None, lived_at=5450.0) == []
+    (news,) = judge.news(9000, alive_since=8990.0, lived_at=8390.0)
+    assert (news.condition.text, news.condition.since) == ("No worker was alive for 10 min", 8390.0)
 
 
 def test_settings__switch_conditions_off_and_ignore_names() -> None:

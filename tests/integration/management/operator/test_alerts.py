@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import Any
 
 import pytest
@@ -64,6 +65,8 @@ def test_role_without_rights__gets_an_error_of_the_command(configured: Any) -> N
 def test_test__says_what_became_of_each_destination(configured: Any) -> None:
     assert operate("alerts", "--test").out.startswith("mail_admins: sent to 1 address.\ntask:page_oncall: added job ")
     assert mail.outbox[0].subject == '[Django] A test of GRAPHILE_WORKER["ALERTS"]'
+    ((sent_at,),) = execute("select payload -> 'alerts' -> 0 -> 'at' from {schema}._private_jobs")
+    assert sent_at == pytest.approx(time.time(), abs=60)
     with override_settings(ADMINS=[]), pytest.raises(CommandError, match=r"1 of 2 destinations did not take"):
         operate("alerts", "--test")
 
