@@ -17,6 +17,7 @@ from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
+import django
 from django.conf import settings as django_settings
 from django.core.mail import get_connection, mail_admins
 from django.db import connections
@@ -197,13 +198,18 @@ def _bounded(send: Callable[[], str], key: tuple[str, ...]) -> str:
 def _mail(message: Message) -> str:
     if not django_settings.ADMINS:
         raise DeliveryError("the setting ADMINS is empty")
-    try:
-        connection = get_connection(timeout=django_settings.EMAIL_TIMEOUT or SERVER_TIMEOUT)
-    except TypeError:  # not every backend has a timeout
-        connection = get_connection()
-    mail_admins(message.subject, f"{message.body}\n", connection=connection)
+    # From 6.1 on, Django refuses connections of others: the project sets the timeout in MAILERS.
+    options = {} if django.VERSION >= (6, 1) else {"connection": _connection()}
+    mail_admins(message.subject, f"{message.body}\n", **options)
     number = len(django_settings.ADMINS)
     return f"sent to {number} {'address' if number == 1 else 'addresses'}"
+
+
+def _connection() -> Any:
+    try:
+        return get_connection(timeout=django_settings.EMAIL_TIMEOUT or SERVER_TIMEOUT)
+    except TypeError:  # not every backend has a timeout
+        return get_connection()
 
 
 class _NoRedirect(HTTPRedirectHandler):

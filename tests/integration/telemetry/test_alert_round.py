@@ -11,6 +11,7 @@ from contextlib import closing
 from datetime import timedelta
 from typing import Any
 
+import django
 import pytest
 from django.core import mail
 from django.core.mail.backends.base import BaseEmailBackend
@@ -420,6 +421,7 @@ def test_webhook_that_takes_too_long__holds_up_neither_the_others_nor_the_next_r
     assert [name for name, _ in done.told] == ["http://127.0.0.1/…"]
 
 
+@pytest.mark.skipif(django.VERSION >= (6, 1), reason="the project sets the timeout, in MAILERS")
 def test_mail__has_a_timeout_where_the_backend_has_one(run: Run, settings: Any) -> None:
     make_failed_job()
     with closing(socket.create_server(("127.0.0.1", 0))) as server:
