@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -218,13 +219,13 @@ def test_what_holds_vacuum_back__is_named_with_its_query(
         assert prepared.startswith("The prepared transaction 'forgotten' has held vacuum back for ")
         assert f"select pg_terminate_backend({pid});" in report.remedies("transactions")
         assert "rollback prepared 'forgotten'" in report.remedies("transactions")
-        with as_role(sql, database, "stranger"):
+        with as_role(sql, database, STRANGER):
             report = doctor()
             assert f"The session {pid} (a report) has held vacuum back for" in report.problems["transactions"][0]
             (hidden,) = report.texts("note")["transactions"]
-            assert hidden == "Only the transactions of 'stranger' are visible with their times."
-            assert 'grant pg_read_all_stats to "stranger"; shows all.' in report.remedies("transactions")
-            sql.query("grant pg_read_all_stats to stranger")
+            assert hidden == f"Only the transactions of '{STRANGER}' are visible with their times."
+            assert f'grant pg_read_all_stats to "{STRANGER}"; shows all.' in report.remedies("transactions")
+            sql.query(f"grant pg_read_all_stats to {STRANGER}")
             assert "transactions" not in doctor().texts("note")
         sql.query("rollback prepared 'forgotten'")
 
@@ -267,6 +268,10 @@ def test_bloat(sql: WorkerSql, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "tables" not in doctor().problems
 
 
+# Roles belong to the whole server, which several test processes use.
+STRANGER, ADDER, WORKER = (f"{name}_{os.getpid()}" for name in ("stranger", "adder", "worker"))
+
+
 @contextmanager
 def as_role(sql: WorkerSql, url: str, role: str, *, kind: str = "") -> Iterator[None]:
     """Connect as a new role, with the grants of this kind."""
@@ -287,18 +292,18 @@ def as_role(sql: WorkerSql, url: str, role: str, *, kind: str = "") -> Iterator[
 
 
 def test_roles(sql: WorkerSql, database: str) -> None:
-    with as_role(sql, database, "stranger"):
+    with as_role(sql, database, STRANGER):
         report = doctor()
-        assert report.problems["role"][0].startswith("The role 'stranger' may neither add nor run jobs: it has no")
-        assert "grants stranger --kind worker" in report.remedies("role")
+        assert report.problems["role"][0].startswith(f"The role '{STRANGER}' may neither add nor run jobs: it has no")
+        assert f"grants {STRANGER} --kind worker" in report.remedies("role")
         # What needs the tables would fail for the same reason.
         assert "workers" not in {each["name"] for each in report["findings"]}
-    with as_role(sql, database, "adder", kind="adder"):
-        assert doctor().texts("note")["role"][0].startswith("The role 'adder' may add jobs, but not run them")
+    with as_role(sql, database, ADDER, kind="adder"):
+        assert doctor().texts("note")["role"][0].startswith(f"The role '{ADDER}' may add jobs, but not run them")
     sql.query("drop index {schema}.jobs_plain_index")
-    with as_role(sql, database, "worker", kind="worker"):
+    with as_role(sql, database, WORKER, kind="worker"):
         report = doctor("--fix")
-        assert report.texts("ok")["role"] == ["'worker' may add and run jobs"]
+        assert report.texts("ok")["role"] == [f"'{WORKER}' may add and run jobs"]
         assert report["fixes"] == [
             {"name": "role", "level": "failed", "text": "Nothing was changed. Run it as the owner of the schema."}
         ]
