@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from django_graphile_worker.sql.codecs import within_python_years as readable
+from django_graphile_worker.sql.inspection.overview import WAITING_QUEUES
 from django_graphile_worker.sql.jobs import IS_AVAILABLE_IN_QUEUE, TRUE_RUN_AT_OF_JOB
 from django_graphile_worker.sql.statements import statement
 from django_graphile_worker.sql.workers import RUST_TIMEOUT
@@ -126,15 +127,7 @@ MAX_RANKED = 50
 
 # Queues that a lost worker holds come first, then those with most jobs. The walk goes from one queue to the next.
 ACTIVE = f"""/* gw:active-queues */
-with recursive waiting (id) as (
-    (select job.job_queue_id from :SCHEMA._private_jobs as job where {IS_AVAILABLE_IN_QUEUE}
-    order by job.job_queue_id, job.task_id, job.priority, job.run_at, job.id limit 1)
-    union all
-    select (select job.job_queue_id from :SCHEMA._private_jobs as job
-        where {IS_AVAILABLE_IN_QUEUE} and job.job_queue_id > waiting.id
-        order by job.job_queue_id, job.task_id, job.priority, job.run_at, job.id limit 1)
-    from waiting where waiting.id is not null
-), candidate as materialized (
+with recursive {WAITING_QUEUES}, candidate as materialized (
     (select id from waiting where id is not null limit {MAX_ACTIVE})
     union
     (select id from :SCHEMA._private_job_queues where locked_at is not null order by locked_at limit {MAX_ACTIVE})

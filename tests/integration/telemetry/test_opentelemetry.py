@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -31,8 +33,8 @@ from django_graphile_worker import (
 from django_graphile_worker.telemetry import observers, opentelemetry
 from django_graphile_worker.testing import clock, run_jobs
 from django_graphile_worker.worker.execution.job_run import ActiveRunStop
-from django_graphile_worker.worker.outcomes import CancelledByWorker, EndedWithoutThread, RunStop
-from tests.support.slot import SlotWithoutThread, open_slot
+from django_graphile_worker.worker.outcomes import CancelledByWorker, EndedWithoutThread, Outcome, RunStop
+from tests.support.slot import Slot, SlotWithoutThread, open_slot
 from tests.support.stepped_worker import own_tasks
 
 pytestmark = pytest.mark.django_db
@@ -273,7 +275,9 @@ def test_telemetry_that_fails__harms_no_job_and_is_logged_once(spans: Spans, cap
     assert [record.name for record in caplog.records].count("django_graphile_worker.telemetry") == 1
 
 
-def test_run_that_ends_without_its_thread__has_its_span(spans: Spans) -> None:
+@contextmanager
+def hanging() -> Iterator[tuple[Slot, Future[Outcome]]]:
+    """Yield a slot, and its job, which hangs until the end of the block."""
     hangs, goes_on = threading.Event(), threading.Event()
 
     def hang(payload: Any) -> None:
@@ -283,30 +287,27 @@ def test_run_that_ends_without_its_thread__has_its_span(spans: Spans) -> None:
     with open_slot() as slot:
         running = slot.start(hang)
         hangs.wait(30)
+        try:
+            yield slot, running
+        finally:
+            goes_on.set()
+            running.exception(30)
+
+
+def test_run_that_ends_without_its_thread__has_its_span(spans: Spans) -> None:
+    with hanging() as (slot, running):
         (run,) = slot.executor.runs()
         stopping = run.stopping = ActiveRunStop(RunStop(kind="timeout", reason="longer than 1 s"))
         stopping.is_without_thread = run.is_marked = True
         slot.executor.end_without_thread(run)
         span = spans.one("run_job a_task")
-        goes_on.set()
-        with pytest.raises(EndedWithoutThread):
-            running.result(30)
+    assert isinstance(running.exception(), EndedWithoutThread)
     assert span.status.status_code is StatusCode.ERROR
     assert spans.one("run_job a_task") is span
 
 
 def test_run_that_is_returned_when_the_worker_stops__has_its_span(spans: Spans) -> None:
-    hangs, goes_on = threading.Event(), threading.Event()
-
-    def hang(payload: Any) -> None:
-        hangs.set()
-        goes_on.wait(30)
-
-    with open_slot() as slot:
-        running = slot.start(hang)
-        hangs.wait(30)
+    with hanging() as (slot, _):
         slot.executor.forget_running()
         assert (spans.one("run_job a_task").attributes or {})["graphile_worker.ending"] == "interrupted"
-        goes_on.set()
-        running.result(30)
     assert len(spans.named("run_job a_task")) == 1
